@@ -1111,12 +1111,10 @@ type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it was made, in nanoseconds since 1970.
 	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
-	// The task's status after it.
-	Status v1.ExecutorStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
 	// The costs after it.
-	Usage *Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// What happened, in order; one event each.
-	Facts         []*Fact `protobuf:"bytes,4,rep,name=facts,proto3" json:"facts,omitempty"`
+	Facts         []*Fact `protobuf:"bytes,3,rep,name=facts,proto3" json:"facts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1158,13 +1156,6 @@ func (x *Record) GetTime() int64 {
 	return 0
 }
 
-func (x *Record) GetStatus() v1.ExecutorStatus {
-	if x != nil {
-		return x.Status
-	}
-	return v1.ExecutorStatus(0)
-}
-
 func (x *Record) GetUsage() *Usage {
 	if x != nil {
 		return x.Usage
@@ -1194,6 +1185,8 @@ type Fact struct {
 	WaitId string `protobuf:"bytes,5,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The subtask (lane).
 	SubtaskId string `protobuf:"bytes,6,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
+	// The task's status after it.
+	Status v1.ExecutorStatus `protobuf:"varint,7,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
 	// What happened.
 	//
 	// Types that are valid to be assigned to Kind:
@@ -1289,6 +1282,13 @@ func (x *Fact) GetSubtaskId() string {
 		return x.SubtaskId
 	}
 	return ""
+}
+
+func (x *Fact) GetStatus() v1.ExecutorStatus {
+	if x != nil {
+		return x.Status
+	}
+	return v1.ExecutorStatus(0)
 }
 
 func (x *Fact) GetKind() isFact_Kind {
@@ -2267,7 +2267,9 @@ type Command struct {
 	//	*Command_Approve
 	//	*Command_Reject
 	//	*Command_Params
-	Kind          isCommand_Kind `protobuf_oneof:"kind"`
+	Kind isCommand_Kind `protobuf_oneof:"kind"`
+	// Names the command, so that its sender learns what came of it.
+	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2350,6 +2352,13 @@ func (x *Command) GetParams() *SupplyParams {
 		}
 	}
 	return nil
+}
+
+func (x *Command) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 type isCommand_Kind interface {
@@ -2920,12 +2929,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x04hash\x18\x06 \x01(\tR\x04hash\x12\x1f\n" +
 	"\vcreate_time\x18\a \x01(\x03R\n" +
 	"createTime\x12\x1a\n" +
-	"\bdeadline\x18\b \x01(\x03R\bdeadline\"\xa7\x01\n" +
+	"\bdeadline\x18\b \x01(\x03R\bdeadline\"m\n" +
 	"\x06Record\x12\x12\n" +
-	"\x04time\x18\x01 \x01(\x03R\x04time\x128\n" +
-	"\x06status\x18\x02 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12'\n" +
-	"\x05usage\x18\x03 \x01(\v2\x11.storage.v1.UsageR\x05usage\x12&\n" +
-	"\x05facts\x18\x04 \x03(\v2\x10.storage.v1.FactR\x05facts\"\xd5\b\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12'\n" +
+	"\x05usage\x18\x02 \x01(\v2\x11.storage.v1.UsageR\x05usage\x12&\n" +
+	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\x8f\t\n" +
 	"\x04Fact\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12=\n" +
@@ -2934,7 +2942,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x17\n" +
 	"\await_id\x18\x05 \x01(\tR\x06waitId\x12\x1d\n" +
 	"\n" +
-	"subtask_id\x18\x06 \x01(\tR\tsubtaskId\x126\n" +
+	"subtask_id\x18\x06 \x01(\tR\tsubtaskId\x128\n" +
+	"\x06status\x18\a \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x126\n" +
 	"\n" +
 	"flow_start\x18\n" +
 	" \x01(\v2\x15.storage.v1.FlowStartH\x00R\tflowStart\x123\n" +
@@ -3003,13 +3012,14 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fToolProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x01R\x05total\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xe6\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xf6\x01\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12,\n" +
 	"\x06cancel\x18\x02 \x01(\v2\x12.storage.v1.CancelH\x00R\x06cancel\x12/\n" +
 	"\aapprove\x18\x03 \x01(\v2\x13.storage.v1.ApproveH\x00R\aapprove\x12,\n" +
 	"\x06reject\x18\x04 \x01(\v2\x12.storage.v1.RejectH\x00R\x06reject\x122\n" +
-	"\x06params\x18\x05 \x01(\v2\x18.storage.v1.SupplyParamsH\x00R\x06paramsB\x06\n" +
+	"\x06params\x18\x05 \x01(\v2\x18.storage.v1.SupplyParamsH\x00R\x06params\x12\x0e\n" +
+	"\x02id\x18\x06 \x01(\tR\x02idB\x06\n" +
 	"\x04kind\" \n" +
 	"\x06Cancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"A\n" +
@@ -3138,10 +3148,10 @@ var file_storage_v1_storage_proto_depIdxs = []int32{
 	6,  // 17: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
 	8,  // 18: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
 	39, // 19: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	33, // 20: storage.v1.Record.status:type_name -> pawl.executor.v1.ExecutorStatus
-	4,  // 21: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	11, // 22: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	36, // 23: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	4,  // 20: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	11, // 21: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	36, // 22: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	33, // 23: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
 	12, // 24: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
 	13, // 25: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
 	14, // 26: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess

@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/executor-svc/internal/api"
+	"pawl.dev/executor-svc/internal/engine"
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/runner"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// ErrLocked is wrapped by what New returns where another process has the data folder.
+var ErrLocked = journal.ErrLocked
+
+// Config says where tasks are kept and what bounds them. Zero values mean the defaults.
+type Config struct {
+	// DataDir holds journal.db; it is created where it is missing. Required.
+	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created where it is missing."`
+	// MaxRunning is how many tasks run at once (A28).
+	MaxRunning int `help:"Tasks that run at once; more are queued." default:"30"`
+	// MaxSteps bounds the steps of a task (A21, AGENT_MAX_STEPS).
+	MaxSteps uint32 `help:"Steps per task." default:"25"`
+	// MaxFailedSteps bounds the failed steps of a task (A18, AGENT_MAX_RETRY_TIMES).
+	MaxFailedSteps uint32 `help:"Failed steps that end a task." default:"3"`
+	// MaxAttempts bounds the attempts of a step (A11).
+	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
+	// DrainTimeout is how long running calls may take to come back at a stop.
+	DrainTimeout time.Duration `help:"How long running tool calls may take to come back when the service stops." default:"8s"`
+}
+
+// Deps is what the service stands on: connections to planner and pool that speak with the executor's own identity.
+type Deps struct {
+	Planner grpc.ClientConnInterface
+	Pool    grpc.ClientConnInterface
+	Log     *slog.Logger
+}
+
+// Service is the executor.
+type Service struct {
+	journal journal.Journal
+	engine  *engine.Engine
+	deps    api.Deps
+}
+
+// New opens the journal. Nothing runs before Run.
+func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
+	if cfg.DataDir == "" {
+		return nil, fmt.Errorf("the executor needs a data folder; set --data")
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the data folder: %w", err)
+	}
+	j, err := bolt.Open(filepath.Join(cfg.DataDir, "journal.db"))
+	if err != nil {
+		return nil, err
+	}
+	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
+	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout}, engine.Deps{
+		Journal: j,
+		Runner:  runner.New(runner.Config{}, planner, pool, deps.Log),
+		Flows:   map[string]flow.Flow{"agent": agent.Flow{}},
+		Log:     deps.Log,
+	})
+	return &Service{journal: j, engine: e, deps: api.Deps{
+		Engine: e, Journal: j, Planner: planner, Pool: pool, Log: deps.Log, Limits: limits(cfg),
+	}}, nil
+}
+
+func limits(cfg Config) *storagev1.Limits {
+	l := &storagev1.Limits{MaxSteps: cfg.MaxSteps, MaxFailedSteps: cfg.MaxFailedSteps, MaxAttempts: cfg.MaxAttempts}
+	if l.GetMaxSteps() == 0 {
+		l.MaxSteps = 25
+	}
+	if l.GetMaxFailedSteps() == 0 {
+		l.MaxFailedSteps = 3
+	}
+	if l.GetMaxAttempts() == 0 {
+		l.MaxAttempts = 5
+	}
+	return l
+}
+
+// Register adds ExecutorService and AgentService to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) { api.Register(r, s.deps) }
+
+// Run takes up every task that was running and goes on until ctx is done and running calls have come back.
+func (s *Service) Run(ctx context.Context) error { return s.engine.Run(ctx) }
+
+// Running returns how many tasks run now.
+func (s *Service) Running() int { return s.engine.Running() }
+
+// Close releases the journal; call it after Run has returned.
+func (s *Service) Close() error { return s.journal.Close() }

@@ -1,0 +1,275 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/grpctest"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/executor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is an executor over fakes, reached over gRPC with the real interceptors.
+type rig struct {
+	t       *testing.T
+	dir     string
+	planner *planner
+	pool    *pool
+	cfg     executor.Config
+	options serve.Options
+
+	tasks  executorv1.ExecutorServiceClient
+	agents executorv1.AgentServiceClient
+	dial   func(token string) *grpc.ClientConn
+	stop   func()
+}
+
+func newRig(t *testing.T, p *planner) *rig {
+	r := &rig{t: t, dir: t.TempDir(), planner: p, pool: &pool{}}
+	r.cfg.DrainTimeout = time.Minute
+	r.start()
+	return r
+}
+
+// start starts the executor on the rig's folder; a second one after stop is a restart.
+func (r *rig) start() {
+	r.t.Helper()
+	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	deps := executor.Deps{
+		Log:     log,
+		Planner: grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, r.planner) }, serve.Options{Log: log}),
+		Pool:    grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }, serve.Options{Log: log}),
+	}
+	r.cfg.DataDir = r.dir
+	svc, err := executor.New(r.t.Context(), r.cfg, deps)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- svc.Run(ctx) }()
+	options := r.options
+	options.Log = log
+	r.dial = grpctest.Server(r.t, svc.Register, options)
+	conn := r.dial("")
+	r.tasks, r.agents = executorv1.NewExecutorServiceClient(conn), executorv1.NewAgentServiceClient(conn)
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ran; err != nil {
+			r.t.Errorf("Run: %v", err)
+		}
+		if err := svc.Close(); err != nil {
+			r.t.Errorf("Close: %v", err)
+		}
+	}
+	r.t.Cleanup(r.stop)
+}
+
+func (r *rig) create(req *executorv1.CreateTaskRequest) *executorv1.Task {
+	r.t.Helper()
+	task, err := r.tasks.CreateTask(r.t.Context(), req)
+	if err != nil {
+		r.t.Fatalf("CreateTask: %v", err)
+	}
+	return task
+}
+
+// run creates a task and reads its events until it stops or ends.
+func (r *rig) run(req *executorv1.CreateTaskRequest) []*executorv1.ExecutorEvent {
+	r.t.Helper()
+	stream, err := r.tasks.RunTask(r.t.Context(), &executorv1.RunTaskRequest{Task: req})
+	if err != nil {
+		r.t.Fatalf("RunTask: %v", err)
+	}
+	events, err := drain(stream)
+	if err != nil {
+		r.t.Fatalf("RunTask: %v", err)
+	}
+	return events
+}
+
+func auto(goal string) *executorv1.CreateTaskRequest {
+	yes := true
+	return &executorv1.CreateTaskRequest{Goal: goal, AutoExecute: &yes}
+}
+
+func manual(goal string) *executorv1.CreateTaskRequest {
+	return &executorv1.CreateTaskRequest{Goal: goal}
+}
+
+// until watches a task until an event of that type.
+func (r *rig) until(id string, want executorv1.EventType) *executorv1.ExecutorEvent {
+	return r.untilAfter(id, 0, want)
+}
+
+func (r *rig) untilAfter(id string, after uint64, want executorv1.EventType) *executorv1.ExecutorEvent {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := r.tasks.WatchTask(ctx, &executorv1.WatchTaskRequest{Id: id, AfterSeq: after})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for {
+		e, err := stream.Recv()
+		if err != nil {
+			r.t.Fatalf("waiting for %s: %v; so far: %v", want, err, types(r.events(id)))
+		}
+		if e.GetType() == want {
+			return e
+		}
+	}
+}
+
+// events returns all events so far, and checks what holds for each task at any time.
+func (r *rig) events(id string) []*executorv1.ExecutorEvent {
+	r.t.Helper()
+	stream, err := r.tasks.WatchTask(r.t.Context(), &executorv1.WatchTaskRequest{Id: id, NoFollow: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	events, err := drain(stream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	checkLog(r.t, events)
+	return events
+}
+
+func (r *rig) task(id string) *executorv1.Task {
+	r.t.Helper()
+	task, err := r.tasks.GetTask(r.t.Context(), &executorv1.GetTaskRequest{Id: id})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return task
+}
+
+func (r *rig) steps(id string) []*executorv1.Step {
+	r.t.Helper()
+	res, err := r.tasks.ListSteps(r.t.Context(), &executorv1.ListStepsRequest{Id: id})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.GetSteps()
+}
+
+func (r *rig) approve(id, wait, input string) (*executorv1.Task, error) {
+	return r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{
+		Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: input}},
+	})
+}
+
+func (r *rig) reject(id, wait string) (*executorv1.Task, error) {
+	return r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{
+		Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: "no"}},
+	})
+}
+
+func (r *rig) params(id, wait, content string) (*executorv1.Task, error) {
+	return r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{
+		Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Params{Params: &executorv1.Params{ContentJson: content}},
+	})
+}
+
+func drain(stream interface {
+	Recv() (*executorv1.ExecutorEvent, error)
+}) ([]*executorv1.ExecutorEvent, error) {
+	var events []*executorv1.ExecutorEvent
+	for {
+		e, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return events, nil
+		}
+		if err != nil {
+			return events, err
+		}
+		events = append(events, e)
+	}
+}
+
+func types(events []*executorv1.ExecutorEvent) []string {
+	var all []string
+	for _, e := range events {
+		all = append(all, strings.TrimPrefix(e.GetType().String(), "EVENT_TYPE_"))
+	}
+	return all
+}
+
+// wantTypes compares the kinds of events, the bookkeeping at the start left out.
+func wantTypes(t *testing.T, events []*executorv1.ExecutorEvent, want ...string) {
+	t.Helper()
+	got := types(events)
+	for len(got) > 0 && (got[0] == "STATUS_CHANGED" || got[0] == "TOOLS_LOADED") {
+		got = got[1:]
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+// checkLog holds for each task at any time: seqs 1..N (A26), FLOW_START once (A3), each attempt ends once (A17), nothing
+// after the end (A19), FLOW_STOP after each question (A26).
+func checkLog(t *testing.T, events []*executorv1.ExecutorEvent) {
+	t.Helper()
+	open := map[string]bool{}
+	starts, ended := 0, false
+	for i, e := range events {
+		if e.GetSeq() != uint64(i+1) {
+			t.Errorf("event %d has seq %d", i+1, e.GetSeq())
+		}
+		if ended {
+			t.Errorf("%s after the end", e.GetType())
+		}
+		attempt := fmt.Sprintf("%s/%d", e.GetFlow().GetStepId(), e.GetAttempt())
+		switch e.GetType() {
+		case executorv1.EventType_EVENT_TYPE_FLOW_START:
+			starts++
+		case executorv1.EventType_EVENT_TYPE_STEP_INPUT:
+			if open[attempt] {
+				t.Errorf("attempt %s begins twice", attempt)
+			}
+			open[attempt] = true
+		case executorv1.EventType_EVENT_TYPE_STEP_OUTPUT, executorv1.EventType_EVENT_TYPE_STEP_ERROR:
+			if !open[attempt] {
+				t.Errorf("attempt %s ends without having begun", attempt)
+			}
+			delete(open, attempt)
+		case executorv1.EventType_EVENT_TYPE_STEP_CANCEL:
+			delete(open, attempt)
+		case executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START, executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM:
+			if i+1 >= len(events) || events[i+1].GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+				t.Errorf("%s without FLOW_STOP behind it", e.GetType())
+			}
+		case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS, executorv1.EventType_EVENT_TYPE_FLOW_FAILED, executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
+			ended = true
+		}
+	}
+	if starts > 1 {
+		t.Errorf("FLOW_START %d times", starts)
+	}
+	if ended && len(open) > 0 {
+		t.Errorf("attempts without an end: %v", open)
+	}
+}

@@ -1,0 +1,231 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/page"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+var slug = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$`)
+
+// CreateAgent implements AgentService.
+func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := newAgentID(who.Sub, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayConfirm(who, req.GetAgent().GetConfirm()); err != nil {
+		return nil, err
+	}
+	hash, err := requestHash(req)
+	if err != nil {
+		return nil, err
+	}
+	a := stored(req.GetAgent())
+	a.Rev, a.CreateTime = 1, time.Now().UnixNano()
+	a.UpdateTime, a.RequestId, a.RequestHash = a.GetCreateTime(), req.GetRequestId(), hash
+	err = s.Journal.PutAgent(ctx, who.Sub, id, a, 0)
+	if errors.Is(err, journal.ErrExists) {
+		return s.existing(ctx, who.Sub, id, a)
+	}
+	return agent(who.Sub, id, a), fault(err, nil)
+}
+
+// existing answers a repeated request with what the first one created.
+func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Agent) (*executorv1.Agent, error) {
+	old, err := s.Journal.Agent(ctx, user, id)
+	if err != nil {
+		return nil, fault(err, agentNotFound(id))
+	}
+	switch {
+	case a.GetRequestId() == "" || a.GetRequestId() != old.GetRequestId():
+		return nil, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
+			"there is an agent %q already; update it, or choose another id", id)
+	case string(a.GetRequestHash()) != string(old.GetRequestHash()):
+		return nil, fault(journal.ErrRequestReused, nil)
+	}
+	return agent(user, id, old), nil
+}
+
+// newAgentID is what the caller chose. Where nothing was chosen, it follows from the request_id, so that a repeated
+// request finds what the first one created.
+func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error) {
+	id := req.GetAgentId()
+	if id == "" {
+		id = req.GetAgent().GetId()
+	}
+	switch {
+	case id == "" && req.GetRequestId() == "":
+		raw := uuid.New()
+		return "agent-" + hex.EncodeToString(raw[:6]), nil
+	case id == "":
+		sum := sha256.Sum256([]byte(user + "\x00" + req.GetRequestId()))
+		return "agent-" + hex.EncodeToString(sum[:6]), nil
+	case !slug.MatchString(id):
+		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"%q cannot be an agent's id; use lower-case letters, digits and hyphens, 64 at most", id).WithViolation("agent_id", "not a slug")
+	}
+	return id, nil
+}
+
+// GetAgent implements AgentService.
+func (s *Agents) GetAgent(ctx context.Context, req *executorv1.GetAgentRequest) (*executorv1.Agent, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.Journal.Agent(ctx, who.Sub, req.GetId())
+	if err != nil {
+		return nil, fault(err, agentNotFound(req.GetId()))
+	}
+	return agent(who.Sub, req.GetId(), a), nil
+}
+
+// ListAgents implements AgentService.
+func (s *Agents) ListAgents(ctx context.Context, req *executorv1.ListAgentsRequest) (*executorv1.ListAgentsResponse, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scope, after := "agents/"+who.Sub, ""
+	if req.GetPageToken() != "" {
+		key, err := page.Decode(scope, req.GetPageToken())
+		if err != nil {
+			return nil, err
+		}
+		after = string(key)
+	}
+	n := size(req.GetPageSize(), 50)
+	found, err := s.Journal.ListAgents(ctx, who.Sub, after, n+1)
+	if err != nil {
+		return nil, fault(err, nil)
+	}
+	out := &executorv1.ListAgentsResponse{}
+	if len(found) > n {
+		found = found[:n]
+		out.NextPageToken = page.Encode(scope, []byte(found[n-1].ID))
+	}
+	for _, e := range found {
+		out.Agents = append(out.Agents, agent(who.Sub, e.ID, e.Agent))
+	}
+	return out, nil
+}
+
+// UpdateAgent implements AgentService.
+func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentRequest) (*executorv1.Agent, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id := req.GetAgent().GetId()
+	old, err := s.Journal.Agent(ctx, who.Sub, id)
+	if err != nil {
+		return nil, fault(err, agentNotFound(id))
+	}
+	if err := sameEtag(req.GetAgent().GetEtag(), old); err != nil {
+		return nil, err
+	}
+	a, err := merge(old, req.GetAgent(), req.GetUpdateMask())
+	if err != nil {
+		return nil, err
+	}
+	if a.GetConfirm() != old.GetConfirm() {
+		if err := mayConfirm(who, a.GetConfirm()); err != nil {
+			return nil, err
+		}
+	}
+	a.Rev, a.UpdateTime = old.GetRev()+1, time.Now().UnixNano()
+	if err := s.Journal.PutAgent(ctx, who.Sub, id, a, old.GetRev()); err != nil {
+		return nil, fault(err, agentNotFound(id))
+	}
+	return agent(who.Sub, id, a), nil
+}
+
+// DeleteAgent implements AgentService.
+func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentRequest) (*executorv1.DeleteAgentResponse, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	old, err := s.Journal.Agent(ctx, who.Sub, req.GetId())
+	if err != nil {
+		return nil, fault(err, agentNotFound(req.GetId()))
+	}
+	if err := sameEtag(req.GetEtag(), old); err != nil {
+		return nil, err
+	}
+	rev := uint64(0)
+	if req.GetEtag() != "" {
+		rev = old.GetRev()
+	}
+	if err := s.Journal.DeleteAgent(ctx, who.Sub, req.GetId(), rev); err != nil {
+		return nil, fault(err, agentNotFound(req.GetId()))
+	}
+	return &executorv1.DeleteAgentResponse{}, nil
+}
+
+// mayConfirm lets only operators switch confirmation off (A29).
+func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
+	if c == executorv1.Confirm_CONFIRM_NEVER && !who.IsOperator() {
+		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+			"only an operator may let an agent run without ever asking; use CONFIRM_BY_RISK")
+	}
+	return nil
+}
+
+func sameEtag(etag string, a *storagev1.Agent) error {
+	if etag != "" && etag != etagOf(a) {
+		return fault(journal.ErrStale, nil)
+	}
+	return nil
+}
+
+func etagOf(a *storagev1.Agent) string { return strconv.FormatUint(a.GetRev(), 10) }
+
+func agentNotFound(id string) error {
+	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
+		"there is no agent %q; list yours with `pawl agents list` or GET /v1/agents", id)
+}
+
+func stored(a *executorv1.Agent) *storagev1.Agent {
+	return &storagev1.Agent{
+		DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
+		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(),
+	}
+}
+
+func agent(user, id string, a *storagev1.Agent) *executorv1.Agent {
+	return &executorv1.Agent{
+		Id: id, DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
+		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(), UserSub: user,
+		CreateTime: timestamppb.New(time.Unix(0, a.GetCreateTime())), UpdateTime: timestamppb.New(time.Unix(0, a.GetUpdateTime())),
+		Etag: etagOf(a),
+	}
+}
+
+func unknownField(path string) error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"update_mask names %q, which cannot be changed", path).WithViolation("update_mask", fmt.Sprintf("%q cannot be changed", path))
+}

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/view"
+)
+
+// flowAgent is the flow of tasks whose agent names none.
+const flowAgent = "agent"
+
+// CreateTask implements ExecutorService.
+func (s *Tasks) CreateTask(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
+	id, err := s.create(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.get(ctx, id)
+}
+
+// create stores a task and starts it; a repeated request gives the task that the first one created.
+func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (string, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return "", err
+	}
+	hash, err := requestHash(req)
+	if err != nil {
+		return "", err
+	}
+	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
+		return id, err
+	}
+	head, err := s.head(ctx, who, req)
+	if err != nil {
+		return "", err
+	}
+	head.RequestHash = hash
+	if err := s.supersede(ctx, who.Sub, req.GetConversationId()); err != nil {
+		return "", err
+	}
+	id, err := s.Engine.Create(ctx, newTask(head))
+	return id, fault(err, nil)
+}
+
+// repeated answers a known request before anything is checked or done again.
+func (s *Tasks) repeated(ctx context.Context, user, requestID string, hash []byte) (string, error) {
+	if requestID == "" {
+		return "", nil
+	}
+	t, err := s.Journal.FindRequest(ctx, user, requestID)
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", fault(err, nil)
+	case string(t.Head.GetRequestHash()) != string(hash):
+		return "", fault(journal.ErrRequestReused, nil)
+	}
+	return t.ID, nil
+}
+
+func newTask(head *storagev1.TaskHead) journal.NewTask {
+	return journal.NewTask{
+		ID:   uuid.Must(uuid.NewV7()).String(),
+		Head: head,
+		Checkpoint: &storagev1.Checkpoint{
+			Rev: 1, Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN,
+			LastSeq: 1, UpdateTime: head.GetCreateTime(),
+		},
+		Record: &storagev1.Record{Time: head.GetCreateTime(), Facts: []*storagev1.Fact{{
+			Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT,
+			Kind:   &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},
+		}}},
+	}
+}
+
+func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv1.CreateTaskRequest) (*storagev1.TaskHead, error) {
+	agent, err := s.agent(ctx, who.Sub, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	head := &storagev1.TaskHead{
+		UserSub: who.Sub, ConversationId: req.GetConversationId(), AgentId: req.GetAgentId(), AgentDescription: agent.GetDescription(),
+		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: confirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
+		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), RequestId: req.GetRequestId(),
+		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent),
+	}
+	if len(head.GetMcpIds()) == 0 {
+		head.McpIds = agent.GetMcpIds()
+	}
+	if head.GetModel() == "" && head.GetPlaybook() == "" {
+		head.Model = agent.GetModel()
+	}
+	if err := s.checkServers(ctx, who.Sub, req.GetMcpIds()); err != nil {
+		return nil, err
+	}
+	if err := s.choosePlanner(ctx, head); err != nil {
+		return nil, err
+	}
+	return head, nil
+}
+
+// agent loads the agent; without a name it is the default one.
+func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, error) {
+	if id == "" {
+		return &storagev1.Agent{}, nil
+	}
+	a, err := s.Journal.Agent(ctx, user, id)
+	return a, fault(err, agentNotFound(id))
+}
+
+func (s *Tasks) limits(a *storagev1.Agent) *storagev1.Limits {
+	l := proto.Clone(s.Limits).(*storagev1.Limits)
+	if n := a.GetMaxSteps(); n > 0 {
+		l.MaxSteps = n
+	}
+	if n := a.GetMaxFailedSteps(); n > 0 {
+		l.MaxFailedSteps = n
+	}
+	return l
+}
+
+// confirm is the policy of A29: what the task says, within what the agent was allowed.
+func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
+	switch {
+	case auto != nil && !*auto:
+		return executorv1.Confirm_CONFIRM_ALWAYS
+	case agent == executorv1.Confirm_CONFIRM_NEVER:
+		return agent
+	case auto != nil:
+		return executorv1.Confirm_CONFIRM_BY_RISK
+	case agent == executorv1.Confirm_CONFIRM_UNSPECIFIED:
+		return executorv1.Confirm_CONFIRM_ALWAYS
+	}
+	return agent
+}
+
+// supersede cancels the conversation's waiting task: a new question takes its place (A30).
+func (s *Tasks) supersede(ctx context.Context, user, conversation string) error {
+	if conversation == "" {
+		return nil
+	}
+	page, err := s.Journal.List(ctx, journal.Query{
+		User: user, ConversationID: conversation, Limit: 100,
+		Statuses: []executorv1.ExecutorStatus{executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING},
+	})
+	if err != nil {
+		return fault(err, nil)
+	}
+	for _, t := range page.Tasks {
+		err := s.Engine.Send(ctx, t.ID, &storagev1.Command{Kind: &storagev1.Command_Cancel{
+			Cancel: &storagev1.Cancel{Reason: "superseded by a new question in the conversation"},
+		}})
+		if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
+			return fault(err, taskNotFound(t.ID))
+		}
+	}
+	return nil
+}
+
+func requestHash(m proto.Message) ([]byte, error) {
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "encoding the request: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return sum[:], nil
+}
+
+func (s *Tasks) get(ctx context.Context, id string) (*executorv1.Task, error) {
+	t, err := s.task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := view.Task(t)
+	if out.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
+		rs, err := s.Journal.Records(ctx, id, t.Checkpoint.GetLastSeq()-1, 1)
+		if err != nil {
+			return nil, fault(err, taskNotFound(id))
+		}
+		out.FullAnswer = view.FullAnswer(rs)
+	}
+	return out, nil
+}

@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/schema"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// ResumeTask implements ExecutorService.
+func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	c, err := command(req)
+	if err != nil {
+		return nil, err
+	}
+	open := openWait(t, req.GetWaitId())
+	if open == nil {
+		return s.answered(ctx, t, c, req.GetWaitId())
+	}
+	if input := c.GetApprove().GetInputJson(); input != "" {
+		if err := s.checkEdit(ctx, t.Head, toolOf(t, open), input); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.Engine.Send(ctx, t.ID, c); err != nil {
+		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
+			return s.answered(ctx, t, c, req.GetWaitId())
+		}
+		return nil, fault(err, taskNotFound(t.ID))
+	}
+	return s.get(ctx, t.ID)
+}
+
+// CancelTask implements ExecutorService.
+func (s *Tasks) CancelTask(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if !state.Ended(t.Checkpoint.GetStatus()) {
+		err := s.Engine.Send(ctx, t.ID, &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason()}}})
+		if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
+			return nil, fault(err, taskNotFound(t.ID))
+		}
+	}
+	return s.get(ctx, t.ID)
+}
+
+func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
+	switch a := req.GetAnswer().(type) {
+	case *executorv1.ResumeTaskRequest_Approve:
+		input, err := edited(a.Approve.GetInput(), a.Approve.GetInputJson())
+		if err != nil {
+			return nil, err
+		}
+		return &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: &storagev1.Approve{WaitId: req.GetWaitId(), InputJson: input}}}, nil
+	case *executorv1.ResumeTaskRequest_Reject:
+		return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: req.GetWaitId(), Reason: a.Reject.GetReason()}}}, nil
+	case *executorv1.ResumeTaskRequest_Params:
+		content, err := schema.ExactObject(a.Params.GetContent(), a.Params.GetContentJson())
+		if err != nil {
+			return nil, err
+		}
+		if content == "{}" && a.Params.GetDescription() == "" {
+			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				"params are empty; give values in content, or say them in description").WithViolation("params", "empty")
+		}
+		return &storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{
+			WaitId:   req.GetWaitId(),
+			Supplied: &storagev1.Supplied{ContentJson: content, Description: a.Params.GetDescription()},
+		}}}, nil
+	}
+	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "an answer is required: approve, reject or params")
+}
+
+// edited returns the edited input as exact JSON, or nothing where none was given.
+func edited(input *structpb.Struct, text string) (string, error) {
+	if input == nil && text == "" {
+		return "", nil
+	}
+	return schema.ExactObject(input, text)
+}
+
+func openWait(t *journal.Task, id string) *storagev1.Wait {
+	for _, w := range t.Checkpoint.GetWaits() {
+		if w.GetId() == id {
+			return w
+		}
+	}
+	return nil
+}
+
+func toolOf(t *journal.Task, w *storagev1.Wait) string {
+	for _, s := range t.Checkpoint.GetActiveSteps() {
+		if s.GetOrdinal() == w.GetOrdinal() {
+			return s.GetToolId()
+		}
+	}
+	return ""
+}
+
+// answered says what became of a wait that is not open. Repeating the answer that was given is harmless; another one is
+// refused.
+func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
+	var given *storagev1.Fact
+	err := s.records(ctx, t.ID, func(r journal.Record) {
+		for _, f := range r.GetFacts() {
+			if f.GetWaitId() == waitID && given == nil && closes(f) {
+				given = f
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case given != nil && same(c, given):
+		return s.get(ctx, t.ID)
+	case given == nil && state.Ended(t.Checkpoint.GetStatus()):
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
+			"the task has ended; start a new one")
+	case given != nil:
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
+			"%s was answered already, in another way; look at the task for the waits that are open", waitID)
+	}
+	return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
+		"%s is not open; look at the task for the waits that are", waitID)
+}
+
+func closes(f *storagev1.Fact) bool {
+	switch f.GetKind().(type) {
+	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged:
+		return true
+	}
+	return false
+}
+
+func same(c *storagev1.Command, given *storagev1.Fact) bool {
+	switch k := given.GetKind().(type) {
+	case *storagev1.Fact_StepInput:
+		input := c.GetApprove().GetInputJson()
+		return c.GetApprove() != nil && (input == "" || input == k.StepInput)
+	case *storagev1.Fact_StepCancel:
+		return c.GetReject() != nil
+	case *storagev1.Fact_StatusChanged:
+		return c.GetParams() != nil
+	}
+	return false
+}

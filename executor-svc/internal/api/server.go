@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+
+	"pawl.dev/executor-svc/internal/engine"
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Deps is what the handlers stand on.
+type Deps struct {
+	Engine  *engine.Engine
+	Journal journal.Journal
+	Planner plannerv1.PlannerServiceClient
+	Pool    mcppoolv1.McpPoolServiceClient
+	// Limits of tasks whose agent sets none.
+	Limits *storagev1.Limits
+	Log    *slog.Logger
+}
+
+// Tasks answers ExecutorService.
+type Tasks struct {
+	executorv1.UnsafeExecutorServiceServer
+	Deps
+}
+
+// Agents answers AgentService.
+type Agents struct {
+	executorv1.UnsafeAgentServiceServer
+	Deps
+}
+
+var (
+	_ executorv1.ExecutorServiceServer = (*Tasks)(nil)
+	_ executorv1.AgentServiceServer    = (*Agents)(nil)
+)
+
+// Register adds both services to a server.
+func Register(r grpc.ServiceRegistrar, d Deps) {
+	executorv1.RegisterExecutorServiceServer(r, &Tasks{Deps: d})
+	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d})
+}
+
+// task loads a task if it is the caller's; another user's is not found.
+func (s *Tasks) task(ctx context.Context, id string) (*journal.Task, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Journal.Peek(ctx, id)
+	if err == nil && t.Head.GetUserSub() != who.Sub {
+		err = journal.ErrNotFound
+	}
+	if err != nil {
+		return nil, fault(err, taskNotFound(id))
+	}
+	return t, nil
+}
+
+func taskNotFound(id string) error {
+	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND,
+		"there is no task %s; list yours with `pawl tasks` or GET /v1/tasks", id)
+}
+
+// fault turns what a journal answers into what a caller reads.
+func fault(err, notFound error) error {
+	var typed *errs.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &typed):
+		return typed
+	case errors.Is(err, journal.ErrNotFound):
+		return notFound
+	case errors.Is(err, journal.ErrRequestReused):
+		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
+			"the request_id was used for a different request; choose a new one for each new request")
+	case errors.Is(err, journal.ErrStale):
+		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "it was changed since it was read; read it again and repeat the change")
+	case errors.Is(err, journal.ErrClosed):
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the executor is stopping; try again when it is back")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
+		"the journal cannot be used: %w; look at the disk and the executor's log", err)
+}

@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/page"
+
+	"pawl.dev/executor-svc/internal/history"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/view"
+)
+
+// taskIDHeader names the task of a RunTask stream before its first event.
+const taskIDHeader = "pawl-task-id"
+
+// readBytes is how much of a task's record is read at once.
+const readBytes = 1 << 20
+
+// RunTask implements ExecutorService.
+func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error {
+	ctx := stream.Context()
+	id, err := s.create(ctx, req.GetTask())
+	if err != nil {
+		return err
+	}
+	if err := stream.SetHeader(metadata.Pairs(taskIDHeader, id)); err != nil {
+		return err
+	}
+	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), true, func(e *executorv1.ExecutorEvent) (bool, error) {
+		if err := stream.Send(e); err != nil {
+			return false, err
+		}
+		if req.GetFollow() || e.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+			return true, nil
+		}
+		// A stop that was answered since is history: only the one that the task stands at ends the stream.
+		t, err := s.Journal.Peek(ctx, id)
+		return err != nil || t.Checkpoint.GetLastSeq() != e.GetSeq(), err
+	}), taskNotFound(id))
+}
+
+// WatchTask implements ExecutorService.
+func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error {
+	if _, err := s.task(stream.Context(), req.GetId()); err != nil {
+		return err
+	}
+	return fault(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), !req.GetNoFollow(), func(e *executorv1.ExecutorEvent) (bool, error) {
+		return true, stream.Send(e)
+	}), taskNotFound(req.GetId()))
+}
+
+// GetTask implements ExecutorService.
+func (s *Tasks) GetTask(ctx context.Context, req *executorv1.GetTaskRequest) (*executorv1.Task, error) {
+	return s.get(ctx, req.GetId())
+}
+
+// ListTasks implements ExecutorService.
+func (s *Tasks) ListTasks(ctx context.Context, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := journal.Query{
+		User: who.Sub, Limit: size(req.GetPageSize(), 50), Statuses: req.GetStatuses(),
+		AgentID: req.GetAgentId(), ConversationID: req.GetConversationId(),
+	}
+	if t := req.GetCreatedAfter(); t != nil {
+		q.CreatedAfter = t.AsTime()
+	}
+	if t := req.GetCreatedBefore(); t != nil {
+		q.CreatedBefore = t.AsTime()
+	}
+	scope := fmt.Sprintf("tasks/%s/%v/%s/%s/%s/%s", who.Sub, q.Statuses, q.AgentID, q.ConversationID, req.GetCreatedAfter(), req.GetCreatedBefore())
+	if req.GetPageToken() != "" {
+		key, err := page.Decode(scope, req.GetPageToken())
+		if err != nil {
+			return nil, err
+		}
+		q.Before = string(key)
+	}
+	found, err := s.Journal.List(ctx, q)
+	if err != nil {
+		return nil, fault(err, nil)
+	}
+	out := &executorv1.ListTasksResponse{}
+	for _, t := range found.Tasks {
+		out.Tasks = append(out.Tasks, view.Task(t))
+	}
+	if found.More {
+		out.NextPageToken = page.Encode(scope, []byte(found.Tasks[len(found.Tasks)-1].ID))
+	}
+	return out, nil
+}
+
+// ListSteps implements ExecutorService.
+func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest) (*executorv1.ListStepsResponse, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	scope, skip := "steps/"+t.ID, 0
+	if req.GetPageToken() != "" {
+		key, err := page.Decode(scope, req.GetPageToken())
+		if err != nil {
+			return nil, err
+		}
+		if skip, err = strconv.Atoi(string(key)); err != nil {
+			return nil, err
+		}
+	}
+	log, err := s.history(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &executorv1.ListStepsResponse{}
+	entries := log.Entries[min(skip, len(log.Entries)):]
+	if n := size(req.GetPageSize(), 100); len(entries) > n {
+		entries = entries[:n]
+		out.NextPageToken = page.Encode(scope, []byte(strconv.Itoa(skip+n)))
+	}
+	for _, e := range entries {
+		out.Steps = append(out.Steps, view.Step(t.ID, e))
+	}
+	return out, nil
+}
+
+func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {
+	log := &history.Log{}
+	return log, s.records(ctx, id, func(r journal.Record) { log.Add(r.Record) })
+}
+
+// records reads all that happened to a task.
+func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record)) error {
+	for after := uint64(0); ; {
+		rs, err := s.Journal.Records(ctx, id, after, readBytes)
+		if err != nil {
+			return fault(err, taskNotFound(id))
+		}
+		if len(rs) == 0 {
+			return nil
+		}
+		for _, r := range rs {
+			each(r)
+			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
+		}
+	}
+}
+
+func size(asked int32, usual int) int {
+	if asked == 0 {
+		return usual
+	}
+	return int(asked)
+}

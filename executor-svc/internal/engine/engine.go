@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/runner"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Config bounds an engine. Zero values mean the defaults.
+type Config struct {
+	// MaxRunning is how many tasks run at once (A28); 30. More are queued: they are in the journal, and runnable.
+	MaxRunning int
+	// DrainTimeout is how long running tool calls may take to come back when the engine stops; 8 s.
+	DrainTimeout time.Duration
+}
+
+// sendPatience is how long a sender waits for a task to take up its command.
+const sendPatience = 30 * time.Second
+
+// Deps is what an engine stands on.
+type Deps struct {
+	Journal journal.Tasks
+	Runner  *runner.Runner
+	// Flows by name.
+	Flows map[string]flow.Flow
+	Log   *slog.Logger
+}
+
+// Engine runs tasks.
+type Engine struct {
+	cfg  Config
+	deps Deps
+	hub  *hub
+	// slots holds one entry per running task.
+	slots chan struct{}
+	// draining is closed when the engine stops: nothing new is begun.
+	draining chan struct{}
+	// hard ends everything that is still running.
+	hard     context.Context
+	stopHard context.CancelFunc
+
+	mu      sync.Mutex // guards what follows
+	owners  map[string]*owner
+	results map[string]chan error // by command id
+	stopped bool
+	wg      sync.WaitGroup
+}
+
+// New returns an engine that does nothing until Run.
+func New(cfg Config, deps Deps) *Engine {
+	if cfg.MaxRunning == 0 {
+		cfg.MaxRunning = 30
+	}
+	if cfg.DrainTimeout == 0 {
+		cfg.DrainTimeout = 8 * time.Second
+	}
+	e := &Engine{
+		cfg: cfg, deps: deps, hub: newHub(), slots: make(chan struct{}, cfg.MaxRunning), draining: make(chan struct{}),
+		owners: map[string]*owner{}, results: map[string]chan error{},
+	}
+	e.hard, e.stopHard = context.WithCancel(context.Background())
+	return e
+}
+
+// Run takes up every task that was running, and goes on until ctx is done. Then running tool calls come back and are
+// recorded, nothing new is begun, and Run returns.
+func (e *Engine) Run(ctx context.Context) error {
+	defer e.stopHard()
+	ids, err := e.deps.Journal.Runnable(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for tasks to take up: %w", err)
+	}
+	if len(ids) > 0 {
+		e.deps.Log.InfoContext(ctx, "taking up tasks", "count", len(ids))
+	}
+	for _, id := range ids {
+		e.Wake(id)
+	}
+	<-ctx.Done()
+	e.mu.Lock()
+	e.stopped = true
+	e.mu.Unlock()
+	close(e.draining)
+	idle := make(chan struct{})
+	go func() { e.wg.Wait(); close(idle) }()
+	timeout := time.NewTimer(e.cfg.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-idle:
+	case <-timeout.C:
+		e.deps.Log.Warn("tool calls did not come back in time; their outcome is unknown", "timeout", e.cfg.DrainTimeout)
+		e.stopHard()
+		<-idle
+	}
+	return nil
+}
+
+// Draining is closed when the engine stops.
+func (e *Engine) Draining() <-chan struct{} { return e.draining }
+
+// Create stores a new task and starts it. A repeated request gives the first one's id.
+func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err error) {
+	if e.isStopped() {
+		return "", stopping()
+	}
+	id, created, err := e.deps.Journal.Create(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	if created {
+		e.hub.notify(id)
+		e.Wake(id)
+	}
+	return id, nil
+}
+
+// Send stores a command for a task and returns what its flow said to it. When ctx ends before that, the command is
+// still done.
+func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) error {
+	if e.isStopped() {
+		return stopping()
+	}
+	c.Id = uuid.NewString()
+	c.Time = time.Now().UnixNano()
+	result := make(chan error, 1)
+	e.mu.Lock()
+	e.results[c.Id] = result
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		delete(e.results, c.Id)
+		e.mu.Unlock()
+	}()
+	no, err := e.deps.Journal.Send(ctx, taskID, c)
+	if err != nil {
+		return err
+	}
+	e.deliver(taskID, journal.Command{No: no, Command: c})
+	patience := time.NewTimer(sendPatience)
+	defer patience.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.draining:
+		return stopping()
+	case <-patience.C:
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
+			"the command is stored, but the task did not take it up within %s; it will as soon as it can", sendPatience)
+	}
+}
+
+// Wake makes sure that a task has an owner.
+func (e *Engine) Wake(taskID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.owners[taskID] == nil {
+		e.own(taskID)
+	}
+}
+
+func (e *Engine) deliver(taskID string, c journal.Command) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o := e.owners[taskID]
+	if o == nil {
+		// The new owner reads the command from the inbox.
+		e.own(taskID)
+		return
+	}
+	o.in.put(item{command: &c})
+}
+
+// own starts an owner; e.mu is held.
+func (e *Engine) own(taskID string) {
+	if e.stopped {
+		return
+	}
+	o := newOwner(e, taskID)
+	e.owners[taskID] = o
+	e.wg.Add(1)
+	go func() {
+		defer e.wg.Done()
+		o.run()
+	}()
+}
+
+// leave takes an owner out if nothing came for it meanwhile.
+func (e *Engine) leave(o *owner, force bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !force && o.in.len() > 0 {
+		return false
+	}
+	delete(e.owners, o.id)
+	return true
+}
+
+func (e *Engine) answer(commandID string, err error) {
+	e.mu.Lock()
+	result := e.results[commandID]
+	e.mu.Unlock()
+	if result != nil {
+		result <- err
+	}
+}
+
+// Running returns how many tasks have an owner now.
+func (e *Engine) Running() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.owners)
+}
+
+func (e *Engine) isStopped() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stopped
+}
+
+func stopping() error {
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
+		"the executor is stopping; try again when it is back")
+}

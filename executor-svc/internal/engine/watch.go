@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"context"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/state"
+	"pawl.dev/executor-svc/internal/view"
+)
+
+// watchBytes is how much a watcher reads at once.
+const watchBytes = 256 << 10
+
+// Watch reads a task's events after a seq and gives each to send, which says whether to go on. It returns when the task
+// has ended and all was sent; without follow, when all that is committed was sent.
+func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, follow bool, send func(*executorv1.ExecutorEvent) (bool, error)) error {
+	leave := e.hub.watch(taskID)
+	defer leave()
+	for {
+		more := e.hub.more(taskID)
+		records, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
+		if err != nil {
+			return err
+		}
+		t, err := e.deps.Journal.Peek(ctx, taskID)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			for _, event := range view.Events(t, r, after) {
+				on, err := send(event)
+				if err != nil || !on {
+					return err
+				}
+				after = event.GetSeq()
+			}
+		}
+		if after < t.Checkpoint.GetLastSeq() {
+			continue
+		}
+		if !follow || state.Ended(t.Checkpoint.GetStatus()) {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.draining:
+			return stopping()
+		}
+	}
+}

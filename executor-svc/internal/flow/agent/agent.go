@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+const (
+	initial   = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT
+	waiting   = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	running   = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
+	success   = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
+	failed    = executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR
+	cancelled = executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED
+
+	stepInit      = executorv1.StepStatus_STEP_STATUS_INIT
+	stepWaiting   = executorv1.StepStatus_STEP_STATUS_WAITING
+	stepRunning   = executorv1.StepStatus_STEP_STATUS_RUNNING
+	stepSuccess   = executorv1.StepStatus_STEP_STATUS_SUCCESS
+	stepError     = executorv1.StepStatus_STEP_STATUS_ERROR
+	stepParam     = executorv1.StepStatus_STEP_STATUS_PARAM
+	stepCancelled = executorv1.StepStatus_STEP_STATUS_CANCELLED
+
+	known       = commonv1.Outcome_OUTCOME_KNOWN
+	notExecuted = commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	unknown     = commonv1.Outcome_OUTCOME_UNKNOWN
+)
+
+// Flow is the `agent` flow.
+type Flow struct{}
+
+var _ flow.Flow = Flow{}
+
+// On implements flow.Flow.
+func (Flow) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
+	m := &move{t: t, s: t.State}
+	if state.Ended(m.s.GetStatus()) {
+		return flow.Transition{}, ended(m.s.GetStatus())
+	}
+	err := m.on(in)
+	return m.transition(), err
+}
+
+// TakeUp implements flow.Flow: an effect that had not come back is run again where that changes nothing in the world.
+func (Flow) TakeUp(t *flow.Task) (flow.Transition, error) {
+	m := &move{t: t, s: t.State}
+	err := m.takeUp()
+	return m.transition(), err
+}
+
+// Fail implements flow.Flow.
+func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
+	m := &move{t: t, s: t.State}
+	m.run(flow.Abandon{})
+	err := m.fail(e)
+	return m.transition(), err
+}
+
+func (m *move) on(in flow.Input) error {
+	switch in := in.(type) {
+	case flow.Command:
+		return m.command(in.Command)
+	case flow.Begun:
+		return m.begun(in)
+	case flow.Planned:
+		return m.planned(in)
+	case flow.Progress:
+		return m.progress(in)
+	case flow.Called:
+		return m.called(in)
+	case flow.Derived:
+		return m.derived(in)
+	case flow.Judged:
+		return m.judged(in)
+	case flow.Text:
+		return m.text(in)
+	case flow.Answered:
+		return m.answered(in)
+	}
+	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in)
+}
+
+func (m *move) takeUp() error {
+	switch m.s.GetPhase() {
+	case storagev1.Phase_PHASE_BEGIN:
+		m.run(flow.Begin{})
+	case storagev1.Phase_PHASE_PLAN:
+		m.run(flow.Plan{})
+	case storagev1.Phase_PHASE_CALL:
+		return m.interrupted()
+	case storagev1.Phase_PHASE_DERIVE:
+		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
+	case storagev1.Phase_PHASE_JUDGE:
+		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return judge(s) })
+	case storagev1.Phase_PHASE_FILL:
+		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
+	case storagev1.Phase_PHASE_ANSWER:
+		m.beginAnswer(m.s.GetCutShort())
+		return nil
+	}
+	m.unchanged = true
+	return nil
+}
+
+func (m *move) again(effect func(*storagev1.ActiveStep) flow.Effect) error {
+	s, err := m.step()
+	if err != nil {
+		return err
+	}
+	m.run(effect(s))
+	m.unchanged = true
+	return nil
+}
+
+func ended(s executorv1.ExecutorStatus) error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
+		"the task has ended (%s); start a new one", s.String()[len("EXECUTOR_STATUS_"):])
+}

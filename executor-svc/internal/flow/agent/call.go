@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+func (m *move) progress(in flow.Progress) error {
+	s, err := m.current(in.Ordinal)
+	if err != nil {
+		return err
+	}
+	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_ToolProgress{ToolProgress: in.Progress}})
+	return nil
+}
+
+// called records what came of a call, whatever else was asked meanwhile: an outcome that came back is never lost.
+func (m *move) called(in flow.Called) error {
+	s, err := m.current(in.Ordinal)
+	if err != nil {
+		return err
+	}
+	if s.GetAttempt() != in.Attempt || s.GetStatus() != stepRunning {
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"a result of attempt %d came while attempt %d of %s is %s", in.Attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
+	}
+	s.Outcome = in.Outcome
+	if in.Err == nil {
+		if err := m.stepTo(s, stepSuccess); err != nil {
+			return err
+		}
+		m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
+		if m.s.GetCancelRequested() {
+			return m.cancelled(m.s.GetCancelReason(), "")
+		}
+		m.planNext(s)
+		return nil
+	}
+	if m.s.GetCancelRequested() {
+		return m.calledCancelled(s, in)
+	}
+	return m.attemptFailed(s, in.Err, in.Outcome)
+}
+
+// calledCancelled ends a task whose call failed after somebody had cancelled it.
+func (m *move) calledCancelled(s *storagev1.ActiveStep, in flow.Called) error {
+	if in.Outcome == known && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
+		if err := m.recordError(s, in.Err, in.Outcome); err != nil {
+			return err
+		}
+		return m.cancelled(m.s.GetCancelReason(), "")
+	}
+	if err := m.cancelStep(s, m.s.GetCancelReason(), "", in.Outcome); err != nil {
+		return err
+	}
+	return m.cancelled(m.s.GetCancelReason(), "")
+}
+
+func (m *move) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
+	if err := m.stepTo(s, stepError); err != nil {
+		return err
+	}
+	s.Outcome, s.Error = o, e
+	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
+	return nil
+}
+
+// attemptFailed records a failed attempt and decides how the task goes on (A11, A13–A16, A19, A20).
+func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
+	if err := m.recordError(s, e, o); err != nil {
+		return err
+	}
+	switch {
+	case o == unknown && !repeatable(s):
+		// Going on could repeat a side effect that has happened already: a person has to look.
+		return m.fail(unknownOutcome(s, e))
+	case o == unknown || !inputMayHelp(e):
+		return m.stepFailed(s)
+	case m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
+		m.s.Phase = storagev1.Phase_PHASE_JUDGE
+		m.run(judge(s))
+		return nil
+	case s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
+		m.s.Phase = storagev1.Phase_PHASE_DERIVE
+		m.run(flow.Derive{Ordinal: s.GetOrdinal()})
+		return nil
+	}
+	return m.stepFailed(s)
+}
+
+// stepFailed gives a step up: the next one is planned, unless too many have failed (A19, A20).
+func (m *move) stepFailed(s *storagev1.ActiveStep) error {
+	m.s.ErrorCount++
+	if limit := m.t.Head.GetLimits().GetMaxFailedSteps(); m.s.GetErrorCount() >= limit {
+		return m.fail(&storagev1.ErrorNote{
+			ErrMsg:   plural(limit, "step") + " failed, which is the limit; the last error was: " + s.GetError().GetErrMsg(),
+			DataJson: s.GetError().GetDataJson(),
+			Reason:   commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+		})
+	}
+	m.planNext(s)
+	return nil
+}
+
+// derived goes on with an input that was made anew or mended (A10, A11).
+func (m *move) derived(in flow.Derived) error {
+	m.spend(in.Usage)
+	s, err := m.current(in.Ordinal)
+	if err != nil {
+		return err
+	}
+	filled := m.s.GetPhase() == storagev1.Phase_PHASE_FILL
+	if in.Err != nil {
+		return m.notDerived(s, in.Err)
+	}
+	if !filled && in.Input == s.GetInputJson() {
+		// The same input would fail the same way: a further attempt is not worth its cost.
+		return m.stepFailed(s)
+	}
+	s.InputJson, s.Supplied = in.Input, nil
+	if !filled {
+		if err := m.stepTo(s, stepInit); err != nil {
+			return err
+		}
+	}
+	return m.start(s, in.Problem)
+}
+
+// notDerived gives up a step for which the planner could make no input.
+func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error {
+	if s.GetStatus() == stepParam {
+		if err := m.recordError(s, e, s.GetOutcome()); err != nil {
+			return err
+		}
+	}
+	return m.stepFailed(s)
+}
+
+// interrupted decides about a call whose outcome was lost with the process that made it.
+func (m *move) interrupted() error {
+	s, err := m.step()
+	if err != nil {
+		return err
+	}
+	e := &storagev1.ErrorNote{
+		ErrMsg:   "the executor stopped while the tool was running; whether it ran is not known",
+		DataJson: s.GetInputJson(),
+		Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
+	}
+	if m.s.GetCancelRequested() {
+		return m.calledCancelled(s, flow.Called{Err: e, Outcome: unknown})
+	}
+	if err := m.recordError(s, e, unknown); err != nil {
+		return err
+	}
+	switch {
+	case !repeatable(s):
+		return m.fail(unknownOutcome(s, e))
+	case s.GetAttempt() >= m.t.Head.GetLimits().GetMaxAttempts():
+		return m.stepFailed(s)
+	}
+	// The same input needs no second approval.
+	if err := m.stepTo(s, stepInit); err != nil {
+		return err
+	}
+	return m.call(s, "")
+}
+
+// inputMayHelp says whether another input could succeed; it cannot where the tool was out of reach or forbidden (A14).
+func inputMayHelp(e *storagev1.ErrorNote) bool {
+	switch e.GetReason() {
+	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
+		commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
+		commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+		commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED:
+		return true
+	}
+	return false
+}
+
+func unknownOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) *storagev1.ErrorNote {
+	return &storagev1.ErrorNote{
+		ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + e.GetErrMsg() +
+			"); look at what it changes, then start a new task for what is left to do",
+		DataJson: s.GetInputJson(),
+		Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
+	}
+}

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// move collects one transition. Every change of a status goes through executor or stepTo, so that the tables of A4 and
+// A5 hold.
+type move struct {
+	t         *flow.Task
+	s         *storagev1.Checkpoint
+	facts     []*storagev1.Fact
+	effects   []flow.Effect
+	unchanged bool
+}
+
+func (m *move) transition() flow.Transition {
+	return flow.Transition{
+		Facts:     m.facts,
+		Effects:   m.effects,
+		Unchanged: m.unchanged,
+		Idle:      m.s.GetPhase() == storagev1.Phase_PHASE_WAIT || m.s.GetPhase() == storagev1.Phase_PHASE_END,
+	}
+}
+
+func (m *move) run(effects ...flow.Effect) { m.effects = append(m.effects, effects...) }
+
+func (m *move) executor(to executorv1.ExecutorStatus) error {
+	if err := state.MoveExecutor(m.s.GetStatus(), to); err != nil {
+		return err
+	}
+	m.s.Status = to
+	return nil
+}
+
+func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) error {
+	if err := state.MoveStep(s.GetStatus(), to); err != nil {
+		return err
+	}
+	s.Status = to
+	return nil
+}
+
+// fact adds what happened to the flow as a whole.
+func (m *move) fact(f *storagev1.Fact) { m.facts = append(m.facts, f) }
+
+// stepFact adds what happened to a step, with where the step is now.
+func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
+	f.Ordinal, f.ToolId, f.StepStatus = s.GetOrdinal(), s.GetToolId(), s.GetStatus()
+	f.SubtaskId = s.GetSubtaskId()
+	if f.GetStepInit() == "" {
+		f.Attempt = s.GetAttempt()
+	}
+	m.fact(f)
+}
+
+// step returns the active step; its absence is an explicit error (A25).
+func (m *move) step() (*storagev1.ActiveStep, error) {
+	if len(m.s.GetActiveSteps()) == 0 {
+		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"task %s has no current step in phase %s; this is a defect, please report it", m.t.ID, m.s.GetPhase())
+	}
+	return m.s.GetActiveSteps()[0], nil
+}
+
+// current returns the active step if it is the one that a result is about; a result of another one is stale.
+func (m *move) current(ordinal uint32) (*storagev1.ActiveStep, error) {
+	s, err := m.step()
+	if err != nil {
+		return nil, err
+	}
+	if s.GetOrdinal() != ordinal {
+		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"a result of %s came while %s is current", flow.StepID(ordinal), flow.StepID(s.GetOrdinal()))
+	}
+	return s, nil
+}
+
+func (m *move) finish(s *storagev1.ActiveStep) {
+	for i, a := range m.s.GetActiveSteps() {
+		if a == s {
+			m.s.ActiveSteps = append(m.s.ActiveSteps[:i], m.s.ActiveSteps[i+1:]...)
+			return
+		}
+	}
+}
+
+// end closes the task. Nothing follows it (A19).
+func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) error {
+	if err := m.executor(to); err != nil {
+		return err
+	}
+	m.s.Phase = storagev1.Phase_PHASE_END
+	m.s.ActiveSteps, m.s.Waits = nil, nil
+	m.s.EndTime = m.t.Now.UnixNano()
+	m.fact(f)
+	m.run(flow.Release{})
+	return nil
+}
+
+func (m *move) fail(e *storagev1.ErrorNote) error {
+	m.s.Error = e
+	return m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
+}
+
+func (m *move) spend(u *storagev1.Usage) {
+	if m.s.Usage == nil {
+		m.s.Usage = &storagev1.Usage{}
+	}
+	m.s.Usage.InputTokens += u.GetInputTokens()
+	m.s.Usage.OutputTokens += u.GetOutputTokens()
+	m.s.Usage.ModelCalls += u.GetModelCalls()
+	m.s.Usage.ToolCalls += u.GetToolCalls()
+}
+
+func repeatable(s *storagev1.ActiveStep) bool {
+	return s.GetEffect() == commonv1.Effect_EFFECT_READ || s.GetIdempotent()
+}

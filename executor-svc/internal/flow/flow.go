@@ -1,0 +1,178 @@
+package flow
+
+import (
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Final is the virtual tool that ends a flow (A2).
+const Final = "FINAL"
+
+// Flow decides what a task does next.
+type Flow interface {
+	// On moves the task. It changes t.State in place; where it returns an error, nothing was changed and nothing is
+	// written (A6). The error is for whoever sent the command.
+	On(t *Task, in Input) (Transition, error)
+	// TakeUp says how a task goes on that was loaded from the journal.
+	TakeUp(t *Task) (Transition, error)
+	// Fail ends a task that cannot go on for a reason outside the flow.
+	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
+}
+
+// Task is what a flow reads and, in State, changes.
+type Task struct {
+	ID    string
+	Head  *storagev1.TaskHead
+	State *storagev1.Checkpoint
+	// Now is the time of what happened.
+	Now time.Time
+}
+
+// Transition is one move of a task: the facts to commit with the changed state, and the effects to run.
+type Transition struct {
+	Facts   []*storagev1.Fact
+	Effects []Effect
+	// Idle says that nothing is running and nothing is to be run: the task waits for a command, or has ended.
+	Idle bool
+	// Unchanged says that neither state nor facts are to be committed.
+	Unchanged bool
+}
+
+// Effect is something that the engine does for a flow. Its result comes back as an Input.
+type Effect interface{ effect() }
+
+type (
+	// Begin loads the tools and asks for the flow's name, its risk and the first step. Comes back as Begun.
+	Begin struct{}
+	// Plan asks for the next step. Comes back as Planned.
+	Plan struct{}
+	// Call calls the tool of a step whose intent is durable. Comes back as any number of Progress and one Called.
+	Call struct {
+		Ordinal uint32
+		Attempt uint32
+	}
+	// StopCall asks a running call to stop; its Called still comes.
+	StopCall struct{}
+	// Derive makes the input of a failed attempt anew. Comes back as Derived.
+	Derive struct{ Ordinal uint32 }
+	// Judge asks whether an error is about parameters and, if so, what is missing. Comes back as Judged.
+	Judge struct {
+		Ordinal uint32
+		// Known: the error is about parameters beyond doubt (the input did not fit the schema).
+		Known bool
+	}
+	// Fill mends an input with what a person supplied. Comes back as Derived.
+	Fill struct{ Ordinal uint32 }
+	// Answer writes the answer. Comes back as any number of Text and one Answered.
+	Answer struct{ CutShort string }
+	// Abandon stops every effect that runs; none of them comes back.
+	Abandon struct{}
+	// Release gives the task's connections back.
+	Release struct{}
+)
+
+func (Begin) effect()    {}
+func (Plan) effect()     {}
+func (Call) effect()     {}
+func (StopCall) effect() {}
+func (Derive) effect()   {}
+func (Judge) effect()    {}
+func (Fill) effect()     {}
+func (Answer) effect()   {}
+func (Abandon) effect()  {}
+func (Release) effect()  {}
+
+// Input is what happened to a task.
+type Input interface{ input() }
+
+type (
+	// Command is what someone asked.
+	Command struct{ *storagev1.Command }
+	// Begun is what Begin found.
+	Begun struct {
+		Tools *storagev1.ToolsLoaded
+		Name  string
+		Risk  *storagev1.RiskNote
+		Plan  Planned
+	}
+	// Planned is what Plan or Begin answered.
+	Planned struct {
+		// Step is the next step; nil means FINAL.
+		Step *PlannedStep
+		// CutShort says why it is FINAL although the planner did not say so; may be empty.
+		CutShort string
+		// Err ends the task: the planner said that there is no way on.
+		Err   *storagev1.ErrorNote
+		Usage *storagev1.Usage
+	}
+	// Called is how a call ended.
+	Called struct {
+		Ordinal uint32
+		Attempt uint32
+		// Output is the step's output as JSON where the tool succeeded.
+		Output string
+		// Err is why it failed; nil where it succeeded.
+		Err     *storagev1.ErrorNote
+		Outcome commonv1.Outcome
+	}
+	// Progress is how far a call is.
+	Progress struct {
+		Ordinal  uint32
+		Attempt  uint32
+		Progress *storagev1.ToolProgress
+	}
+	// Derived is an input made by Derive or Fill.
+	Derived struct {
+		Ordinal uint32
+		Input   string
+		// Problem says what of the input does not fit the tool's schema; empty where it fits.
+		Problem string
+		// Err: the planner could not make one.
+		Err   *storagev1.ErrorNote
+		Usage *storagev1.Usage
+	}
+	// Judged is what Judge found.
+	Judged struct {
+		Ordinal      uint32
+		IsParamError bool
+		Message      string
+		SchemaJSON   string
+		Usage        *storagev1.Usage
+	}
+	// Text is a piece of the answer.
+	Text struct{ Text string }
+	// Answered is the end of the answer.
+	Answered struct {
+		// FullAnswer is all pieces joined.
+		FullAnswer string
+		Err        *storagev1.ErrorNote
+		Usage      *storagev1.Usage
+	}
+)
+
+func (Command) input()  {}
+func (Begun) input()    {}
+func (Planned) input()  {}
+func (Called) input()   {}
+func (Progress) input() {}
+func (Derived) input()  {}
+func (Judged) input()   {}
+func (Text) input()     {}
+func (Answered) input() {}
+
+// PlannedStep is a step that the planner proposed, with what the pool says of its tool.
+type PlannedStep struct {
+	ToolID         string
+	Description    string
+	InputJSON      string
+	Risk           *storagev1.RiskNote
+	Effect         commonv1.Effect
+	Idempotent     bool
+	RiskFloor      commonv1.RiskLevel
+	DefinitionHash string
+	// Problem says what of the input does not fit the tool's schema; empty where it fits.
+	Problem string
+}

@@ -1,0 +1,46 @@
+package flow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// StepID names a step within its task.
+func StepID(ordinal uint32) string { return "step-" + strconv.FormatUint(uint64(ordinal), 10) }
+
+// WaitID names the n-th wait of a task.
+func WaitID(n uint32) string { return "wait-" + strconv.FormatUint(uint64(n), 10) }
+
+// AnswerID names the n-th answer of a task.
+func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n), 10) }
+
+// CallID names one attempt of a step: <task>/<step>/<attempt>.
+func CallID(task string, ordinal, attempt uint32) string {
+	return fmt.Sprintf("%s/%s/%d", task, StepID(ordinal), attempt)
+}
+
+// IdempotencyKey is the same for each attempt of one step with one input.
+func IdempotencyKey(task string, ordinal uint32, input string) string {
+	sum := sha256.Sum256([]byte(input))
+	return task + "/" + StepID(ordinal) + "/" + hex.EncodeToString(sum[:8])
+}
+
+// ToolName splits a tool id into server and name.
+func ToolName(toolID string) (mcpID, name string) {
+	mcpID, name, _ = strings.Cut(toolID, "/")
+	return mcpID, name
+}
+
+// AskedHash is the SHA-256 (hex) of exactly what a person is shown: task, step, user, tool, definition and input.
+func AskedHash(t *Task, s *storagev1.ActiveStep) string {
+	h := sha256.New()
+	for _, part := range []string{t.ID, StepID(s.GetOrdinal()), t.Head.GetUserSub(), s.GetToolId(), s.GetDefinitionHash(), s.GetInputJson()} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,82 @@
+package history
+
+import (
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Entry is a step as it is now. Times are nanoseconds since 1970, 0 where it has not come to that.
+type Entry struct {
+	Ordinal     uint32
+	SubtaskID   string
+	ToolID      string
+	Description string
+	Status      executorv1.StepStatus
+	Outcome     commonv1.Outcome
+	Attempt     uint32
+	InputJSON   string
+	OutputJSON  string
+	Error       *storagev1.ErrorNote
+	Risk        *storagev1.RiskNote
+	WaitID      string
+	CreateTime  int64
+	StartTime   int64
+	EndTime     int64
+}
+
+// Log is the history of one task.
+type Log struct {
+	Entries   []*Entry
+	byOrdinal map[uint32]*Entry
+}
+
+// Add folds a record in. Records come in the order of their seqs.
+func (l *Log) Add(r *storagev1.Record) {
+	for _, f := range r.GetFacts() {
+		if f.GetOrdinal() != 0 {
+			l.entry(f).add(f, r.GetTime())
+		}
+	}
+}
+
+func (l *Log) entry(f *storagev1.Fact) *Entry {
+	if e := l.byOrdinal[f.GetOrdinal()]; e != nil {
+		return e
+	}
+	if l.byOrdinal == nil {
+		l.byOrdinal = map[uint32]*Entry{}
+	}
+	e := &Entry{Ordinal: f.GetOrdinal(), ToolID: f.GetToolId(), SubtaskID: f.GetSubtaskId()}
+	l.byOrdinal[e.Ordinal] = e
+	l.Entries = append(l.Entries, e)
+	return e
+}
+
+func (e *Entry) add(f *storagev1.Fact, now int64) {
+	e.Status, e.WaitID = f.GetStepStatus(), ""
+	if f.GetAttempt() != 0 {
+		e.Attempt = f.GetAttempt()
+	}
+	switch k := f.GetKind().(type) {
+	case *storagev1.Fact_StepInit:
+		e.Description, e.CreateTime = k.StepInit, now
+	case *storagev1.Fact_StepWaitingForStart:
+		e.InputJSON, e.Risk, e.WaitID = k.StepWaitingForStart.GetInputJson(), k.StepWaitingForStart.GetRisk(), f.GetWaitId()
+	case *storagev1.Fact_StepWaitingForParam:
+		e.WaitID = f.GetWaitId()
+	case *storagev1.Fact_StepInput:
+		e.InputJSON, e.StartTime, e.EndTime = k.StepInput, now, 0
+		e.Outcome, e.Error, e.OutputJSON = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil, ""
+	case *storagev1.Fact_StepOutput:
+		e.Outcome, e.OutputJSON, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, k.StepOutput, now
+	case *storagev1.Fact_StepError:
+		e.Outcome, e.Error, e.EndTime = k.StepError.GetOutcome(), k.StepError.GetError(), now
+	case *storagev1.Fact_StepCancel:
+		e.EndTime = now
+		if o := k.StepCancel.GetOutcome(); o != commonv1.Outcome_OUTCOME_UNSPECIFIED {
+			e.Outcome = o
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+)
+
+// piece is what the planner's stream gives: text, or its end.
+type piece struct {
+	text  string
+	usage *commonv1.Usage
+	err   error
+}
+
+// answer writes the answer (A22). Pieces that come close together become one event.
+func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		if tools, err := s.toolset(ctx); err == nil {
+			c.Tools = tools.tools
+		}
+		var full strings.Builder
+		var usage *commonv1.Usage
+		err := s.pieces(ctx, &plannerv1.GenerateAnswerRequest{Context: c, CutShort: cutShort}, func(text string) {
+			full.WriteString(text)
+			emit(flow.Text{Text: text})
+		}, &usage)
+		if ctx.Err() != nil {
+			return
+		}
+		out := flow.Answered{FullAnswer: full.String(), Usage: add(nil, usage)}
+		if err != nil {
+			out.Err = note(fmt.Errorf("writing the answer: %w", err))
+			if cutShort != "" {
+				out.Err.ErrMsg = cutShort + " " + out.Err.GetErrMsg()
+			}
+		}
+		emit(out)
+	}
+}
+
+// pieces tries again only while nothing was shown.
+func (s *Session) pieces(ctx context.Context, req *plannerv1.GenerateAnswerRequest, show func(string), usage **commonv1.Usage) error {
+	shown := false
+	_, err := ask(ctx, s, func(ctx context.Context) (struct{}, error) {
+		stream, err := s.r.planner.GenerateAnswer(ctx, req, patient)
+		if err != nil {
+			return struct{}{}, err
+		}
+		in := make(chan piece)
+		go receive(ctx, stream, in)
+		err = s.collect(in, func(text string) { shown = true; show(text) }, usage)
+		if err != nil && shown {
+			return struct{}{}, &cut{err}
+		}
+		return struct{}{}, err
+	})
+	var c *cut
+	if errors.As(err, &c) {
+		return c.err
+	}
+	return err
+}
+
+func receive(ctx context.Context, stream interface {
+	Recv() (*plannerv1.GenerateAnswerResponse, error)
+}, out chan<- piece) {
+	defer close(out)
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		select {
+		case out <- piece{text: msg.GetText(), usage: msg.GetUsage(), err: err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// collect shows what came within TextDelay as one piece.
+func (s *Session) collect(in <-chan piece, show func(string), usage **commonv1.Usage) error {
+	var pending strings.Builder
+	flush := func() {
+		if pending.Len() > 0 {
+			show(pending.String())
+			pending.Reset()
+		}
+	}
+	defer flush()
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case p, ok := <-in:
+			if !ok {
+				return nil
+			}
+			if p.err != nil {
+				return p.err
+			}
+			if p.usage != nil {
+				*usage = p.usage
+			}
+			if pending.Len() == 0 && p.text != "" {
+				timer.Reset(s.r.cfg.TextDelay)
+			}
+			pending.WriteString(p.text)
+		case <-timer.C:
+			flush()
+		}
+	}
+}
+
+// cut is an error after something was shown: the answer cannot be begun again under the same name.
+type cut struct{ err error }
+
+func (c *cut) Error() string { return c.err.Error() }
+func (c *cut) Unwrap() error { return c.err }

@@ -1,0 +1,191 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// progressEvery is how often a call's progress becomes an event, at most.
+const progressEvery = 250 * time.Millisecond
+
+// stopEvery is how often the pool is asked to stop a call that it does not know yet.
+const stopEvery = 250 * time.Millisecond
+
+// call is a call that is about to run or running. It exists before the call starts, so that stopping it is never lost.
+type call struct {
+	id string
+	// given is done when the call is not waited for any longer.
+	given context.Context
+	giveUp,
+	ended func()
+	done <-chan struct{}
+}
+
+func newCall(id string) *call {
+	c := &call{id: id}
+	done := make(chan struct{})
+	c.given, c.giveUp = context.WithCancel(context.Background())
+	c.done, c.ended = done, sync.OnceFunc(func() { close(done); c.giveUp() })
+	return c
+}
+
+// callTool calls a tool and brings back what is known of the outcome, which is never guessed.
+func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint32) Run {
+	mcpID, name := flow.ToolName(st.GetToolId())
+	req := &mcppoolv1.CallToolRequest{
+		McpId: mcpID, Name: name, InputJson: st.GetInputJson(), SessionId: s.id,
+		CallId:                 flow.CallID(t.ID, st.GetOrdinal(), attempt),
+		IdempotencyKey:         flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson()),
+		ExpectedDefinitionHash: st.GetDefinitionHash(),
+	}
+	c := newCall(req.GetCallId())
+	s.mu.Lock()
+	s.call = c
+	s.mu.Unlock()
+	return func(ctx context.Context, emit func(flow.Input)) {
+		defer c.ended()
+		ctx, cancel := context.WithCancel(s.asUser(ctx))
+		defer cancel()
+		defer context.AfterFunc(c.given, cancel)()
+		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt}
+		res, err := s.reach(ctx, req, func(p *storagev1.ToolProgress) {
+			emit(flow.Progress{Ordinal: st.GetOrdinal(), Attempt: attempt, Progress: p})
+		})
+		switch {
+		case err != nil:
+			out.Err, out.Outcome = failure(err, st.GetInputJson())
+			if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
+				s.forget()
+			}
+		case res.GetIsError():
+			out.Outcome = commonv1.Outcome_OUTCOME_KNOWN
+			out.Err = &storagev1.ErrorNote{
+				ErrMsg: toolError(res), DataJson: st.GetInputJson(),
+				Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
+			}
+		default:
+			out.Outcome, out.Output = commonv1.Outcome_OUTCOME_KNOWN, output(res)
+		}
+		emit(out)
+	}
+}
+
+// reach makes the call, and waits for a pool that is out of reach for a while: a call that was proven not sent can be
+// made again without any doubt.
+func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+	deadline := time.Now().Add(s.r.cfg.PoolPatience)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		var to peer.Peer
+		res, err := s.receive(ctx, req, &to, progress)
+		if err == nil || status.Code(err) != codes.Unavailable || to.Addr != nil {
+			return res, err
+		}
+		notSent := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
+			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, "NOT_EXECUTED")
+		if time.Now().Add(pause).After(deadline) {
+			return nil, notSent
+		}
+		s.log.WarnContext(ctx, "the MCP pool cannot be reached; trying again", "pause", pause, "error", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, notSent
+		}
+	}
+}
+
+// receive makes one call. to says who it was sent to; without an address it was not sent.
+func (s *Session) receive(ctx context.Context, req *mcppoolv1.CallToolRequest, to *peer.Peer, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+	stream, err := s.r.pool.CallTool(ctx, req, grpc.Peer(to))
+	if err != nil {
+		return nil, err
+	}
+	var last time.Time
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the pool ended the call without a result")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if res := msg.GetResult(); res != nil {
+			return res, nil
+		}
+		if p := msg.GetProgress(); p != nil && time.Since(last) >= progressEvery {
+			last = time.Now()
+			progress(&storagev1.ToolProgress{Progress: p.GetProgress(), Total: p.GetTotal(), Message: p.GetMessage()})
+		}
+	}
+}
+
+// StopCall asks the running call to stop and gives it a while to say what came of it.
+func (s *Session) StopCall(ctx context.Context) {
+	s.mu.Lock()
+	c := s.call
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	time.AfterFunc(s.r.cfg.StopGrace, c.giveUp)
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
+	defer cancel()
+	for {
+		_, err := s.r.pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: "the task was cancelled"})
+		if err == nil {
+			return
+		}
+		if errs.From(err).Code != codes.NotFound {
+			s.log.WarnContext(ctx, "asking the pool to stop a call", "call_id", c.id, "error", err)
+			return
+		}
+		// The pool may not have got the call yet, or is through with it.
+		again := time.NewTimer(stopEvery)
+		select {
+		case <-again.C:
+		case <-c.done:
+			again.Stop()
+			return
+		case <-ctx.Done():
+			again.Stop()
+			return
+		}
+	}
+}
+
+// failure reads what a failed call says of its outcome. What says nothing is unknown, unless the request was refused
+// before it could reach a tool.
+func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
+	e := errs.From(err)
+	n := &storagev1.ErrorNote{ErrMsg: e.Message, DataJson: input, Reason: e.Reason}
+	if o, ok := commonv1.Outcome_value["OUTCOME_"+e.Metadata[errs.OutcomeKey]]; ok && o != 0 {
+		return n, commonv1.Outcome(o)
+	}
+	switch e.Code {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.FailedPrecondition:
+		return n, commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	}
+	return n, commonv1.Outcome_OUTCOME_UNKNOWN
+}
+
+func gone(toolID string) error {
+	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
+		"the tool %s is not there any more; look at the server's tools with `pawl mcp tools`", toolID)
+}

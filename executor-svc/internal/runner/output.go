@@ -1,0 +1,78 @@
+package runner
+
+import (
+	"encoding/json"
+	"strings"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// stepOutput is a step's output (A12): the joined text, what the tool gave in structure, and what is neither.
+type stepOutput struct {
+	Message    string          `json:"message"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Media      []media         `json:"media,omitempty"`
+}
+
+type media struct {
+	Type     string `json:"type"`
+	MimeType string `json:"mimeType,omitempty"`
+	URI      string `json:"uri,omitempty"`
+	Name     string `json:"name,omitempty"`
+	Text     string `json:"text,omitempty"`
+	Data     []byte `json:"data,omitempty"`
+}
+
+func output(res *mcppoolv1.CallResult) string {
+	out := stepOutput{Message: text(res)}
+	if json.Valid([]byte(res.GetStructuredJson())) {
+		out.Structured = json.RawMessage(res.GetStructuredJson())
+	}
+	for _, c := range res.GetContent() {
+		if m, ok := mediaOf(c); ok {
+			out.Media = append(out.Media, m)
+		}
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		// Strings and valid JSON always encode.
+		return `{"message":""}`
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func mediaOf(c *mcppoolv1.Content) (media, bool) {
+	switch k := c.GetKind().(type) {
+	case *mcppoolv1.Content_Image:
+		return media{Type: "image", MimeType: k.Image.GetMimeType(), Data: k.Image.GetData()}, true
+	case *mcppoolv1.Content_Audio:
+		return media{Type: "audio", MimeType: k.Audio.GetMimeType(), Data: k.Audio.GetData()}, true
+	case *mcppoolv1.Content_Resource:
+		r := k.Resource
+		return media{Type: "resource", MimeType: r.GetMimeType(), URI: r.GetUri(), Text: r.GetText(), Data: r.GetBlob()}, true
+	case *mcppoolv1.Content_ResourceLink:
+		r := k.ResourceLink
+		return media{Type: "resource_link", MimeType: r.GetMimeType(), URI: r.GetUri(), Name: r.GetName()}, true
+	}
+	return media{}, false
+}
+
+func text(res *mcppoolv1.CallResult) string {
+	var parts []string
+	for _, c := range res.GetContent() {
+		if t, ok := c.GetKind().(*mcppoolv1.Content_Text); ok {
+			parts = append(parts, t.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// toolError is the text of a result that is marked as an error (A13).
+func toolError(res *mcppoolv1.CallResult) string {
+	if t := strings.TrimSpace(text(res)); t != "" {
+		return t
+	}
+	return "the tool failed without saying why"
+}

@@ -1,0 +1,124 @@
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/identity"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Config bounds what a runner does. Zero values mean the defaults.
+type Config struct {
+	// PlannerTries is how often a planner call is tried in all (A18); 3.
+	PlannerTries int
+	// PlannerTimeout is the longest that one planner call may take; 2 minutes.
+	PlannerTimeout time.Duration
+	// PoolPatience is how long a call waits for a pool that cannot be reached; 30 s.
+	PoolPatience time.Duration
+	// StopGrace is how long a call that was told to stop may take to say what came of it; 5 s.
+	StopGrace time.Duration
+	// TextDelay is how long pieces of an answer are collected before they are committed; 25 ms.
+	TextDelay time.Duration
+}
+
+// Runner runs effects.
+type Runner struct {
+	cfg     Config
+	planner plannerv1.PlannerServiceClient
+	pool    mcppoolv1.McpPoolServiceClient
+	log     *slog.Logger
+}
+
+// New returns a runner that asks this planner and this pool.
+func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpPoolServiceClient, log *slog.Logger) *Runner {
+	if cfg.PlannerTries == 0 {
+		cfg.PlannerTries = 3
+	}
+	if cfg.PlannerTimeout == 0 {
+		cfg.PlannerTimeout = 2 * time.Minute
+	}
+	if cfg.PoolPatience == 0 {
+		cfg.PoolPatience = 30 * time.Second
+	}
+	if cfg.StopGrace == 0 {
+		cfg.StopGrace = 5 * time.Second
+	}
+	if cfg.TextDelay == 0 {
+		cfg.TextDelay = 25 * time.Millisecond
+	}
+	return &Runner{cfg: cfg, planner: planner, pool: pool, log: log}
+}
+
+// Session is what a runner keeps for a task while it has an owner: its tools and its running call.
+type Session struct {
+	r      *Runner
+	id     string
+	head   *storagev1.TaskHead
+	rounds []*plannerv1.Round
+	log    *slog.Logger
+
+	mu    sync.Mutex // guards tools and call
+	tools *toolset
+	call  *call
+}
+
+// Session starts a session. rounds are the earlier questions and answers of the conversation.
+func (r *Runner) Session(id string, head *storagev1.TaskHead, rounds []*plannerv1.Round) *Session {
+	return &Session{r: r, id: id, head: head, rounds: rounds, log: r.log.With("task_id", id)}
+}
+
+// Run is an effect ready to be run: emit takes what comes of it, in order.
+type Run func(ctx context.Context, emit func(flow.Input))
+
+// Prepare reads what an effect needs from the task as it is now, so that the effect can run while the task moves on.
+func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
+	switch e := e.(type) {
+	case flow.Begin:
+		return s.begin(s.context(t, log))
+	case flow.Plan:
+		return s.plan(s.context(t, log))
+	case flow.Call:
+		return s.callTool(t, step(t, e.Ordinal), e.Attempt)
+	case flow.Derive:
+		return s.derive(s.context(t, log), step(t, e.Ordinal))
+	case flow.Judge:
+		return s.judge(s.context(t, log), step(t, e.Ordinal), e.Known)
+	case flow.Fill:
+		return s.fill(s.context(t, log), step(t, e.Ordinal))
+	case flow.Answer:
+		return s.answer(s.context(t, log), e.CutShort)
+	}
+	return nil
+}
+
+// Release gives the task's connections back (A23). Failing to costs nothing: the pool closes idle ones by itself.
+func (s *Session) Release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := s.r.pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: s.id}); err != nil {
+		s.log.WarnContext(ctx, "releasing the task's connections", "error", err)
+	}
+}
+
+// asUser makes calls in the name of the task's user: a task outlives the credential of whoever started it.
+func (s *Session) asUser(ctx context.Context) context.Context {
+	return identity.OnBehalfOf(ctx, s.head.GetUserSub())
+}
+
+// step returns a copy-free view of an active step; engine states are never changed once they were handed out.
+func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
+	for _, s := range t.State.GetActiveSteps() {
+		if s.GetOrdinal() == ordinal {
+			return s
+		}
+	}
+	return &storagev1.ActiveStep{Ordinal: ordinal}
+}

@@ -1,0 +1,158 @@
+package runner
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/schema"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// connectLimit bounds how many servers of one task are connected to at once.
+const connectLimit = 8
+
+// toolset is the tools of a task, in the order of their servers.
+type toolset struct {
+	tools  []*commonv1.Tool
+	byID   map[string]*commonv1.Tool
+	loaded *storagev1.ToolsLoaded
+}
+
+// toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log says so (A2).
+func (s *Session) toolset(ctx context.Context) (*toolset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tools != nil {
+		return s.tools, nil
+	}
+	ids, err := s.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := s.load(ctx, ids)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.tools = found
+	return found, nil
+}
+
+// forget makes the next use load the tools again; for a definition that has changed.
+func (s *Session) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools = nil
+}
+
+func (s *Session) servers(ctx context.Context) ([]string, error) {
+	if ids := s.head.GetMcpIds(); len(ids) > 0 {
+		return ids, nil
+	}
+	var ids []string
+	req := &mcppoolv1.ListMcpServersRequest{PageSize: 1000, ActiveOnly: true}
+	for {
+		page, err := reached(ctx, s, func(ctx context.Context) (*mcppoolv1.ListMcpServersResponse, error) {
+			return s.r.pool.ListMcpServers(ctx, req, patient)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, server := range page.GetMcpServers() {
+			ids = append(ids, server.GetId())
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return ids, nil
+		}
+	}
+}
+
+// load asks all servers at once: a slow one delays nobody but itself.
+func (s *Session) load(ctx context.Context, ids []string) *toolset {
+	type answer struct {
+		tools []*commonv1.Tool
+		err   error
+	}
+	answers := make([]answer, len(ids))
+	slots := make(chan struct{}, connectLimit)
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			answers[i].tools, answers[i].err = s.toolsOf(ctx, id)
+		})
+	}
+	wg.Wait()
+	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}}
+	for i, id := range ids {
+		if err := answers[i].err; err != nil {
+			e := errs.From(err)
+			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: id, Reason: e.Reason, Message: e.Message})
+			continue
+		}
+		set.loaded.McpIds = append(set.loaded.McpIds, id)
+		for _, tool := range answers[i].tools {
+			set.byID[tool.GetId()] = tool
+		}
+		set.tools = append(set.tools, answers[i].tools...)
+	}
+	set.tools = slices.Clip(set.tools)
+	set.loaded.ToolCount = uint32(len(set.tools))
+	return set
+}
+
+func (s *Session) toolsOf(ctx context.Context, mcpID string) ([]*commonv1.Tool, error) {
+	var all []*commonv1.Tool
+	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000, SessionId: s.id}
+	for {
+		page, err := reached(ctx, s, func(ctx context.Context) (*mcppoolv1.ListToolsResponse, error) {
+			return s.r.pool.ListTools(ctx, req, patient)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.GetTools()...)
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return all, nil
+		}
+	}
+}
+
+// reached makes a call that only looks, and waits for a pool that is coming back.
+func reached[T any](ctx context.Context, s *Session, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.PoolPatience)
+	defer cancel()
+	for {
+		res, err := call(ctx)
+		// A connection that broke under the call says nothing else; what the pool itself says has another reason.
+		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || ctx.Err() != nil {
+			return res, err
+		}
+		timer := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return res, err
+		}
+	}
+}
+
+// problem says what of an input does not fit a tool's schema; empty where it fits. A schema that cannot be read is left
+// to the pool, which names the tool's fault.
+func problem(tool *commonv1.Tool, input string) string {
+	compiled, err := schema.Compile(tool.GetInputSchemaJson())
+	if err != nil {
+		return ""
+	}
+	if err := compiled.Validate(input); err != nil {
+		return err.Error()
+	}
+	return ""
+}

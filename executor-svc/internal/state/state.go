@@ -1,0 +1,102 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+)
+
+type (
+	executor = executorv1.ExecutorStatus
+	step     = executorv1.StepStatus
+)
+
+// executorEdges is the table of A4, with the edges that were decided on.
+var executorEdges = map[executor][]executor{
+	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT: {
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED,
+	},
+	executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING: {
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED,
+	},
+	executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING: {
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED,
+	},
+}
+
+// stepEdges is the table of A5, with the edges that were decided on. Every step that has not ended can be cancelled; a
+// failed attempt (ERROR) has not ended until the flow goes on to the next step.
+var stepEdges = map[step][]step{
+	executorv1.StepStatus_STEP_STATUS_INIT: {
+		executorv1.StepStatus_STEP_STATUS_RUNNING,
+		executorv1.StepStatus_STEP_STATUS_WAITING,
+		executorv1.StepStatus_STEP_STATUS_CANCELLED,
+	},
+	executorv1.StepStatus_STEP_STATUS_WAITING: {
+		executorv1.StepStatus_STEP_STATUS_RUNNING,
+		executorv1.StepStatus_STEP_STATUS_SUCCESS,
+		executorv1.StepStatus_STEP_STATUS_ERROR,
+		executorv1.StepStatus_STEP_STATUS_CANCELLED,
+	},
+	executorv1.StepStatus_STEP_STATUS_RUNNING: {
+		executorv1.StepStatus_STEP_STATUS_SUCCESS,
+		executorv1.StepStatus_STEP_STATUS_ERROR,
+		executorv1.StepStatus_STEP_STATUS_WAITING,
+		executorv1.StepStatus_STEP_STATUS_CANCELLED,
+	},
+	executorv1.StepStatus_STEP_STATUS_ERROR: {
+		executorv1.StepStatus_STEP_STATUS_PARAM,
+		executorv1.StepStatus_STEP_STATUS_INIT,
+		executorv1.StepStatus_STEP_STATUS_CANCELLED,
+	},
+	executorv1.StepStatus_STEP_STATUS_PARAM: {
+		executorv1.StepStatus_STEP_STATUS_RUNNING,
+		executorv1.StepStatus_STEP_STATUS_WAITING,
+		executorv1.StepStatus_STEP_STATUS_ERROR,
+		executorv1.StepStatus_STEP_STATUS_CANCELLED,
+	},
+}
+
+// MoveExecutor returns nil where a task may go from one status to the other; staying where it is is no move.
+func MoveExecutor(from, to executor) error {
+	if from == to || slices.Contains(executorEdges[from], to) {
+		return nil
+	}
+	return invalid(strings.TrimPrefix(from.String(), "EXECUTOR_STATUS_"), strings.TrimPrefix(to.String(), "EXECUTOR_STATUS_"))
+}
+
+// MoveStep returns nil where a step may go from one status to the other; staying where it is is no move.
+func MoveStep(from, to step) error {
+	if from == to || slices.Contains(stepEdges[from], to) {
+		return nil
+	}
+	return invalid(strings.TrimPrefix(from.String(), "STEP_STATUS_"), strings.TrimPrefix(to.String(), "STEP_STATUS_"))
+}
+
+// Ended says whether a task in this status never moves again.
+func Ended(s executor) bool {
+	switch s {
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR,
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED:
+		return true
+	}
+	return false
+}
+
+func invalid(from, to string) error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_STATE_TRANSITION,
+		"Invalid state transition: %s -> %s", from, to)
+}

@@ -1,0 +1,91 @@
+package view
+
+import (
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/schema"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Task derives a task without its answer, which only the last record holds.
+func Task(t *journal.Task) *executorv1.Task {
+	h, c := t.Head, t.Checkpoint
+	out := &executorv1.Task{
+		Id: t.ID, UserSub: h.GetUserSub(), ConversationId: h.GetConversationId(), AgentId: h.GetAgentId(),
+		Goal: h.GetGoal(), McpIds: h.GetMcpIds(), Confirm: h.GetConfirm(), Language: h.GetLanguage(),
+		Flow: h.GetFlow(), Model: h.GetModel(), Name: c.GetName(), Risk: risk(c.GetRisk()), Status: c.GetStatus(),
+		CancelRequested: c.GetCancelRequested(), StepCount: c.GetStepCount(), ErrorCount: c.GetErrorCount(),
+		Error: errorMessage(c.GetError()), LastSeq: c.GetLastSeq(), Usage: usage(c.GetUsage(), c.GetUpdateTime()-h.GetCreateTime()),
+		CreateTime: timestamp(h.GetCreateTime()), UpdateTime: timestamp(c.GetUpdateTime()), EndTime: timestamp(c.GetEndTime()),
+	}
+	for _, s := range c.GetActiveSteps() {
+		out.ActiveSteps = append(out.ActiveSteps, activeStep(t, s))
+	}
+	for _, w := range c.GetWaits() {
+		out.Waits = append(out.Waits, wait(c, w))
+	}
+	return out
+}
+
+// FullAnswer returns the answer that a task's last record holds, if it does.
+func FullAnswer(rs []journal.Record) string {
+	for _, r := range rs {
+		for _, f := range r.GetFacts() {
+			if s := f.GetFlowSuccess(); s != nil {
+				return s.GetFullAnswer()
+			}
+		}
+	}
+	return ""
+}
+
+func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
+	out := &executorv1.Step{
+		Id: flow.StepID(s.GetOrdinal()), TaskId: t.ID, SubtaskId: s.GetSubtaskId(), Type: executorv1.StepType_STEP_TYPE_TOOL,
+		ToolId: s.GetToolId(), Name: s.GetToolId(), Description: s.GetDescription(), Status: s.GetStatus(),
+		Outcome: s.GetOutcome(), Attempt: s.GetAttempt(), InputJson: s.GetInputJson(), Input: schema.ToStruct(s.GetInputJson()),
+		Error: errorMessage(s.GetError()), Risk: risk(s.GetRisk()),
+	}
+	if s.GetAttempt() > 0 {
+		out.CallId = flow.CallID(t.ID, s.GetOrdinal(), s.GetAttempt())
+	}
+	for _, w := range t.Checkpoint.GetWaits() {
+		if w.GetOrdinal() == s.GetOrdinal() {
+			out.WaitId = w.GetId()
+		}
+	}
+	return out
+}
+
+func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
+	out := &executorv1.Wait{
+		Id: w.GetId(), Kind: w.GetKind(), StepId: flow.StepID(w.GetOrdinal()), Message: w.GetMessage(),
+		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: schema.ToStruct(w.GetParamsSchemaJson()), Hash: w.GetHash(),
+		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()),
+	}
+	for _, s := range c.GetActiveSteps() {
+		if s.GetOrdinal() == w.GetOrdinal() {
+			out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())
+			out.InputJson, out.Input = s.GetInputJson(), schema.ToStruct(s.GetInputJson())
+		}
+	}
+	return out
+}
+
+// Step derives a step from its history.
+func Step(taskID string, e *history.Entry) *executorv1.Step {
+	out := &executorv1.Step{
+		Id: flow.StepID(e.Ordinal), TaskId: taskID, SubtaskId: e.SubtaskID, Type: executorv1.StepType_STEP_TYPE_TOOL,
+		ToolId: e.ToolID, Name: e.ToolID, Description: e.Description, Status: e.Status, Outcome: e.Outcome, Attempt: e.Attempt,
+		InputJson: e.InputJSON, Input: schema.ToStruct(e.InputJSON), OutputJson: e.OutputJSON, Output: schema.ToStruct(e.OutputJSON),
+		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
+		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
+	}
+	if e.Attempt > 0 {
+		out.CallId = flow.CallID(taskID, e.Ordinal, e.Attempt)
+	}
+	return out
+}

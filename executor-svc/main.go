@@ -1,0 +1,63 @@
+// Command executor-svc runs the executor as a process of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"pawl.dev/services/conf"
+	"pawl.dev/services/process"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/executor"
+)
+
+const name = "executor-svc"
+
+// settings are the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
+type settings struct {
+	GRPC            string `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7412" help:"Where to serve gRPC (${default})."`
+	Planner         string `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
+	Pool            string `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default})."`
+	ServiceKey      string `placeholder:"KEY" help:"API key of role service, for calls to planner and pool."`
+	executor.Config `embed:""`
+	process.Flags   `embed:""`
+}
+
+func main() {
+	var s settings
+	err := conf.Parse(name, "Runs tasks durably: Pawl's executor.", &s, os.Args[1:])
+	serve.Main(name, func(ctx context.Context) error {
+		if err != nil {
+			return err
+		}
+		return process.Run(ctx, name, s.GRPC, s.Flags, s.build)
+	})
+}
+
+// build dials the planner and the pool; neither has to be there yet.
+func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+	planner, err := serve.Dial(s.Planner, s.ServiceKey)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := serve.Dial(s.Pool, s.ServiceKey)
+	if err != nil {
+		return nil, errors.Join(err, planner.Close())
+	}
+	service, err := executor.New(ctx, s.Config, executor.Deps{Planner: planner, Pool: pool, Log: log})
+	if err != nil {
+		return nil, errors.Join(err, planner.Close(), pool.Close())
+	}
+	return dialed{service, func() error { return errors.Join(planner.Close(), pool.Close()) }}, nil
+}
+
+// dialed is a service that closes its connections behind it.
+type dialed struct {
+	*executor.Service
+	hangUp func() error
+}
+
+func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.hangUp()) }

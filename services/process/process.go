@@ -1,0 +1,99 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
+	"pawl.dev/services/telemetry"
+)
+
+// flushTimeout bounds how long telemetry may take to send what it has at a stop.
+const flushTimeout = 3 * time.Second
+
+// Flags are what every service process takes, for embedding into its configuration.
+type Flags struct {
+	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
+	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
+}
+
+// Service is what a process runs.
+type Service interface {
+	// Register adds its gRPC services to a server.
+	Register(grpc.ServiceRegistrar)
+	// Run works until ctx is done, and then until what is running has ended.
+	Run(ctx context.Context) error
+	// Close releases what the service holds, after Run.
+	Close() error
+}
+
+// Run serves what build makes on addr until ctx is done.
+func Run(ctx context.Context, name, addr string, f Flags, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
+	log := Logger(name, f.LogLevel)
+	auth, err := Authenticator(f.Keys)
+	if err != nil {
+		return err
+	}
+	if err := serve.CheckBind(addr, f.Keys != ""); err != nil {
+		return err
+	}
+	stop, err := telemetry.Setup(ctx, name, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, flush(stop)) }()
+	lis, err := serve.Listen(addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lis.Close() }() // the server closes it; this is for failures before
+	srv, err := serve.New(serve.Options{Auth: auth, Log: log, Local: f.Keys == ""})
+	if err != nil {
+		return err
+	}
+	service, err := build(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, service.Close()) }()
+	service.Register(srv)
+	fmt.Fprintf(os.Stderr, "%s: serving gRPC on %s\n", name, lis.Addr())
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return service.Run(ctx) })
+	g.Go(func() error { return srv.Serve(ctx, lis) })
+	return g.Wait()
+}
+
+// Logger writes lines for people and programs to standard error, from a level on, and makes them the process's default.
+func Logger(name, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	handler := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})
+	log := slog.New(telemetry.LogHandler(name, handler))
+	slog.SetDefault(log)
+	return log
+}
+
+// Authenticator knows the callers: those of a key file, or everyone as `local` where there is none.
+func Authenticator(keys string) (identity.Authenticator, error) {
+	if keys == "" {
+		return identity.Local(), nil
+	}
+	return identity.OpenKeyFile(keys)
+}
+
+func flush(stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	return stop(ctx)
+}
