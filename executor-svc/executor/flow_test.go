@@ -283,7 +283,9 @@ func TestUnknownOutcome(t *testing.T) {
 	for tool, want := range map[string]executorv1.EventType{"read": flowSuccess, "write": flowFailed} {
 		t.Run(tool, func(t *testing.T) {
 			r := newRig(t, script(tool))
-			r.pool.CallFn = func(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error { return lost }
+			r.pool.CallFn = func(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
+				return lost
+			}
 			events := r.run(auto("go"))
 			id := events[0].GetTaskId()
 			if last := events[len(events)-1]; last.GetType() == flowStop {

@@ -40,7 +40,7 @@ func ToolName(toolID string) (mcpID, name string) {
 func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	h := sha256.New()
 	for _, part := range []string{t.ID, StepID(s.GetOrdinal()), t.Head.GetUserSub(), s.GetToolId(), s.GetDefinitionHash(), s.GetInputJson()} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
+		h.Write(fmt.Appendf(nil, "%d:%s", len(part), part))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

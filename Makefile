@@ -1,0 +1,49 @@
+# Everything that developing Pawl needs. `make help` lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MODULES := cmd executor-svc gateway mcppool-svc planner-svc proto services test
+export GOFLAGS :=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	go build -o bin/ ./cmd/pawl ./executor-svc ./gateway ./mcppool-svc ./planner-svc
+
+.PHONY: test
+test: ## All tests, with the race detector
+	go test -race work
+
+.PHONY: npm
+npm: ## Install the MCP servers and clients that nobody here wrote, for the tests that need Node
+	npm ci --prefix test/npm --no-audit --no-fund
+
+.PHONY: lint
+lint: bin/golangci-lint bin/buf ## Linters over Go and protos
+	bin/buf lint
+	bin/buf format --diff --exit-code
+	for m in $(MODULES); do (cd $$m && ../bin/golangci-lint run ./...); done
+
+.PHONY: modules
+modules: ## Each module builds alone and is tidy
+	for m in $(MODULES); do (cd $$m && GOWORK=off go build -o /dev/null ./... && GOWORK=off go mod tidy -diff); done
+
+.PHONY: gen
+gen: bin/buf ## Generate code and OpenAPI from the protos
+	bin/buf generate
+	bin/buf generate --template buf.gen.storage.yaml
+	bin/buf generate --template buf.gen.testcase.yaml
+
+.PHONY: bench
+bench: ## Benchmarks
+	go test -run '^$$' -bench . -benchmem work
+
+bin/buf: tools/go.mod
+	cd tools && GOWORK=off GOBIN=$(CURDIR)/bin go install tool
+
+bin/golangci-lint: tools/lint/go.mod
+	cd tools/lint && GOWORK=off GOBIN=$(CURDIR)/bin go install tool
