@@ -138,6 +138,8 @@ func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error
 		if err := m.recordError(s, e, s.GetOutcome()); err != nil {
 			return err
 		}
+		// The error is the step's: its attempt has ended already (A17).
+		m.facts[len(m.facts)-1].Attempt = 0
 	}
 	return m.stepFailed(s)
 }
