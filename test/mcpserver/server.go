@@ -1,0 +1,98 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`); die.
+func New() *server.MCPServer {
+	s := server.NewMCPServer("pawl-test", "1.0.0", server.WithToolCapabilities(true))
+	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Gives the text back."),
+		mcp.WithString("text", mcp.Required(), mcp.Description("What to give back."))), echo)
+	s.AddTool(mcp.NewTool("add", mcp.WithDescription("Adds two numbers."),
+		mcp.WithNumber("a", mcp.Required()), mcp.WithNumber("b", mcp.Required())), add)
+	s.AddTool(mcp.NewTool("fail", mcp.WithDescription("Fails."),
+		mcp.WithString("message", mcp.Required())), fail)
+	s.AddTool(mcp.NewTool("slow", mcp.WithDescription("Takes its time and says how far it is."),
+		mcp.WithNumber("steps", mcp.Required())), slow)
+	s.AddTool(mcp.NewTool("append", mcp.WithDescription("Writes a line to the end of a file."),
+		mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), appendLine)
+	s.AddTool(mcp.NewTool("wipe", mcp.WithDescription("Says in a file that it was wiped."),
+		mcp.WithString("path", mcp.Required())), wipe)
+	s.AddTool(mcp.NewTool("die", mcp.WithDescription("Ends the server in the middle of the call.")), die)
+	return s
+}
+
+// ServeStdio serves on standard input and output until the input ends.
+func ServeStdio() error { return server.ServeStdio(New()) }
+
+func echo(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return mcp.NewToolResultText(req.GetString("text", "")), nil
+}
+
+func add(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return mcp.NewToolResultText(fmt.Sprint(req.GetFloat("a", 0) + req.GetFloat("b", 0))), nil
+}
+
+func fail(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return mcp.NewToolResultError(req.GetString("message", "")), nil
+}
+
+func slow(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	steps := req.GetInt("steps", 1)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for i := range steps {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		progress(ctx, req, i+1, steps)
+	}
+	return mcp.NewToolResultText(fmt.Sprintf("%d steps", steps)), nil
+}
+
+func progress(ctx context.Context, req mcp.CallToolRequest, done, total int) {
+	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+		return
+	}
+	// A client that does not listen is no reason to fail.
+	_ = server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress", map[string]any{
+		"progressToken": req.Params.Meta.ProgressToken, "progress": done, "total": total, "message": fmt.Sprintf("step %d", done),
+	})
+}
+
+func appendLine(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return write(req.GetString("path", ""), req.GetString("line", ""))
+}
+
+func wipe(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return write(req.GetString("path", ""), "wiped")
+}
+
+func write(path, line string) (*mcp.CallToolResult, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return mcp.NewToolResultError(err.Error()), nil
+	}
+	_, err = fmt.Fprintln(f, line)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return mcp.NewToolResultError(err.Error()), nil
+	}
+	return mcp.NewToolResultText("written"), nil
+}
+
+func die(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	os.Exit(3)
+	return nil, nil
+}

@@ -1,0 +1,100 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+)
+
+// Client is what tests need of a Pawl, over whichever protocol. Refusals come back as *Refused.
+type Client interface {
+	Create(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error)
+	// Watch gives each event after a seq to each, until the task has ended or each says false.
+	Watch(ctx context.Context, id string, after uint64, each func(*executorv1.ExecutorEvent) bool) error
+	Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error)
+	Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error)
+	Get(ctx context.Context, id string) (*executorv1.Task, error)
+	Steps(ctx context.Context, id string) ([]*executorv1.Step, error)
+}
+
+// Refused is an error that Pawl answered.
+type Refused struct {
+	// Reason is the ErrorInfo reason, such as TASK_NOT_FOUND.
+	Reason string
+	// HTTP is the status over REST; 0 over gRPC.
+	HTTP    int
+	Message string
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("%s (%d): %s", r.Reason, r.HTTP, r.Message) }
+
+// GRPC is a client over gRPC.
+type GRPC struct {
+	tasks executorv1.ExecutorServiceClient
+}
+
+// NewGRPC returns a client over a connection to the executor.
+func NewGRPC(conn grpc.ClientConnInterface) GRPC {
+	return GRPC{tasks: executorv1.NewExecutorServiceClient(conn)}
+}
+
+// Create implements Client.
+func (c GRPC) Create(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
+	t, err := c.tasks.CreateTask(ctx, req)
+	return t, refused(err)
+}
+
+// Watch implements Client.
+func (c GRPC) Watch(ctx context.Context, id string, after uint64, each func(*executorv1.ExecutorEvent) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.tasks.WatchTask(ctx, &executorv1.WatchTaskRequest{Id: id, AfterSeq: after})
+	for err == nil {
+		var e *executorv1.ExecutorEvent
+		if e, err = stream.Recv(); err == nil && !each(e) {
+			return nil
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return refused(err)
+}
+
+// Resume implements Client.
+func (c GRPC) Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
+	t, err := c.tasks.ResumeTask(ctx, req)
+	return t, refused(err)
+}
+
+// Cancel implements Client.
+func (c GRPC) Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error) {
+	t, err := c.tasks.CancelTask(ctx, req)
+	return t, refused(err)
+}
+
+// Get implements Client.
+func (c GRPC) Get(ctx context.Context, id string) (*executorv1.Task, error) {
+	t, err := c.tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	return t, refused(err)
+}
+
+// Steps implements Client.
+func (c GRPC) Steps(ctx context.Context, id string) ([]*executorv1.Step, error) {
+	res, err := c.tasks.ListSteps(ctx, &executorv1.ListStepsRequest{Id: id})
+	return res.GetSteps(), refused(err)
+}
+
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := errs.From(err)
+	return &Refused{Reason: errs.ReasonName(e.Reason), Message: e.Message}
+}

@@ -1,0 +1,178 @@
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// maxEvent bounds one line of an event stream.
+const maxEvent = 16 << 20
+
+// REST is a client over the gateway, as any HTTP client would be: it knows paths and JSON, and no generated stub.
+type REST struct {
+	// Base is the gateway's address, such as http://127.0.0.1:7410.
+	Base string
+	// Key is an API key; empty where none is needed.
+	Key string
+}
+
+// Create implements Client.
+func (c REST) Create(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
+	t := &executorv1.Task{}
+	return t, c.do(ctx, http.MethodPost, "/v1/tasks", req, t)
+}
+
+// Resume implements Client.
+func (c REST) Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
+	t := &executorv1.Task{}
+	body := proto.Clone(req).(*executorv1.ResumeTaskRequest)
+	body.Id = ""
+	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":resume", body, t)
+}
+
+// Cancel implements Client.
+func (c REST) Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error) {
+	t := &executorv1.Task{}
+	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":cancel", &executorv1.CancelTaskRequest{Reason: req.GetReason()}, t)
+}
+
+// Get implements Client.
+func (c REST) Get(ctx context.Context, id string) (*executorv1.Task, error) {
+	t := &executorv1.Task{}
+	return t, c.do(ctx, http.MethodGet, "/v1/tasks/"+id, nil, t)
+}
+
+// Steps implements Client.
+func (c REST) Steps(ctx context.Context, id string) ([]*executorv1.Step, error) {
+	res := &executorv1.ListStepsResponse{}
+	err := c.do(ctx, http.MethodGet, "/v1/tasks/"+id+"/steps", nil, res)
+	return res.GetSteps(), err
+}
+
+// Watch implements Client, over Server-Sent Events.
+func (c REST) Watch(ctx context.Context, id string, after uint64, each func(*executorv1.ExecutorEvent) bool) error {
+	return c.Events(ctx, id, after, func(e Event) bool {
+		if e.Name == "end" {
+			return false
+		}
+		return each(e.Task)
+	})
+}
+
+// Event is one Server-Sent Event.
+type Event struct {
+	ID, Name, Data string
+	// Task is the data read as an ExecutorEvent; nil for `end`.
+	Task *executorv1.ExecutorEvent
+}
+
+// Events reads a task's stream. Its end without an `end` event is an error.
+func (c REST) Events(ctx context.Context, id string, after uint64, each func(Event) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/tasks/"+id+"/events", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if after > 0 {
+		req.Header.Set("Last-Event-ID", fmt.Sprint(after))
+	}
+	res, err := c.send(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	return readEvents(res.Body, each)
+}
+
+func readEvents(r io.Reader, each func(Event) bool) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxEvent)
+	var e Event
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "" && e.Data != "":
+			if e.Name != "end" {
+				e.Task = &executorv1.ExecutorEvent{}
+				if err := protojson.Unmarshal([]byte(e.Data), e.Task); err != nil {
+					return fmt.Errorf("event %s: %w", e.ID, err)
+				}
+			}
+			if !each(e) {
+				return nil
+			}
+			e = Event{}
+		case field == "id":
+			e.ID = value
+		case field == "event":
+			e.Name = value
+		case field == "data":
+			e.Data += value
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
+func (c REST) do(ctx context.Context, method, path string, body, out proto.Message) error {
+	var raw []byte
+	if body != nil {
+		var err error
+		if raw, err = protojson.Marshal(body); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.send(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	all, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	return protojson.Unmarshal(all, out)
+}
+
+// send turns problem details into *Refused.
+func (c REST) send(req *http.Request) (*http.Response, error) {
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil || res.StatusCode < 300 {
+		return res, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var problem struct{ Reason, Detail string }
+	if err := json.NewDecoder(res.Body).Decode(&problem); err != nil {
+		return nil, fmt.Errorf("%s answered %s without problem details: %w", req.URL.Path, res.Status, err)
+	}
+	return nil, &Refused{Reason: problem.Reason, HTTP: res.StatusCode, Message: problem.Detail}
+}

@@ -1,0 +1,269 @@
+package rig
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"pawl.dev/cmd/suite"
+	"pawl.dev/services/serve"
+)
+
+// ServerVariable makes a test binary be the MCP server of package mcpserver.
+const ServerVariable = "PAWL_TEST_MCP_SERVER"
+
+// startTimeout bounds how long a process may take until it serves.
+const startTimeout = 30 * time.Second
+
+// Options say how a target is configured.
+type Options struct {
+	// Workspace is the folder of the built-in server `workspace`.
+	Workspace string
+	// Servers are further entries of the mcpServers file, beside `t`, the server of package mcpserver.
+	Servers map[string]any
+	// Keys is a file of API keys.
+	Keys string
+	// Key is an API key of a user, for the connections that the target makes.
+	Key string
+	// ServiceKey is an API key of role service, for separate processes.
+	ServiceKey string
+}
+
+// Target is a running Pawl.
+type Target struct {
+	// HTTP is the gateway's base address.
+	HTTP string
+	// Executor, Pool and Planner are gRPC connections.
+	Executor, Pool, Planner *grpc.ClientConn
+	// Processes by name, where the target has any.
+	Processes map[string]*Process
+}
+
+// MCPConfig writes an mcpServers file with the server `t`, this test binary.
+func MCPConfig(t testing.TB, o Options) string {
+	t.Helper()
+	servers := map[string]any{"t": map[string]any{
+		"command": os.Args[0],
+		"env":     map[string]string{ServerVariable: "1"},
+		"tools": map[string]any{
+			"echo": map[string]any{"effect": "read"}, "add": map[string]any{"effect": "read"}, "fail": map[string]any{"effect": "read"},
+			"slow": map[string]any{"effect": "read"}, "append": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},
+		},
+	}}
+	for name, server := range o.Servers {
+		servers[name] = server
+	}
+	raw, err := json.MarshalIndent(map[string]any{"mcpServers": servers}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// InProcess starts everything in this process.
+func InProcess(t testing.TB, o Options) *Target {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	s, err := suite.New(t.Context(), suite.Config{
+		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", MCPConfigs: []string{MCPConfig(t, o)},
+		Workspace: o.Workspace, KeysFile: o.Keys,
+	}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+	})
+	conn := Dial(t, s.GRPCAddr(), o.Key)
+	return (&Target{HTTP: "http://" + s.HTTPAddr(), Executor: conn, Pool: conn, Planner: conn}).await(t)
+}
+
+// Binary starts the built pawl as a user does.
+func Binary(t testing.TB, bin Binaries, o Options) *Target {
+	t.Helper()
+	grpcAddr, httpAddr := FreeAddr(t), FreeAddr(t)
+	args := []string{"up", "--data", t.TempDir(), "--grpc", grpcAddr, "--http", httpAddr, "--mcp-config", MCPConfig(t, o)}
+	if o.Workspace != "" {
+		args = append(args, "--workspace", o.Workspace)
+	}
+	if o.Keys != "" {
+		args = append(args, "--keys", o.Keys)
+	}
+	p := Start(t, bin.Pawl, args...)
+	conn := Dial(t, grpcAddr, o.Key)
+	return (&Target{HTTP: "http://" + httpAddr, Executor: conn, Pool: conn, Planner: conn, Processes: map[string]*Process{"pawl": p}}).await(t)
+}
+
+// FourProcesses starts each service as a process of its own.
+func FourProcesses(t testing.TB, bin Binaries, o Options) *Target {
+	t.Helper()
+	executor, pool, planner, gateway := FreeAddr(t), FreeAddr(t), FreeAddr(t), FreeAddr(t)
+	poolArgs := []string{"--grpc", pool, "--data", t.TempDir(), "--mcp-config", MCPConfig(t, o), "--workspace", o.Workspace}
+	executorArgs := []string{"--grpc", executor, "--data", t.TempDir(), "--planner", planner, "--pool", pool}
+	plannerArgs := []string{"--grpc", planner}
+	gatewayArgs := []string{"--http", gateway, "--executor", executor, "--pool", pool, "--planner", planner}
+	if o.Keys != "" {
+		executorArgs = append(executorArgs, "--keys", o.Keys, "--service-key", o.ServiceKey)
+		poolArgs = append(poolArgs, "--keys", o.Keys)
+		plannerArgs = append(plannerArgs, "--keys", o.Keys)
+	}
+	target := &Target{HTTP: "http://" + gateway, Processes: map[string]*Process{
+		"mcppool-svc":  Start(t, bin.Pool, poolArgs...),
+		"planner-svc":  Start(t, bin.Planner, plannerArgs...),
+		"executor-svc": Start(t, bin.Executor, executorArgs...),
+		"gateway":      Start(t, bin.Gateway, gatewayArgs...),
+	}}
+	target.Executor, target.Pool, target.Planner = Dial(t, executor, o.Key), Dial(t, pool, o.Key), Dial(t, planner, o.Key)
+	return target.await(t)
+}
+
+// Dial connects to a gRPC address until the test ends.
+func Dial(t testing.TB, addr, key string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := serve.Dial(addr, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// await returns when everything serves.
+func (target *Target) await(t testing.TB) *Target {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for _, conn := range []*grpc.ClientConn{target.Executor, target.Pool, target.Planner} {
+		for {
+			res, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+			if err == nil && res.GetStatus() == healthpb.HealthCheckResponse_SERVING {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s does not serve: %v %v", conn.Target(), res, err)
+			}
+		}
+	}
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.HTTP+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return target
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the gateway is not ready: %v", err)
+		}
+	}
+}
+
+// FreeAddr returns a loopback address that nothing listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	return lis.Addr().String()
+}
+
+// Process is a process that a test started.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Start starts a program, shows what it says in the test's log, and ends it with the test.
+func Start(t testing.TB, name string, args ...string) *Process {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = io.Discard
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			fmt.Fprintf(t.Output(), "%s: %s\n", filepath.Base(name), strings.TrimSpace(lines.Text()))
+		}
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() { p.Stop(t) })
+	return p
+}
+
+// Stop asks the process to stop, and fails the test where it does not.
+func (p *Process) Stop(t testing.TB) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s did not stop on SIGTERM", p.cmd.Path)
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// Kill ends the process at once, as a crash does.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// ExitCode returns the exit code of a process that has ended.
+func (p *Process) ExitCode() int {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Binaries are the built programs.
+type Binaries struct{ Pawl, Executor, Pool, Planner, Gateway string }
+
+// Build builds all programs into dir.
+func Build(dir string) (Binaries, error) {
+	cmd := exec.Command("go", "build", "-o", dir+"/", "pawl.dev/cmd/pawl", "pawl.dev/executor-svc", "pawl.dev/mcppool-svc", "pawl.dev/planner-svc", "pawl.dev/gateway")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return Binaries{}, fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return Binaries{Pawl: in("pawl"), Executor: in("executor-svc"), Pool: in("mcppool-svc"), Planner: in("planner-svc"), Gateway: in("gateway")}, nil
+}

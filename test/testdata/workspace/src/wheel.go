@@ -1,0 +1,4 @@
+package clockwork
+
+// Wheel turns.
+type Wheel struct{ Teeth int }
