@@ -90,10 +90,10 @@ func TestStartsThatCannotWork(t *testing.T) {
 		says []string
 	}{
 		"data folder in use": {[]string{"up", "--data", dir, "--grpc", free(), "--http", free()}, []string{"pid", addr}},
-		"port in use":        {[]string{"up", "--data", t.TempDir(), "--grpc", free(), "--http", web}, []string{web, "--http"}},
-		"broken MCP file":    {[]string{"up", "--data", t.TempDir(), "--grpc", free(), "--http", free(), "--mcp-config", broken}, []string{broken, "line 2"}},
+		"port in use":        {[]string{"up", "--data", t.TempDir(), "--grpc", free(), "--http", web}, []string{web, "in use"}},
+		"broken MCP file":    {[]string{"up", "--data", t.TempDir(), "--grpc", free(), "--http", free(), "--mcp-config", broken}, []string{broken + ":2:"}},
 		"missing MCP file":   {[]string{"up", "--data", t.TempDir(), "--grpc", free(), "--http", free(), "--mcp-config", broken + ".no"}, []string{"no such file"}},
-		"open to the world":  {[]string{"up", "--data", t.TempDir(), "--grpc", "0.0.0.0:0", "--http", free()}, []string{"--keys"}},
+		"open to the world":  {[]string{"up", "--data", t.TempDir(), "--grpc", "0.0.0.0:0", "--http", free()}, []string{"key file"}},
 		"no such flag":       {[]string{"up", "--prot", "1"}, []string{"--prot"}},
 		"no such folder":     {[]string{"up", "--data", t.TempDir(), "--grpc", free(), "--http", free(), "--workspace", dir + "/none"}, []string{"none"}},
 	} {
