@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/render"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// compose makes the answer to a wait.
+type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
+
+// answer answers a wait of a task and follows the task to its next stop.
+func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitID string, kind executorv1.WaitKind, make compose) error {
+	return a.withSession(ctx, g, func(ctx context.Context, session *discover.Session) error {
+		client := executorv1.NewExecutorServiceClient(session)
+		id, err := taskID(ctx, client, target.Task)
+		if err != nil {
+			return err
+		}
+		task, err := client.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+		if err != nil {
+			return err
+		}
+		wait, err := openWait(task, waitID, kind)
+		if err != nil {
+			return err
+		}
+		req, err := make(ctx, wait)
+		if err != nil {
+			return err
+		}
+		req.Id, req.WaitId = id, wait.GetId()
+		resumed, err := client.ResumeTask(ctx, req)
+		if err != nil {
+			return err
+		}
+		if target.Detach {
+			return a.answeredAndLeft(g, resumed)
+		}
+		t := a.attend(g, session, id, task.GetLastSeq(), a.Console.Err, a.knownFolder(ctx, session).alias)
+		return t.run(ctx)
+	})
+}
+
+// openWait is the wait that is meant: the one that is named, else the only one that can be answered so.
+func openWait(task *executorv1.Task, waitID string, kind executorv1.WaitKind) (*executorv1.Wait, error) {
+	id := render.ShortID(task.GetId())
+	waits := slices.DeleteFunc(slices.Clone(task.GetWaits()), func(w *executorv1.Wait) bool {
+		return waitID != "" && w.GetId() != waitID
+	})
+	fits := slices.DeleteFunc(slices.Clone(waits), func(w *executorv1.Wait) bool { return w.GetKind() != kind })
+	switch {
+	case len(task.GetWaits()) == 0:
+		return nil, exit.Newf("task %s waits for nothing; it is %s", id, render.StatusName(task.GetStatus())).Then("pawl show %s", id)
+	case len(waits) == 0:
+		return nil, exit.Newf("task %s has no open wait %s", id, waitID).Then("pawl show %s lists its waits", id)
+	case len(fits) == 0:
+		return nil, otherKind(id, waits[0])
+	case len(fits) > 1:
+		ids := make([]string, len(fits))
+		for i, w := range fits {
+			ids[i] = w.GetId()
+		}
+		return nil, exit.Newf("task %s has %d open waits: %s", id, len(fits), strings.Join(ids, ", ")).
+			Then("name the wait too; pawl show %s shows what each is about", id)
+	}
+	return fits[0], nil
+}
+
+// otherKind says which command answers a wait.
+func otherKind(id string, wait *executorv1.Wait) error {
+	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
+		return exit.Newf("task %s waits for parameters, not for approval", id).Then("pawl params %s%s", id, paramsHint(wait))
+	}
+	return exit.Newf("task %s waits for approval, not for parameters", id).Then("pawl approve %s, or pawl reject %s", id, id)
+}
+
+func (a *App) answeredAndLeft(g *Globals, task *executorv1.Task) error {
+	if g.JSON {
+		return render.JSONDocument(a.Console.Out, task)
+	}
+	id := render.ShortID(task.GetId())
+	fmt.Fprintf(a.Console.Out, "task %s is %s\n", id, a.outStyle().StatusStyle(render.StatusName(task.GetStatus())))
+	return nil
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"google.golang.org/grpc"
+
+	"pawl.dev/cmd/internal/console"
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/prompt"
+	"pawl.dev/cmd/internal/render"
+	"pawl.dev/cmd/suite"
+	"pawl.dev/services/conf"
+)
+
+// Suite is everything in one process, as package suite builds it.
+type Suite interface {
+	Run(ctx context.Context) error
+	Conn() grpc.ClientConnInterface
+	GRPCAddr() string
+	HTTPAddr() string
+}
+
+// App is the program: what its commands need from the world.
+type App struct {
+	Console *console.Console
+	Version string
+	// Signals brings interrupts and requests to end.
+	Signals <-chan os.Signal
+	// Exit ends the process at once, when a second signal asks for it.
+	Exit func(code int)
+	// NewSuite builds a suite; it listens already and serves once Run is called.
+	NewSuite func(ctx context.Context, cfg suite.Config, log *slog.Logger) (Suite, error)
+	// Locked says that NewSuite failed because another process holds the data folder.
+	Locked func(error) bool
+	// Dial connects to a server elsewhere.
+	Dial func(addr, key string) (discover.Conn, error)
+	// Edit lets the person change a text; nil where they have no editor.
+	Edit func(ctx context.Context, text string) (string, error)
+	Now  func() time.Time
+
+	signals *signals
+	lines   *prompt.Lines
+	leave   bool // at once, without waiting for anything
+}
+
+// Main runs one command line and returns the exit code.
+func (a *App) Main(ctx context.Context, args []string) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.signals = newSignals(a.Signals, cancel, a.Exit)
+	defer a.signals.close()
+	a.lines = prompt.NewLines(a.Console.In)
+
+	var grammar Grammar
+	exited := false
+	parser, err := a.parser(&grammar, func(int) { exited = true })
+	if err != nil {
+		return a.report(fmt.Errorf("build the command line: %w", err))
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parser.Parse(args)
+	if exited {
+		return exit.Done
+	}
+	if err != nil {
+		return a.report(usageError(parser, args, err))
+	}
+	if grammar.NoColor {
+		a.Console.Color = false
+	}
+	command.BindTo(ctx, (*context.Context)(nil))
+	return a.report(command.Run(a, &grammar.Globals, parser.Model))
+}
+
+func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
+	options := append(conf.Options("pawl", "Runs goals over MCP tools, step by step and durably."),
+		kong.Writers(a.Console.Out, a.Console.Err),
+		kong.Exit(onExit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 100, ValueFormatter: helpText}),
+		kong.ExplicitGroups(groups()),
+		kong.Vars{"grpc": defaultGRPC, "http": defaultHTTP},
+		kong.PostBuild(quietEnvironment),
+	)
+	return kong.New(grammar, options...)
+}
+
+// quietEnvironment lets the environment set what belongs to an installation, and not what belongs to one command.
+func quietEnvironment(k *kong.Kong) error {
+	strip := func(flags []*kong.Flag) {
+		for _, f := range flags {
+			f.Envs, f.Value.Tag.Envs = nil, nil
+		}
+	}
+	for _, f := range k.Model.Flags {
+		if f.Name == "version" {
+			strip([]*kong.Flag{f})
+		}
+		if f.Name == "version" || f.Name == "config" || f.Name == "help" {
+			f.Group = k.Model.Flags[1].Group
+		}
+	}
+	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		if n, ok := node.(*kong.Node); ok && n.Name != "up" && n.Name != "keys" {
+			strip(n.Flags)
+		}
+		return next(nil)
+	})
+}
+
+// helpText names the environment's variables only where the command line as a whole has them.
+func helpText(value *kong.Value) string {
+	if value.Flag == nil || value.Flag.Group == nil || len(value.Flag.Envs) == 0 {
+		return value.Help
+	}
+	return strings.TrimSuffix(value.Help, ".") + " ($" + value.Flag.Envs[0] + ")."
+}
+
+// report prints what ended the command and returns the exit code.
+func (a *App) report(err error) int {
+	e := exit.From(err)
+	if e == nil {
+		return exit.Done
+	}
+	if e.Message == "" {
+		return e.Code
+	}
+	st := a.errStyle()
+	fmt.Fprintf(a.Console.Err, "%s %s\n", st.Red("pawl:"), render.Text(e.Message))
+	if e.Next != "" {
+		fmt.Fprintf(a.Console.Err, "  %s %s\n", st.Dim("next:"), strings.ReplaceAll(render.Text(e.Next), "\n", "\n        "))
+	}
+	return e.Code
+}
+
+// usageError names the help of the command that was meant.
+func usageError(parser *kong.Kong, args []string, err error) error {
+	command := "pawl"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		for _, p := range parse.Context.Path {
+			if p.Command != nil {
+				command += " " + p.Command.Name
+			}
+		}
+	}
+	e := exit.Usagef("%v", err).Then("%s --help", command)
+	var inner *exit.Error
+	if errors.As(err, &inner) { // a value that says itself what to do
+		return inner
+	}
+	return e
+}
+
+func (a *App) outStyle() render.Style {
+	return render.Style{Color: a.Console.Color && a.Console.OutTTY}
+}
+
+func (a *App) errStyle() render.Style {
+	return render.Style{Color: a.Console.Color && a.Console.ErrTTY}
+}
+
+// note says something beside what was asked for.
+func (a *App) note(text string) {
+	fmt.Fprintf(a.Console.Err, "%s\n", a.errStyle().Dim("pawl: "+render.Line(text)))
+}
+
+// warn says something that the person should know.
+func (a *App) warn(format string, args ...any) {
+	fmt.Fprintf(a.Console.Err, "%s\n", a.errStyle().Yellow("! "+render.Line(fmt.Sprintf(format, args...))))
+}
+
+// table lays out a list for Out.
+func (a *App) table() *render.Table {
+	t := &render.Table{Style: a.outStyle()}
+	if a.Console.OutTTY {
+		t.Columns = a.Console.Columns()
+	}
+	return t
+}
+
+func (a *App) logger(level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return slog.New(slog.DiscardHandler) // off
+	}
+	var w io.Writer = a.Console.Err
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+}

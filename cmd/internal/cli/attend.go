@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/follow"
+	"pawl.dev/cmd/internal/prompt"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// view shows events.
+type view interface {
+	Event(ev *executorv1.ExecutorEvent)
+	// Tick is called while nothing happens.
+	Tick(now time.Time)
+	// Suspend makes room for other output.
+	Suspend()
+}
+
+// attendance stays with a task: shows its events, asks the person where it waits, and ends where it ends.
+type attendance struct {
+	app     *App
+	globals *Globals
+	session *discover.Session
+	client  executorv1.ExecutorServiceClient
+	view    view
+	ask     *prompt.Prompter // nil: nobody is there to ask
+
+	task  string
+	after uint64
+	// past makes waits no reason to stop: the watcher waits along.
+	past bool
+	// owned: an interrupt cancels the task, if it runs in this process.
+	owned bool
+
+	asking     *question
+	interrupts int
+}
+
+// question is a wait that the person is being asked for.
+type question struct {
+	wait    *executorv1.Wait
+	cancel  context.CancelFunc
+	answers chan answered
+}
+
+type answered struct {
+	answer prompt.Answer
+	err    error
+}
+
+const tickEvery = 100 * time.Millisecond
+
+// run attends until the task ends or stops; the exit code tells which.
+func (t *attendance) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer t.view.Suspend()
+	items := follow.Task(ctx, t.session, t.task, t.after)
+	interrupts, release := t.app.signals.take()
+	defer release()
+	ticks := time.NewTicker(tickEvery)
+	defer ticks.Stop()
+	for {
+		done, err := t.next(ctx, items, interrupts, ticks.C)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// next deals with one thing that happens; done ends the attendance.
+func (t *attendance) next(ctx context.Context, items <-chan follow.Item, interrupts <-chan struct{}, ticks <-chan time.Time) (done bool, err error) {
+	var answers chan answered
+	if t.asking != nil {
+		answers = t.asking.answers
+	}
+	select {
+	case item, open := <-items:
+		if !open {
+			return true, t.settled(ctx)
+		}
+		if item.Err != nil {
+			return true, item.Err
+		}
+		return t.event(ctx, item.Event)
+	case a := <-answers:
+		return t.answered(ctx, a)
+	case <-interrupts:
+		return t.interrupted(ctx)
+	case <-ticks:
+		if t.asking == nil {
+			t.view.Tick(t.app.Now())
+		}
+	case <-ctx.Done():
+		return true, t.leaving()
+	}
+	return false, nil
+}
+
+func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
+	if t.asking != nil && !t.stillOpen(ctx, t.asking.wait.GetId()) {
+		t.stopAsking()
+		fmt.Fprintln(t.app.Console.Err)
+		t.app.note("it was answered elsewhere")
+	}
+	t.view.Event(ev)
+	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
+		return true, nil
+	case executorv1.EventType_EVENT_TYPE_FLOW_FAILED:
+		return true, exit.Silent(exit.Failed)
+	case executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
+		return true, exit.Silent(exit.Stopped)
+	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
+		return t.stop(ctx, ev.GetFlowStop().GetWaitIds())
+	}
+	return false, nil
+}
+
+// stop deals with a task that waits: the person is asked, or told what to do.
+func (t *attendance) stop(ctx context.Context, waitIDs []string) (bool, error) {
+	task, err := t.client.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err != nil {
+		return true, err
+	}
+	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(waitIDs, w.GetId()) })
+	if i < 0 {
+		return false, nil // answered since
+	}
+	t.view.Suspend()
+	if t.ask == nil {
+		t.app.howToGoOn(t.globals, task)
+		if t.past {
+			return false, nil
+		}
+		return true, stopped()
+	}
+	t.startAsking(ctx, task.GetWaits()[i])
+	return false, nil
+}
+
+func (t *attendance) startAsking(ctx context.Context, wait *executorv1.Wait) {
+	ctx, cancel := context.WithCancel(ctx)
+	t.asking = &question{wait: wait, cancel: cancel, answers: make(chan answered, 1)}
+	go func(q *question) {
+		answer, err := t.ask.Ask(ctx, wait)
+		q.answers <- answered{answer, err}
+	}(t.asking)
+}
+
+func (t *attendance) stopAsking() {
+	t.asking.cancel()
+	<-t.asking.answers
+	t.asking = nil
+}
+
+func (t *attendance) stillOpen(ctx context.Context, waitID string) bool {
+	task, err := t.client.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	return err == nil && slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == waitID })
+}
+
+// settled is the exit of a task whose end was seen before.
+func (t *attendance) settled(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return t.leaving()
+	}
+	task, err := t.client.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err != nil {
+		return err
+	}
+	return codeOf(task.GetStatus())
+}
+
+// codeOf is how a command ends whose task has that status.
+func codeOf(status executorv1.ExecutorStatus) error {
+	switch status {
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS:
+		return nil
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR:
+		return exit.Silent(exit.Failed)
+	}
+	return stopped()
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/render"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+)
+
+// answered sends what the person said, and asks again where it was refused.
+func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
+	wait := t.asking.wait
+	t.asking.cancel()
+	t.asking = nil
+	if a.err != nil {
+		return true, a.err
+	}
+	if a.answer.Leave {
+		t.app.laterHint(t.globals, t.task)
+		return true, stopped()
+	}
+	a.answer.Resume.Id = t.task
+	task, err := t.client.ResumeTask(ctx, a.answer.Resume)
+	if err != nil {
+		return t.refused(ctx, wait, err)
+	}
+	for _, w := range task.GetWaits() { // other lanes may wait too
+		if w.GetId() != wait.GetId() && task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+			t.startAsking(ctx, w)
+			break
+		}
+	}
+	return false, nil
+}
+
+// refused tells why an answer was not taken. One that can be mended is asked for again.
+func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err error) (bool, error) {
+	switch errs.Reason(err) {
+	case commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:
+		t.app.note("it was answered elsewhere")
+		return false, nil // the events say how it went on
+	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
+		fmt.Fprintf(t.app.Console.Err, "    %s\n", t.app.errStyle().Red("not taken: "+render.Text(exit.From(err).Message)))
+		t.startAsking(ctx, wait)
+		return false, nil
+	}
+	return true, err
+}
+
+// interrupted deals with Ctrl-C: the task of a server goes on; the task that this process runs for this command is
+// cancelled, so that its running call ends in order. A second Ctrl-C leaves at once.
+func (t *attendance) interrupted(ctx context.Context) (bool, error) {
+	t.view.Suspend()
+	t.interrupts++
+	embedded := t.session.Server().Kind == discover.Embedded
+	switch {
+	case t.asking != nil:
+		t.stopAsking()
+		fmt.Fprintln(t.app.Console.Err)
+		t.app.laterHint(t.globals, t.task)
+		return true, stopped()
+	case t.interrupts > 1:
+		t.app.leave = true
+		return true, stopped()
+	case t.owned && embedded:
+		t.app.note("cancelling the task; Ctrl-C again leaves at once")
+		t.cancel(ctx)
+		return false, nil
+	}
+	t.app.note(fmt.Sprintf("the task goes on; pawl watch %s%s follows it, pawl cancel %s%s stops it",
+		render.ShortID(t.task), t.globals.again(), render.ShortID(t.task), t.globals.again()))
+	return true, stopped()
+}
+
+// cancel asks for the task's end; its events say how it came.
+func (t *attendance) cancel(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := t.client.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: t.task, Reason: "interrupted at the terminal"}); err != nil {
+		t.app.warn("the task could not be cancelled: %s", exit.From(err).Message)
+	}
+}
+
+// leaving is how it ends when this process is asked to end.
+func (t *attendance) leaving() error {
+	if t.session.Server().Kind == discover.Embedded {
+		t.app.note("stopping; the task goes on with the next pawl command")
+	} else {
+		t.app.note("the task goes on: pawl watch " + t.task + t.globals.again())
+	}
+	return stopped()
+}
+
+// howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
+// went to a program as JSON, it is said here.
+func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
+	w, st, id := a.Console.Err, a.errStyle(), task.GetId()
+	for _, wait := range task.GetWaits() {
+		params := wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS
+		if g.JSON {
+			what := map[bool]string{true: "parameters: " + wait.GetMessage(), false: "approval"}[params]
+			fmt.Fprintf(w, "%s %s waits for %s\n", st.Yellow("⏸"), render.Line(wait.GetToolId()), render.Line(what))
+		}
+		if input := wait.GetInputJson(); input != "" && input != "{}" {
+			fmt.Fprintf(w, "    input:\n%s\n", render.PrettyJSON(input, "    "))
+		}
+		if params {
+			fmt.Fprintf(w, "  %s pawl params %s%s%s\n", st.Dim("next:"), id, paramsHint(wait), g.again())
+			continue
+		}
+		fmt.Fprintf(w, "  %s pawl approve %s%s\n", st.Dim("next:"), id, g.again())
+		fmt.Fprintf(w, "        pawl reject %s%s\n", id, g.again())
+	}
+}
+
+// laterHint says how to come back to a wait that was left open.
+func (a *App) laterHint(g *Globals, taskID string) {
+	id := render.ShortID(taskID)
+	a.note(fmt.Sprintf("the task waits; go on with pawl approve %s%s, or see pawl show %s%s", id, g.again(), id, g.again()))
+}

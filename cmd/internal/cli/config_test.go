@@ -1,0 +1,172 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/suite"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+func TestAgents(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.pawl("agents").expect(t, 0, "", "no agents")
+	w.golden("agents create", w.pawl("agents", "create", "reader", "--confirm", "by-risk", "--mcp", "files", "--mcp", "search",
+		"--description", "reads\x1b", "--name", "Reader", "--max-steps", "50"))
+	w.pawl("agents", "create", "any").expect(t, 0, "agent any is created", "")
+	w.golden("agents list", w.pawl("agents", "list"))
+	w.golden("agents json", w.pawl("agents", "list", "--json"))
+	w.pawl("agents", "show", "reader").expect(t, 0, "files, search", "")
+	w.pawl("agents", "update", "reader", "--description", "", "--max-failed-steps", "1").expect(t, 0, "agent reader is changed", "")
+	w.pawl("agents", "update", "reader", "--all-servers").expect(t, 0, "", "")
+	w.pawl("agents", "update", "reader", "--all-servers", "--mcp", "x").expect(t, 64, "", "exclude each other")
+	if diff := cmp.Diff([][]string{{"description", "max_failed_steps"}, {"mcp_ids"}}, w.agents.Masks); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("agents", "delete", "reader").expect(t, 0, "agent reader is deleted\n", "")
+	w.pawl("agents", "show", "reader").expect(t, 1, "", "next: pawl agents list")
+	if got := w.pawl("agents", "create", "x", "--confirm", "sometimes"); got.code != 64 {
+		t.Error(got.whole())
+	}
+	if w.pawl("agents", "show", "any", "--json").out == "" {
+		t.Error("no JSON")
+	}
+	_ = executorv1.Confirm_CONFIRM_NEVER
+}
+
+func TestKeys(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	t.Setenv("PAWL_KEYS", file)
+	w.pawl("keys").expect(t, 0, "", "no keys")
+	added := w.pawl("keys", "add", "alice", "--role", "user", "--role", "operator", "--note", "laptop", "--json")
+	var key struct{ ID, Token string }
+	if err := json.Unmarshal([]byte(added.out), &key); err != nil || !strings.HasPrefix(key.Token, "pawl_") {
+		t.Fatalf("%v: %s", err, added.whole())
+	}
+	plain := w.pawl("keys", "add", "bob")
+	if !strings.HasPrefix(plain.out, "pawl_") || strings.Count(plain.out, "\n") != 1 {
+		t.Error(plain.whole())
+	}
+	list := w.pawl("keys", "list")
+	list.expect(t, 0, "user,operator", "")
+	if strings.Contains(list.out, key.Token) || !strings.Contains(list.out, "laptop") {
+		t.Error(list.whole())
+	}
+	w.pawl("keys", "list", "--json").expect(t, 0, `"sub": "bob"`, "")
+	w.pawl("keys", "remove", key.ID).expect(t, 0, "is removed\n", "")
+	w.pawl("keys", "remove", key.ID, "--json").expect(t, 1, "", "next: pawl keys list")
+	if got := w.pawl("keys", "add", "eve", "--role", "king"); got.code != 64 {
+		t.Error(got.whole())
+	}
+	w.pawl("keys", "add", "two words").expect(t, 1, "", "must be printable and without spaces")
+	if raw, err := os.ReadFile(file); err != nil || strings.Contains(string(raw), key.Token) {
+		t.Errorf("%v, %s", err, raw)
+	}
+}
+
+func TestModelsAndVersion(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.golden("models", w.pawl("models"))
+	w.pawl("models", "--json").expect(t, 0, `"isDefault": true`, "")
+	w.pawl("version").expect(t, 0, "pawl v1.2.3 (go", "")
+	w.pawl("version", "--json").expect(t, 0, `"version": "v1.2.3"`, "")
+}
+
+func TestHelp(t *testing.T) {
+	w := newWorld(t)
+	w.golden("help", w.pawl())
+	for _, command := range [][]string{
+		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"cancel"}, {"models"}, {"version"}, {"completion"},
+		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "call"}, {"mcp", "workspace"},
+		{"agents", "list"}, {"agents", "show"}, {"agents", "create"}, {"agents", "update"}, {"agents", "delete"},
+		{"keys", "add"}, {"keys", "list"}, {"keys", "remove"},
+	} {
+		w.pawl(append(command, "--help")...).expect(t, 0, "Examples:\n\n    ", "")
+	}
+}
+
+func TestUp(t *testing.T) {
+	w := newWorld(t)
+	root := chdir(t, "app")
+	up := w.start("up", "--http", "127.0.0.1:1", "--grpc", "127.0.0.1:2", "--keys", "keys.yaml", "--mcp-config", mcpConfig(t), "--model", "offline", "--allow-host", "h", "--allow-origin", "o")
+	for len(w.built()) == 0 || !strings.Contains(up.out.String(), "curl") {
+		<-up.out.new
+	}
+	s := w.built()[0]
+	<-s.started
+	w.signals <- syscall.SIGTERM
+	got := up.wait()
+	got.out = strings.ReplaceAll(got.out, root, "ROOT")
+	w.golden("up", got)
+	want := suite.Config{
+		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
+		Workspace: root, DefaultModel: "offline", Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+	}
+	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
+		t.Error(diff)
+	}
+}
+
+func mcpConfig(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (w *world) built() []*fakeSuite {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.suites
+}
+
+// Flags go before the environment, and that before the file.
+func TestUpConfiguration(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	file := filepath.Join(t.TempDir(), "pawl.yaml")
+	if err := os.WriteFile(file, []byte("http: 127.0.0.1:10\ngrpc: none\nmodel: of-file\nno-workspace: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PAWL_MODEL", "of-env")
+	up := w.start("up", "--config", file, "--http", "127.0.0.1:30", "--json")
+	for !strings.Contains(up.out.String(), "}") {
+		<-up.out.new
+	}
+	<-w.built()[0].started
+	w.signals <- os.Interrupt
+	up.wait().expect(t, 0, `"http": "127.0.0.1:30"`, "")
+	if cfg := w.built()[0].cfg; cfg.GRPCAddr != "" || cfg.DefaultModel != "of-env" || cfg.Workspace != "" {
+		t.Errorf("%+v", cfg)
+	}
+	if err := os.WriteFile(file, []byte("htp: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.pawl("up", "--config", file).expect(t, 64, "", "unknown settings: htp (line 1)")
+}
+
+func TestUpThatCannot(t *testing.T) {
+	w := newWorld(t)
+	w.newErr = errLocked
+	w.pawl("up").expect(t, 1, "", "is in use by another process")
+	if err := serverfile.Write(w.data, serverfile.Info{PID: 7, GRPC: "127.0.0.1:1", HTTP: "127.0.0.1:2"}); err != nil {
+		t.Fatal(err)
+	}
+	w.pawl("up").expect(t, 1, "", "is in use by another pawl: pid 7, gRPC 127.0.0.1:1, http://127.0.0.1:2\n  next: use that one")
+	w.newErr = errors.New("the address 127.0.0.1:7410 is in use; choose another with the flag")
+	w.pawl("up").expect(t, 1, "", "pawl: the address 127.0.0.1:7410 is in use")
+	w.pawl("up", "--server", "x:1").expect(t, 64, "", "this one is a server")
+	w.pawl("up", "--workspace", ".", "--no-workspace").expect(t, 64, "", "exclude each other")
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/alecthomas/kong"
+
+	"pawl.dev/cmd/internal/exit"
+)
+
+// Grammar is the command line.
+type Grammar struct {
+	Globals
+
+	Run     RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show how it goes."`
+	Tasks   TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`
+	Show    ShowCmd    `cmd:"" group:"tasks" help:"Show a task: what it waits for, its steps, its answer."`
+	Watch   WatchCmd   `cmd:"" group:"tasks" help:"Follow a task's events."`
+	Approve ApproveCmd `cmd:"" group:"tasks" help:"Let a waiting step run, as shown or with an edited input."`
+	Reject  RejectCmd  `cmd:"" group:"tasks" help:"Refuse a waiting step; its task is cancelled."`
+	Params  ParamsCmd  `cmd:"" group:"tasks" help:"Supply what a waiting step lacks."`
+	Cancel  CancelCmd  `cmd:"" group:"tasks" help:"Cancel a task."`
+
+	MCP    MCPCmd    `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
+	Agents AgentsCmd `cmd:"" group:"config" help:"Agents: who tasks run as."`
+	Models ModelsCmd `cmd:"" group:"config" help:"List the models that can plan."`
+
+	Up         UpCmd         `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
+	Keys       KeysCmd       `cmd:"" group:"server" help:"API keys of a server."`
+	Version    VersionCmd    `cmd:"" group:"server" help:"Print the version."`
+	Completion CompletionCmd `cmd:"" group:"server" help:"Print a shell's completion script."`
+}
+
+func groups() []kong.Group {
+	return []kong.Group{
+		{Key: "tasks", Title: "Tasks:"},
+		{Key: "config", Title: "What tasks work with:"},
+		{Key: "server", Title: "Server and program:"},
+		{Key: "sub", Title: "Commands:"},
+		{Key: "global", Title: "Flags of all commands:"},
+	}
+}
+
+// Globals are the flags of every command.
+type Globals struct {
+	Server   string `group:"global" placeholder:"ADDR" help:"Use the server at this gRPC address, and no other."`
+	Key      string `group:"global" placeholder:"KEY" help:"API key for the server."`
+	Data     string `group:"global" type:"path" placeholder:"DIR" help:"Data folder (default: ~/.local/state/pawl)."`
+	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object a line for streams."`
+	NoColor  bool   `group:"global" name:"no-color" env:"-" help:"No colours (as with NO_COLOR)."`
+	LogLevel string `group:"global" enum:"debug,info,warn,error,off" default:"warn" placeholder:"LEVEL" help:"What to log of services in this process: ${enum} (default: off in commands, warn in pawl up)."`
+}
+
+// dataDir is the data folder, absolute.
+func (g *Globals) dataDir() (string, error) {
+	if g.Data != "" {
+		return filepath.Abs(g.Data)
+	}
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) { // unset, or of no use by the XDG rules
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", exit.Newf("there is no home folder to keep data in: %v", err).Then("say where with --data DIR or PAWL_DATA")
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "pawl"), nil
+}
+
+// again is how another command reaches the same server: the flags that were given on this command line.
+func (g *Globals) again() string {
+	flags := ""
+	if g.Server != "" && g.Server != os.Getenv("PAWL_SERVER") {
+		flags += " --server " + g.Server
+	}
+	if env := os.Getenv("PAWL_DATA"); g.Data != "" && g.Data != cmp.Or(env, " ") {
+		if abs, err := filepath.Abs(env); env == "" || err != nil || abs != g.Data {
+			flags += fmt.Sprintf(" --data %q", g.Data)
+		}
+	}
+	return flags
+}

@@ -1,0 +1,238 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"pawl.dev/cmd/internal/cli"
+	"pawl.dev/cmd/internal/console"
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/golden"
+	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/suite"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
+)
+
+// world is what one or more commands of a test work in: the services, the data folder, the person.
+type world struct {
+	t        *testing.T
+	executor *fake.Executor
+	agents   *fake.Agents
+	pool     *fake.Pool
+
+	data    string
+	signals chan os.Signal
+	exited  chan int // codes of exits at once
+	tty     bool
+	typed   io.Reader
+	edit    func(context.Context, string) (string, error)
+	newErr  error // of NewSuite
+	wd      string
+
+	mu     sync.Mutex // guards what follows
+	suites []*fakeSuite
+}
+
+var errLocked = errors.New("locked")
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	for _, name := range []string{"PAWL_SERVER", "PAWL_KEY", "PAWL_DATA", "PAWL_KEYS", "PAWL_CONFIG", "PAWL_LOG_LEVEL"} {
+		t.Setenv(name, "")
+		os.Unsetenv(name)
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, wd: wd, executor: fake.NewExecutor(), agents: fake.NewAgents(), pool: fake.NewPool(),
+		data: t.TempDir(), signals: make(chan os.Signal, 4), exited: make(chan int, 4), typed: strings.NewReader(""),
+	}
+	t.Setenv("PAWL_DATA", w.data)
+	return w
+}
+
+// fakeSuite is what NewSuite builds: the world's services in this process.
+type fakeSuite struct {
+	conn    *inproc.Conn
+	cfg     suite.Config
+	started chan struct{}
+	stopped chan struct{}
+}
+
+func (s *fakeSuite) Conn() grpc.ClientConnInterface { return s.conn }
+func (s *fakeSuite) GRPCAddr() string               { return strings.Replace(s.cfg.GRPCAddr, ":0", ":4711", 1) }
+func (s *fakeSuite) HTTPAddr() string               { return s.cfg.HTTPAddr }
+
+func (s *fakeSuite) Run(ctx context.Context) error {
+	close(s.started)
+	<-ctx.Done()
+	close(s.stopped)
+	return nil
+}
+
+func (w *world) services() []fake.Registrar {
+	return []fake.Registrar{w.executor, w.agents, w.pool, fake.Planner{}}
+}
+
+func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (cli.Suite, error) {
+	if w.newErr != nil {
+		return nil, w.newErr
+	}
+	s := &fakeSuite{conn: inproc.New(nil, nil), cfg: cfg, started: make(chan struct{}), stopped: make(chan struct{})}
+	for _, service := range w.services() {
+		service.Register(s.conn)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.suites = append(w.suites, s)
+	return s, nil
+}
+
+// serveElsewhere makes the world's services those of another process that has the data folder.
+func (w *world) serveElsewhere() *fake.Server {
+	server := fake.Serve(w.t, w.services()...)
+	if err := serverfile.Write(w.data, serverfile.Info{PID: os.Getpid(), GRPC: server.Addr}); err != nil {
+		w.t.Fatal(err)
+	}
+	return server
+}
+
+// result of a command line.
+type result struct {
+	code     int
+	out, err string
+}
+
+// output is a buffer that one goroutine writes and another waits on.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+	new chan struct{}
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.buf.Write(p)
+	select {
+	case o.new <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// running is a command that has not ended.
+type running struct {
+	t        *testing.T
+	out, err *output
+	code     chan int
+}
+
+func (w *world) start(args ...string) *running {
+	r := &running{t: w.t, out: &output{new: make(chan struct{}, 1)}, err: &output{new: make(chan struct{}, 1)}, code: make(chan int, 1)}
+	app := &cli.App{
+		Console: &console.Console{
+			In: w.typed, Out: r.out, Err: r.err, InTTY: w.tty, OutTTY: w.tty, ErrTTY: w.tty,
+			Columns: func() int { return 80 }, Getenv: func(string) string { return "" },
+		},
+		Version: "v1.2.3", Signals: w.signals, Exit: func(code int) { w.exited <- code },
+		NewSuite: w.newSuite, Locked: func(err error) bool { return errors.Is(err, errLocked) },
+		Dial: func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) },
+		Edit: w.edit, Now: func() time.Time { return fake.Epoch.Add(time.Hour) },
+	}
+	go func() { r.code <- app.Main(context.Background(), args) }()
+	return r
+}
+
+// saw waits until standard error has the text.
+func (r *running) saw(text string) {
+	r.t.Helper()
+	for !strings.Contains(r.err.String(), text) {
+		select {
+		case <-r.err.new:
+		case code := <-r.code:
+			r.t.Fatalf("it ended with %d before it said %q:\n%s", code, text, r.err.String())
+		case <-time.After(10 * time.Second):
+			r.t.Fatalf("it never said %q:\n%s", text, r.err.String())
+		}
+	}
+}
+
+func (r *running) wait() result {
+	r.t.Helper()
+	select {
+	case code := <-r.code:
+		return result{code, r.out.String(), r.err.String()}
+	case <-time.After(20 * time.Second):
+		r.t.Fatalf("it does not end:\n%s%s", r.out.String(), r.err.String())
+		return result{}
+	}
+}
+
+// pawl runs a command line to its end.
+func (w *world) pawl(args ...string) result {
+	w.t.Helper()
+	return w.start(args...).wait()
+}
+
+// whole is a result as golden files have it.
+func (r result) whole() string {
+	return "code " + string(rune('0'+r.code/10)) + string(rune('0'+r.code%10)) + "\n-- out\n" + r.out + "-- err\n" + r.err
+}
+
+// expect checks a result: its code, and that standard output and error hold the texts.
+func (r result) expect(t *testing.T, code int, out, err string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(r.out, out) || !strings.Contains(r.err, err) {
+		t.Errorf("want code %d, out %q, err %q; got\n%s", code, out, err, r.whole())
+	}
+}
+
+// chdir works in a fresh folder of a fixed name and returns its real path.
+func chdir(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
+
+// masked hides what differs from run to run.
+func (w *world) masked(text string) string {
+	text = strings.ReplaceAll(text, w.data, "DATA")
+	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(text, "ADDR")
+}
+
+// golden compares a result with a file under testdata.
+func (w *world) golden(name string, r result) {
+	w.t.Helper()
+	golden.CheckIn(w.t, filepath.Join(w.wd, "testdata"), name, w.masked(r.whole()))
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/render"
+	"pawl.dev/services/identity"
+)
+
+// KeysCmd is `pawl keys`. It works on the file, not on a server: servers follow the file.
+type KeysCmd struct {
+	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys."`
+
+	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Make an API key; it is printed this once."`
+	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
+	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Take a key away; servers refuse it at once."`
+}
+
+func (c *KeysCmd) open() (*identity.KeyFile, error) {
+	if c.Keys == "" {
+		return nil, exit.Usagef("which key file?").Then("--keys FILE or PAWL_KEYS; pawl up --keys FILE uses the same one")
+	}
+	file, err := identity.OpenKeyFile(c.Keys)
+	if err != nil {
+		return nil, exit.Newf("%v", err)
+	}
+	return file, nil
+}
+
+// keyView is a key as --json shows it.
+type keyView struct {
+	ID      string          `json:"id"`
+	Sub     string          `json:"sub"`
+	Roles   []identity.Role `json:"roles"`
+	Note    string          `json:"note,omitempty"`
+	Created time.Time       `json:"created"`
+	Token   string          `json:"token,omitempty"`
+}
+
+func viewOf(key identity.Key, token string) keyView {
+	return keyView{ID: key.ID, Sub: key.Sub, Roles: key.Roles, Note: key.Note, Created: key.Created, Token: token}
+}
+
+// KeysAddCmd is `pawl keys add`.
+type KeysAddCmd struct {
+	Sub  string   `arg:"" help:"Whose key: the user's id."`
+	Role []string `enum:"user,operator,service" default:"user" help:"What it may do (repeatable): ${enum}."`
+	Note string   `placeholder:"TEXT" help:"What it is for."`
+}
+
+// Help is shown by --help.
+func (KeysAddCmd) Help() string {
+	return `The token goes to standard output; only its hash is kept, so it cannot be shown again.
+
+Examples:
+
+    pawl keys add alice --keys keys.yaml
+    pawl keys add ops --role user --role operator --keys keys.yaml
+    pawl up --keys keys.yaml
+    PAWL_KEY=pawl_… pawl tasks`
+}
+
+// Run makes a key.
+func (c *KeysAddCmd) Run(_ context.Context, a *App, g *Globals, keys *KeysCmd) error {
+	file, err := keys.open()
+	if err != nil {
+		return err
+	}
+	roles := make([]identity.Role, len(c.Role))
+	for i, r := range c.Role {
+		roles[i] = identity.Role(r)
+	}
+	token, key, err := file.Add(c.Sub, roles, c.Note)
+	if err != nil {
+		return exit.Newf("%v", err)
+	}
+	if g.JSON {
+		return render.JSONValue(a.Console.Out, viewOf(key, token))
+	}
+	fmt.Fprintln(a.Console.Out, token)
+	a.note(fmt.Sprintf("key %s of %s; this token is not shown again", key.ID, key.Sub))
+	return nil
+}
+
+// KeysListCmd is `pawl keys list`.
+type KeysListCmd struct{}
+
+// Help is shown by --help.
+func (KeysListCmd) Help() string {
+	return `Examples:
+
+    pawl keys list --keys keys.yaml`
+}
+
+// Run lists keys.
+func (c *KeysListCmd) Run(_ context.Context, a *App, g *Globals, keys *KeysCmd) error {
+	file, err := keys.open()
+	if err != nil {
+		return err
+	}
+	list := file.List()
+	if g.JSON {
+		views := []keyView{}
+		for _, key := range list {
+			views = append(views, viewOf(key, ""))
+		}
+		return render.JSONValue(a.Console.Out, map[string][]keyView{"keys": views})
+	}
+	if len(list) == 0 {
+		a.note("no keys; pawl keys add USER makes one")
+		return nil
+	}
+	t := a.table()
+	t.Row("ID", "USER", "ROLES", "CREATED", "NOTE")
+	for _, key := range list {
+		var roles []string
+		for _, r := range key.Roles {
+			roles = append(roles, string(r))
+		}
+		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(a.Now().Location()).Format("2006-01-02 15:04"), key.Note)
+	}
+	return t.Write(a.Console.Out)
+}
+
+// KeysRemoveCmd is `pawl keys remove`.
+type KeysRemoveCmd struct {
+	ID string `arg:"" help:"The key's id, as pawl keys list shows it."`
+}
+
+// Help is shown by --help.
+func (KeysRemoveCmd) Help() string {
+	return `Examples:
+
+    pawl keys remove k3fzq2ma --keys keys.yaml`
+}
+
+// Run removes a key.
+func (c *KeysRemoveCmd) Run(_ context.Context, a *App, g *Globals, keys *KeysCmd) error {
+	file, err := keys.open()
+	if err != nil {
+		return err
+	}
+	if err := file.Remove(c.ID); err != nil {
+		return exit.Newf("%v", err).Then("pawl keys list --keys %s", keys.Keys)
+	}
+	if g.JSON {
+		return render.JSONValue(a.Console.Out, map[string]string{"removed": c.ID})
+	}
+	a.say(g, "key %s is removed", c.ID)
+	return nil
+}

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/mcpfile"
+	"pawl.dev/cmd/internal/render"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// MCPAddCmd is `pawl mcp add`.
+type MCPAddCmd struct {
+	Name    string   `arg:"" optional:"" help:"Its id: lower-case letters, digits, - and _. With --from: the one entry to take."`
+	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
+
+	URL     string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
+	Header  []string          `sep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
+	Env     []string          `sep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
+	Cwd     string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
+	Trusted bool              `help:"Believe what the server says of its tools (read-only, destructive …)."`
+	Effect  map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
+	From    string            `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
+	NoCheck bool              `name:"no-check" help:"Do not connect to see whether it works."`
+}
+
+// Help is shown by --help.
+func (MCPAddCmd) Help() string {
+	return `The server is registered, activated for you, and connected to once, to see whether it works.
+
+Examples:
+
+    pawl mcp add files --trusted -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+    pawl mcp add github --env GITHUB_TOKEN=… -- github-mcp-server stdio
+    pawl mcp add search --url https://example.com/mcp --header "Authorization=Bearer …" --effect "*=read"
+    pawl mcp add --from ~/.config/claude/mcp.json`
+}
+
+// Run registers servers.
+func (c *MCPAddCmd) Run(ctx context.Context, a *App, g *Globals) error {
+	servers, err := c.servers()
+	if err != nil {
+		return err
+	}
+	return a.withPool(ctx, g, func(ctx context.Context, session *discover.Session, pool mcppoolv1.McpPoolServiceClient) error {
+		added := &mcppoolv1.ListMcpServersResponse{}
+		var failed []error
+		for _, s := range servers {
+			if session.Server().Local() {
+				localise(s)
+			}
+			got, err := c.add(ctx, a, g, pool, s)
+			if got != nil {
+				added.McpServers = append(added.McpServers, got)
+			}
+			if err != nil {
+				failed = append(failed, err)
+			}
+		}
+		if g.JSON {
+			if err := render.JSONDocument(a.Console.Out, added); err != nil {
+				return err
+			}
+		}
+		return oneError(a, failed)
+	})
+}
+
+// oneError reports all but the last error and returns that one.
+func oneError(a *App, failed []error) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	for _, err := range failed[:len(failed)-1] {
+		a.report(err)
+	}
+	return failed[len(failed)-1]
+}
+
+func (c *MCPAddCmd) add(ctx context.Context, a *App, g *Globals, pool mcppoolv1.McpPoolServiceClient, s *mcppoolv1.McpServer) (*mcppoolv1.McpServer, error) {
+	server, err := pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: s, McpServerId: s.GetId()})
+	if err != nil {
+		return nil, named(s.GetId(), err)
+	}
+	if server.GetDisabled() {
+		a.say(g, "%s is registered, but disabled", s.GetId())
+		return server, nil
+	}
+	if server, err = pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: s.GetId()}); err != nil {
+		return nil, named(s.GetId(), err)
+	}
+	if c.NoCheck {
+		a.say(g, "%s is registered and active", s.GetId())
+		return server, nil
+	}
+	tools, err := pool.ListTools(ctx, &mcppoolv1.ListToolsRequest{McpId: s.GetId(), PageSize: 1000})
+	if err != nil {
+		return server, exit.Newf("%s is registered, but it does not work: %s", s.GetId(), exit.From(err).Message).
+			Then("pawl mcp remove %s%s, then add it again as it should be", s.GetId(), g.again())
+	}
+	a.say(g, "%s is registered and active: %d tools (pawl mcp tools %s)", s.GetId(), len(tools.GetTools()), s.GetId())
+	return server, nil
+}
+
+// say prints a line of success, which JSON makes needless.
+func (a *App) say(g *Globals, format string, args ...any) {
+	if !g.JSON {
+		fmt.Fprintf(a.Console.Out, format+"\n", args...)
+	}
+}
+
+func named(id string, err error) error {
+	e := exit.From(err)
+	return exit.Wrap(err, "%s: %s", id, e.Message).Then("%s", e.Next)
+}
+
+// servers is what the command line asks for.
+func (c *MCPAddCmd) servers() ([]*mcppoolv1.McpServer, error) {
+	if c.From != "" {
+		return c.imported()
+	}
+	if c.Name == "" {
+		return nil, exit.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
+	}
+	s := &mcppoolv1.McpServer{Id: c.Name}
+	if err := errors.Join(c.transport(s), c.policies(s)); err != nil {
+		return nil, err
+	}
+	return []*mcppoolv1.McpServer{s}, nil
+}
+
+func (c *MCPAddCmd) transport(s *mcppoolv1.McpServer) error {
+	env, err := pairs("--env", c.Env)
+	if err != nil {
+		return err
+	}
+	headers, err := pairs("--header", c.Header)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.URL != "" && len(c.Command) > 0:
+		return exit.Usagef("a server has a command or --url, not both").Then("pawl mcp add --help")
+	case c.URL != "" && (len(env) > 0 || c.Cwd != ""):
+		return exit.Usagef("--env and --cwd are for servers with a command").Then("pawl mcp add --help")
+	case c.URL != "":
+		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: c.URL, Headers: headers}}
+	case len(c.Command) == 0:
+		return exit.Usagef("%s has neither a command nor --url", c.Name).
+			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
+	case len(headers) > 0:
+		return exit.Usagef("--header is for servers with --url").Then("pawl mcp add --help")
+	default:
+		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
+			Command: c.Command[0], Args: c.Command[1:], Env: env, Cwd: c.Cwd,
+		}}
+	}
+	return nil
+}
+
+func (c *MCPAddCmd) policies(s *mcppoolv1.McpServer) error {
+	s.Trusted = c.Trusted
+	for tool, word := range c.Effect {
+		effect, ok := commonv1.Effect_value["EFFECT_"+strings.ToUpper(word)]
+		if !ok || effect == 0 {
+			return exit.Usagef("%s=%s: there is no such effect", tool, word).Then("use read, write or destructive")
+		}
+		if s.ToolPolicies == nil {
+			s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{}
+		}
+		s.ToolPolicies[tool] = &mcppoolv1.ToolPolicy{Effect: commonv1.Effect(effect)}
+	}
+	return nil
+}
+
+func (c *MCPAddCmd) imported() ([]*mcppoolv1.McpServer, error) {
+	if len(c.Command) > 0 || c.URL != "" {
+		return nil, exit.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
+	}
+	raw, err := os.ReadFile(c.From)
+	if err != nil {
+		return nil, exit.Newf("read the servers: %v", err)
+	}
+	servers, err := mcpfile.Parse(raw)
+	if err != nil {
+		return nil, exit.Newf("%s: %v", c.From, err).Then(`it must be {"mcpServers": {"name": {"command": …}}}`)
+	}
+	var taken []*mcppoolv1.McpServer
+	for _, s := range servers {
+		if c.Name != "" && c.Name != s.GetId() && c.Name != s.GetDisplayName() {
+			continue
+		}
+		if err := c.policies(s); err != nil {
+			return nil, err
+		}
+		taken = append(taken, s)
+	}
+	if len(taken) == 0 {
+		return nil, exit.Newf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")
+	}
+	return taken, nil
+}
+
+// localise makes a program that is named by a path one that is found from any folder.
+func localise(s *mcppoolv1.McpServer) {
+	stdio := s.GetStdio()
+	if stdio == nil || stdio.GetCwd() != "" || !strings.ContainsRune(stdio.GetCommand(), filepath.Separator) {
+		return
+	}
+	if abs, err := filepath.Abs(stdio.GetCommand()); err == nil {
+		stdio.Command = abs
+	}
+}
+
+func pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := map[string]string{}
+	for _, p := range list {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, exit.Usagef("%s %q is not NAME=VALUE", flag, p).Then("pawl mcp add --help")
+		}
+		m[k] = v
+	}
+	return m, nil
+}

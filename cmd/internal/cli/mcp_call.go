@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/render"
+	"pawl.dev/cmd/internal/values"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// MCPCallCmd is `pawl mcp call`.
+type MCPCallCmd struct {
+	Tool  string   `arg:"" help:"The tool, as server/tool; or the server, and the tool's name behind it."`
+	Args  []string `arg:"" optional:"" name:"name=value" help:"The input, value by value; or the tool's name, then the values."`
+	Input string   `short:"i" placeholder:"JSON|@FILE" help:"The input as a JSON object."`
+}
+
+// Help is shown by --help.
+func (MCPCallCmd) Help() string {
+	return `The tool is called at once, without a task and without asking: what it does is done. Values are read by the tool's schema.
+Progress and log messages go to standard error, the result to standard output. Ctrl-C cancels the call.
+
+Examples:
+
+    pawl mcp call workspace/search_code query=TODO
+    pawl mcp call workspace list_directory path=src
+    pawl mcp call files/write_file --input '{"path": "a.txt", "content": "hello"}'
+    pawl mcp call files/write_file --input @input.json --json`
+}
+
+// Run calls a tool.
+func (c *MCPCallCmd) Run(ctx context.Context, a *App, g *Globals) error {
+	id, name, args, err := c.target()
+	if err != nil {
+		return err
+	}
+	input, err := jsonArg(c.Input)
+	if err != nil {
+		return err
+	}
+	if input != "" && len(args) > 0 {
+		return exit.Usagef("the input is given twice, as values and with --input").Then("use one of the two")
+	}
+	return a.withPool(ctx, g, func(ctx context.Context, session *discover.Session, pool mcppoolv1.McpPoolServiceClient) error {
+		f, err := a.meantFolder(ctx, session, id)
+		if err != nil {
+			return err
+		}
+		id := f.real(id)
+		if len(args) > 0 {
+			if input, err = inputOf(ctx, pool, id, name, args); err != nil {
+				return err
+			}
+		}
+		stream, err := pool.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: id, Name: name, InputJson: input})
+		if err != nil {
+			return err
+		}
+		return a.showCall(g, stream)
+	})
+}
+
+// target takes the words of the command line apart.
+func (c *MCPCallCmd) target() (id, name string, args []string, err error) {
+	id, name, found := strings.Cut(c.Tool, "/")
+	args = c.Args
+	if !found && len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	if id == "" || name == "" {
+		return "", "", nil, exit.Usagef("%q names no tool", c.Tool).Then("pawl mcp call SERVER/TOOL; pawl mcp tools lists them")
+	}
+	return id, name, args, nil
+}
+
+// inputOf reads values by the tool's schema.
+func inputOf(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name string, args []string) (string, error) {
+	tool, err := findTool(ctx, pool, id, name)
+	if err != nil {
+		return "", err
+	}
+	input, err := values.Object(tool.GetInputSchemaJson(), args, false, false)
+	if err != nil {
+		return "", exit.Usagef("%v", err).Then("pawl mcp tools %s/%s shows what the tool takes", id, name)
+	}
+	return input, nil
+}
+
+// callStream is the part of a CallTool stream that is read here.
+type callStream interface {
+	Recv() (*mcppoolv1.CallToolResponse, error)
+}
+
+func (a *App) showCall(g *Globals, stream callStream) error {
+	progress := render.NewProgress(a.Console.Err, a.Console.Live, a.errStyle())
+	defer progress.Clear()
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return exit.Newf("the call ended without a result").Then("call it again if that does no harm")
+		}
+		if err != nil {
+			return err
+		}
+		result := msg.GetResult()
+		if g.JSON {
+			err = render.JSONLine(a.Console.Out, msg)
+		} else {
+			progress.Show(msg)
+		}
+		if err != nil {
+			return err
+		}
+		if result != nil {
+			progress.Clear()
+			return a.showResult(g, result)
+		}
+	}
+}
+
+func (a *App) showResult(g *Globals, result *mcppoolv1.CallResult) error {
+	if !g.JSON {
+		if err := render.CallResult(a.Console.Out, a.Console.OutTTY, result); err != nil {
+			return err
+		}
+	}
+	if !result.GetIsError() {
+		return nil
+	}
+	if !g.JSON {
+		fmt.Fprintln(a.Console.Err, a.errStyle().Red("✗ the tool says that it failed"))
+	}
+	return exit.Silent(exit.Failed)
+}

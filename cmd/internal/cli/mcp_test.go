@@ -1,0 +1,221 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"pawl.dev/cmd/internal/fake"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+func stdio(id, command string, args ...string) *mcppoolv1.McpServer {
+	return &mcppoolv1.McpServer{Id: id, Transport: &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{Command: command, Args: args}}}
+}
+
+func TestMCPList(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.pawl("mcp", "list").expect(t, 0, "", "no MCP servers")
+	files := stdio("files", "npx", "-y", "server-filesystem")
+	files.Active, files.State = true, mcppoolv1.ConnectionState_CONNECTION_STATE_READY
+	broken := stdio("broken", "nowhere")
+	broken.Active, broken.State = true, mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED
+	broken.LastError = "nowhere: there is no such program"
+	off := stdio("off", "x")
+	off.Disabled = true
+	w.pool = fake.NewPool(files, broken, off, workspace("workspace", "/src/app"))
+	w.serveElsewhere()
+	w.golden("mcp list", w.pawl("mcp", "list"))
+	w.golden("mcp list json", w.pawl("mcp", "list", "--active", "--json"))
+}
+
+func TestMCPAdd(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want *mcppoolv1.McpServer
+	}{
+		{"a command with flags of its own", []string{"files", "--trusted", "--env", "A=b=c", "--", "npx", "-y", "server", "--json"}, func() *mcppoolv1.McpServer {
+			s := stdio("files", "npx", "-y", "server", "--json")
+			s.Trusted, s.GetStdio().Env = true, map[string]string{"A": "b=c"}
+			return s
+		}()},
+		{"an address", []string{"search", "--url", "http://x/mcp", "--header", "Authorization=Bearer a,b", "--effect", "*=read", "--effect", "drop=destructive"}, &mcppoolv1.McpServer{
+			Id: "search",
+			Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
+				Url: "http://x/mcp", Headers: map[string]string{"Authorization": "Bearer a,b"},
+			}},
+			ToolPolicies: map[string]*mcppoolv1.ToolPolicy{
+				"*":    {Effect: commonv1.Effect_EFFECT_READ},
+				"drop": {Effect: commonv1.Effect_EFFECT_DESTRUCTIVE},
+			},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.serveElsewhere()
+			id := tc.want.GetId()
+			w.pawl(append([]string{"mcp", "add"}, tc.args...)...).expect(t, 0, id+" is registered and active: 0 tools (pawl mcp tools "+id+")\n", "")
+			tc.want.Active = true
+			if diff := cmp.Diff(tc.want, w.pool.Server(id), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A program that is named by a path is found from any folder: servers have a working folder of their own.
+func TestMCPAddMakesPathsAbsolute(t *testing.T) {
+	w := newWorld(t)
+	root := chdir(t, "app")
+	w.serveElsewhere()
+	w.pawl("mcp", "add", "own", "--", "./bin/server").expect(t, 0, "own is registered", "")
+	if got := w.pool.Server("own").GetStdio().GetCommand(); got != root+"/bin/server" {
+		t.Errorf("command %q", got)
+	}
+}
+
+func TestMCPAddThatDoesNotWork(t *testing.T) {
+	w := newWorld(t)
+	w.pool.Broken = map[string]string{"broken": "broken cannot be started: exec: \"nowhere\": not found"}
+	w.serveElsewhere()
+	w.pawl("mcp", "add", "broken", "--", "nowhere").expect(t, 1, "", "broken is registered, but it does not work: broken cannot be started")
+	w.pawl("mcp", "add", "broken", "--", "nowhere").expect(t, 1, "", `broken: there is an MCP server "broken" already`)
+	w.pawl("mcp", "remove", "broken").expect(t, 0, "broken is removed\n", "")
+	w.pawl("mcp", "remove", "broken").expect(t, 1, "", "next: pawl mcp list")
+	w.pawl("mcp", "add", "broken", "--no-check", "--", "nowhere").expect(t, 0, "broken is registered and active\n", "")
+}
+
+func TestMCPAddFromAFile(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	text := `{"mcpServers": {
+		"My Files": {"command": "npx", "args": ["-y", "fs"], "env": {"A": "b"}, "icon": "x"},
+		"remote": {"type": "http", "url": "http://x/mcp", "headers": {"K": "v"}},
+		"off": {"command": "x", "disabled": true}}}`
+	if err := os.WriteFile("mcp.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.serveElsewhere()
+	w.golden("mcp add from", w.pawl("mcp", "add", "--from", "mcp.json"))
+	if s := w.pool.Server("my-files"); s.GetDisplayName() != "My Files" || s.GetStdio().GetEnv()["A"] != "b" || !s.GetActive() {
+		t.Errorf("my-files: %v", s)
+	}
+	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() {
+		t.Errorf("off: %v", s)
+	}
+	w.pawl("mcp", "add", "nope", "--from", "mcp.json").expect(t, 1, "", `has no server "nope"`)
+	w.golden("mcp add from json", w.pawl("mcp", "add", "remote", "--from", "mcp.json", "--json")) // it is there already
+	for text, says := range map[string]string{
+		"{":                                "not the mcpServers format",
+		`{"mcpServers":{}}`:                "there are no mcpServers",
+		`{"mcpServers":{"a":{}}}`:          "neither a command nor a url",
+		`{"mcpServers":{"!":{"url":"x"}}}`: "no letter or digit",
+		`{"mcpServers":{"a b":{"url":"x"},"a-b":{"url":"x"}}}`:  "would both have the id a-b",
+		`{"mcpServers":{"a":{"type":"sse","url":"x"}}}`:         "old SSE transport",
+		`{"mcpServers":{"a":{"command":"c","url":"http://x"}}}`: "both a command and a url",
+	} {
+		if err := os.WriteFile("bad.json", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.pawl("mcp", "add", "--from", "bad.json").expect(t, 1, "", says)
+	}
+}
+
+func TestMCPActivation(t *testing.T) {
+	w := newWorld(t)
+	w.pool = fake.NewPool(stdio("files", "x"))
+	w.serveElsewhere()
+	w.pawl("mcp", "activate", "files").expect(t, 0, "files is active\n", "")
+	w.pawl("mcp", "deactivate", "files").expect(t, 0, "files is not active\n", "")
+	w.pawl("mcp", "activate", "files", "--json").expect(t, 0, `"active": true`, "")
+	w.pawl("mcp", "activate", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
+}
+
+func toolsOf(w *world) {
+	files := stdio("files", "x")
+	files.Active = true
+	broken := stdio("broken", "x")
+	broken.Active = true
+	w.pool = fake.NewPool(files, broken)
+	w.pool.Broken = map[string]string{"broken": "it does not start"}
+	w.pool.Tools = map[string][]*commonv1.Tool{"files": {
+		{Id: "files/read_file", McpId: "files", Name: "read_file", Description: "\nReads a file.\nWhole.", Effect: commonv1.Effect_EFFECT_READ,
+			RiskFloor:       commonv1.RiskLevel_RISK_LEVEL_LOW,
+			InputSchemaJson: `{"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"}}}`},
+		{Id: tool, McpId: "files", Name: "write_file", Title: "Write \x1b[2Jfile"},
+		{Id: "files/drop", McpId: "files", Name: "drop", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE},
+	}}
+}
+
+func TestMCPTools(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	w.serveElsewhere()
+	w.golden("mcp tools", w.pawl("mcp", "tools"))
+	w.golden("mcp tools one server", w.pawl("mcp", "tools", "files", "--json"))
+	w.golden("mcp tools one tool", w.pawl("mcp", "tools", "files/read_file"))
+	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files has no tool "nope"`)
+	w.pawl("mcp", "tools", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
+}
+
+func TestMCPCall(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		failed := req.GetName() == "drop"
+		for _, msg := range []*mcppoolv1.CallToolResponse{
+			{Event: &mcppoolv1.CallToolResponse_Progress{Progress: &mcppoolv1.CallProgress{Progress: 1, Total: 2, Message: "half"}}},
+			{Event: &mcppoolv1.CallToolResponse_Log{Log: &mcppoolv1.CallLog{Level: "info", DataJson: `"said \u001b"`}}},
+			{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{IsError: failed, Content: []*mcppoolv1.Content{
+				{Kind: &mcppoolv1.Content_Text{Text: "text \x1b[31m\n"}},
+				{Kind: &mcppoolv1.Content_Image{Image: &mcppoolv1.Blob{MimeType: "image/png", Data: []byte("abc")}}},
+			}}}},
+		} {
+			if err := send(msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w.serveElsewhere()
+	w.golden("mcp call", w.pawl("mcp", "call", "files/read_file", "path=12", "lines=3", "other=[1]"))
+	w.golden("mcp call json", w.pawl("mcp", "call", "files", "read_file", "--json"))
+	w.golden("mcp call failed", w.pawl("mcp", "call", "files/drop", "--input", `{"a": 1.0}`))
+	w.tty = true
+	w.golden("mcp call tty", w.pawl("mcp", "call", "files/read_file"))
+	var inputs []string
+	for _, call := range w.pool.Calls {
+		inputs = append(inputs, call.GetName()+call.GetInputJson())
+	}
+	if diff := cmp.Diff([]string{`read_file{"lines":3,"other":[1],"path":"12"}`, "read_file", `drop{"a":1.0}`, "read_file"}, inputs); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("mcp", "call", "files/read_file", "lines=x").expect(t, 64, "", "lines: a whole number is wanted")
+	w.pawl("mcp", "call", "files/read_file", "a=b", "--input", "{}").expect(t, 64, "", "given twice")
+	w.pawl("mcp", "call", "files/read_file", "--input", "@missing").expect(t, 64, "", "read the input")
+}
+
+// The id `workspace` means the folder's own server, which is registered where it is not yet.
+func TestMCPCallInTheFolder(t *testing.T) {
+	w := newWorld(t)
+	root := chdir(t, "app")
+	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{
+			StructuredJson: `{"root":"` + w.pool.Server(req.GetMcpId()).GetBuiltin().GetRoot() + `"}`,
+		}}})
+	}
+	w.pawl("mcp", "call", "workspace/list_directory").expect(t, 0, `"root": "`+root+`"`, "")
+}
+
+func TestMCPWorkspace(t *testing.T) {
+	w := newWorld(t)
+	w.pawl("mcp", "workspace", "missing").expect(t, 1, "", "it does not exist")
+	w.typed = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n")
+	w.pawl("mcp", "workspace", t.TempDir()).expect(t, 0, `"serverInfo"`, "")
+}

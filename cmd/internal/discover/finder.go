@@ -1,0 +1,187 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/serverfile"
+)
+
+// Kind is how a server was found.
+type Kind int
+
+const (
+	// Named by the user; it may be on another machine.
+	Named Kind = iota
+	// Running in another process of this machine.
+	Running
+	// Embedded in this process.
+	Embedded
+)
+
+// ErrNone says that no server runs and none may be started.
+var ErrNone = errors.New("no server is running")
+
+// Server is a server that answered.
+type Server struct {
+	Kind Kind
+	Addr string
+	Conn grpc.ClientConnInterface
+	// Suite is the one that runs in this process; nil unless Kind is Embedded.
+	Suite Suite
+
+	close func() error
+}
+
+// Local says that the server sees this machine's files.
+func (s *Server) Local() bool { return s.Kind != Named }
+
+// Suite is a server inside this process.
+type Suite interface {
+	Conn() grpc.ClientConnInterface
+	GRPCAddr() string
+	// Stop ends it gracefully and returns when it has ended.
+	Stop() error
+}
+
+// Conn is a connection to another process.
+type Conn interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// Config says where to look.
+type Config struct {
+	Server   string // given by the user; nothing else is tried then
+	DataDir  string
+	Key      string // the API key to send
+	Fallback string // the address to try when the data folder names none; "" for none
+
+	Dial   func(addr, key string) (Conn, error)
+	Start  func(ctx context.Context) (Suite, error) // nil: never start one
+	Locked func(err error) bool                     // says that another process holds the data folder; nil: never
+	Alive  func(pid int) bool                       // nil: serverfile.Alive
+
+	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s where 0.
+	Patience time.Duration
+}
+
+const (
+	healthTimeout = 500 * time.Millisecond
+	namedTimeout  = 5 * time.Second
+	retryEvery    = 50 * time.Millisecond
+	patience      = 3 * time.Second
+)
+
+// Finder finds servers.
+type Finder struct{ cfg Config }
+
+// New makes a finder.
+func New(cfg Config) *Finder {
+	if cfg.Patience == 0 {
+		cfg.Patience = patience
+	}
+	if cfg.Alive == nil {
+		cfg.Alive = serverfile.Alive
+	}
+	if cfg.Locked == nil {
+		cfg.Locked = func(error) bool { return false }
+	}
+	return &Finder{cfg: cfg}
+}
+
+// Open returns a server that answers, and starts one in this process where there is none.
+func (f *Finder) Open(ctx context.Context) (*Server, error) {
+	return f.open(ctx, f.cfg.Patience)
+}
+
+func (f *Finder) open(ctx context.Context, wait time.Duration) (*Server, error) {
+	if f.cfg.Server != "" {
+		return f.named(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, errPatience)
+	defer cancel()
+	for {
+		server, err := f.once(ctx)
+		if err == nil || !f.cfg.Locked(err) {
+			return server, err
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errPatience) {
+				return nil, f.heldError(err)
+			}
+			return nil, ctx.Err()
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+var errPatience = errors.New("waited long enough")
+
+// once looks at each place a single time.
+func (f *Finder) once(ctx context.Context) (*Server, error) {
+	if info := serverfile.Read(f.cfg.DataDir); info != nil && info.GRPC != "" && f.cfg.Alive(info.PID) {
+		if server, err := f.dial(ctx, info.GRPC, Running, healthTimeout); err == nil {
+			return server, nil
+		}
+	}
+	if f.cfg.Fallback != "" {
+		if server, err := f.dial(ctx, f.cfg.Fallback, Running, healthTimeout); err == nil {
+			return server, nil
+		}
+	}
+	if f.cfg.Start == nil {
+		return nil, ErrNone
+	}
+	// The suite outlives this search: its context is not bound to our patience.
+	suite, err := f.cfg.Start(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &Server{Kind: Embedded, Addr: suite.GRPCAddr(), Conn: suite.Conn(), Suite: suite, close: suite.Stop}, nil
+}
+
+func (f *Finder) named(ctx context.Context) (*Server, error) {
+	server, err := f.dial(ctx, f.cfg.Server, Named, namedTimeout)
+	if err != nil {
+		return nil, exit.Newf("no server answers at %s: %v", f.cfg.Server, err).
+			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
+	}
+	return server, nil
+}
+
+// dial connects and asks for the server's health.
+func (f *Finder) dial(ctx context.Context, addr string, kind Kind, timeout time.Duration) (*Server, error) {
+	conn, err := f.cfg.Dial(addr, f.cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+	if err == nil && answer.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		err = fmt.Errorf("it says %s", answer.GetStatus())
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return &Server{Kind: kind, Addr: addr, Conn: conn, close: conn.Close}, nil
+}
+
+// heldError explains a data folder that stays locked by a process that does not answer.
+func (f *Finder) heldError(cause error) error {
+	who := "another process"
+	if info := serverfile.Read(f.cfg.DataDir); info != nil {
+		who = fmt.Sprintf("another process (pid %d, gRPC %s)", info.PID, info.GRPC)
+	}
+	return exit.Wrap(cause, "the data folder %s is held by %s, which does not answer", f.cfg.DataDir, who).
+		Then("wait until it has ended or end it, or use another folder with --data DIR")
+}

@@ -1,0 +1,242 @@
+package discover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/services/serve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errLocked = errors.New("locked")
+
+// suite is a server inside this process.
+type suite struct{ stopped atomic.Bool }
+
+func (s *suite) Conn() grpc.ClientConnInterface { return nil }
+func (s *suite) GRPCAddr() string               { return "inside" }
+func (s *suite) Stop() error                    { s.stopped.Store(true); return nil }
+
+func dial(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) }
+
+// config looks in an empty data folder and may start a suite.
+func config(t *testing.T) discover.Config {
+	return discover.Config{
+		DataDir: t.TempDir(), Dial: dial, Patience: 300 * time.Millisecond,
+		Start:  func(context.Context) (discover.Suite, error) { return &suite{}, nil },
+		Locked: func(err error) bool { return errors.Is(err, errLocked) },
+	}
+}
+
+// note writes server.json for this process, which lives.
+func note(t *testing.T, dir, addr string) {
+	t.Helper()
+	if err := serverfile.Write(dir, serverfile.Info{PID: os.Getpid(), GRPC: addr}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func closed(t *testing.T) string {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	return lis.Addr().String()
+}
+
+// silent takes connections and says nothing.
+func silent(t *testing.T) string {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lis.Close() })
+	return lis.Addr().String()
+}
+
+func TestOpen(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		arrange func(t *testing.T, cfg *discover.Config) (addr string)
+		kind    discover.Kind
+	}{
+		{"nothing runs", func(*testing.T, *discover.Config) string { return "inside" }, discover.Embedded},
+		{"the data folder names a server", func(t *testing.T, cfg *discover.Config) string {
+			addr := fake.Serve(t).Addr
+			note(t, cfg.DataDir, addr)
+			return addr
+		}, discover.Running},
+		{"the note's process is dead, its port taken by another", func(t *testing.T, cfg *discover.Config) string {
+			note(t, cfg.DataDir, fake.Serve(t).Addr)
+			cfg.Alive = func(int) bool { return false }
+			return "inside"
+		}, discover.Embedded},
+		{"the note's process lives, but serves no more", func(t *testing.T, cfg *discover.Config) string {
+			note(t, cfg.DataDir, closed(t))
+			return "inside"
+		}, discover.Embedded},
+		{"the note's server does not answer", func(t *testing.T, cfg *discover.Config) string {
+			note(t, cfg.DataDir, silent(t))
+			cfg.Patience = 5 * time.Second
+			return "inside"
+		}, discover.Embedded},
+		{"the note's server is stopping", func(t *testing.T, cfg *discover.Config) string {
+			server := fake.Serve(t)
+			server.Health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+			note(t, cfg.DataDir, server.Addr)
+			return "inside"
+		}, discover.Embedded},
+		{"a broken note", func(t *testing.T, cfg *discover.Config) string {
+			if err := os.WriteFile(cfg.DataDir+"/"+serverfile.Name, []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return "inside"
+		}, discover.Embedded},
+		{"only the default port answers", func(t *testing.T, cfg *discover.Config) string {
+			cfg.Fallback = fake.Serve(t).Addr
+			return cfg.Fallback
+		}, discover.Running},
+		{"the data folder goes before the default port", func(t *testing.T, cfg *discover.Config) string {
+			addr := fake.Serve(t).Addr
+			note(t, cfg.DataDir, addr)
+			cfg.Fallback = fake.Serve(t).Addr
+			return addr
+		}, discover.Running},
+		{"a server is named", func(t *testing.T, cfg *discover.Config) string {
+			note(t, cfg.DataDir, fake.Serve(t).Addr)
+			cfg.Server = fake.Serve(t).Addr
+			return cfg.Server
+		}, discover.Named},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := config(t)
+			addr := tc.arrange(t, &cfg)
+			session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := session.Server(); got.Kind != tc.kind || got.Addr != addr {
+				t.Errorf("got %v %s, want %v %s", got.Kind, got.Addr, tc.kind, addr)
+			}
+			if local := session.Server().Local(); local != (tc.kind != discover.Named) {
+				t.Errorf("local: %v", local)
+			}
+			if err := session.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A server that is named and not there is an error: nothing else is used instead.
+func TestNamedNeverFallsBack(t *testing.T) {
+	cfg := config(t)
+	note(t, cfg.DataDir, fake.Serve(t).Addr)
+	cfg.Server = closed(t)
+	cfg.Start = func(context.Context) (discover.Suite, error) {
+		t.Error("a suite was started")
+		return &suite{}, nil
+	}
+	_, err := discover.New(cfg).Open(t.Context())
+	var e *exit.Error
+	if !errors.As(err, &e) || !strings.Contains(e.Message, "no server answers at "+cfg.Server) || e.Next == "" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNoneMayBeStarted(t *testing.T) {
+	cfg := config(t)
+	cfg.Start = nil
+	if _, err := discover.New(cfg).Open(t.Context()); !errors.Is(err, discover.ErrNone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Two commands at once: the one that comes second to the data folder waits for the first one's note.
+func TestRaceForTheDataFolder(t *testing.T) {
+	cfg := config(t)
+	cfg.Patience = 10 * time.Second
+	server := fake.Serve(t)
+	tries := 0
+	cfg.Start = func(context.Context) (discover.Suite, error) {
+		if tries++; tries == 3 {
+			note(t, cfg.DataDir, server.Addr)
+		}
+		return nil, fmt.Errorf("open: %w", errLocked)
+	}
+	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if got := session.Server(); got.Kind != discover.Running || got.Addr != server.Addr {
+		t.Errorf("got %v %s", got.Kind, got.Addr)
+	}
+}
+
+// The holder of the data folder ends without a note: the second command takes over.
+func TestRaceWithOneThatEnds(t *testing.T) {
+	cfg := config(t)
+	cfg.Patience = 10 * time.Second
+	tries := 0
+	cfg.Start = func(context.Context) (discover.Suite, error) {
+		if tries++; tries < 3 {
+			return nil, errLocked
+		}
+		return &suite{}, nil
+	}
+	server, err := discover.New(cfg).Open(t.Context())
+	if err != nil || server.Kind != discover.Embedded {
+		t.Errorf("got %v, %v", server, err)
+	}
+}
+
+func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
+	cfg := config(t)
+	cfg.Start = func(context.Context) (discover.Suite, error) { return nil, errLocked }
+	note(t, cfg.DataDir, closed(t))
+	_, err := discover.New(cfg).Open(t.Context())
+	var e *exit.Error
+	if !errors.As(err, &e) || !strings.Contains(e.Message, fmt.Sprintf("pid %d", os.Getpid())) || !strings.Contains(e.Next, "--data") {
+		t.Errorf("got %v", err)
+	}
+	if !errors.Is(err, errLocked) {
+		t.Error("the cause is lost")
+	}
+}
+
+func TestStartThatFailsIsNotTriedAgain(t *testing.T) {
+	cfg := config(t)
+	broken, tries := errors.New("disk full"), 0
+	cfg.Start = func(context.Context) (discover.Suite, error) { tries++; return nil, broken }
+	if _, err := discover.New(cfg).Open(t.Context()); !errors.Is(err, broken) || tries != 1 {
+		t.Errorf("got %v after %d tries", err, tries)
+	}
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	cfg := config(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg.Patience = time.Hour
+	cfg.Start = func(context.Context) (discover.Suite, error) { cancel(); return nil, errLocked }
+	if _, err := discover.New(cfg).Open(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package discover_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/fake"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
+)
+
+// inside is a suite that really answers.
+type inside struct {
+	suite
+	conn *inproc.Conn
+}
+
+func (s *inside) Conn() grpc.ClientConnInterface { return s.conn }
+
+func newInside(services ...fake.Registrar) *inside {
+	s := &inside{conn: inproc.New(nil, nil)}
+	for _, service := range services {
+		service.Register(s.conn)
+	}
+	return s
+}
+
+// The server ends in the middle: a call is made again at the suite that is started then.
+func TestCallGoesOnAtTheNextServer(t *testing.T) {
+	first, second := fake.NewExecutor(), fake.NewExecutor()
+	first.Add("one")
+	second.Add("two")
+	server := fake.Serve(t, first)
+	cfg := config(t)
+	note(t, cfg.DataDir, server.Addr)
+	own := newInside(second)
+	cfg.Start = func(context.Context) (discover.Suite, error) { return own, nil }
+	var notes []string
+	session, err := discover.New(cfg).NewSession(t.Context(), func(s string) { notes = append(notes, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := executorv1.NewExecutorServiceClient(session)
+	for _, want := range []string{"one", "two", "two"} {
+		list, err := client.ListTasks(t.Context(), &executorv1.ListTasksRequest{})
+		if err != nil || list.GetTasks()[0].GetGoal() != want {
+			t.Fatalf("got %v, %v; want %s", list, err, want)
+		}
+		server.Stop()
+	}
+	if session.Server().Kind != discover.Embedded || len(notes) != 2 || !strings.Contains(notes[0], server.Addr) {
+		t.Errorf("kind %v, notes %q", session.Server().Kind, notes)
+	}
+	if err := session.Close(); err != nil || !own.stopped.Load() {
+		t.Errorf("the suite runs on: %v", err)
+	}
+}
+
+func TestASuiteInsideIsNotReplaced(t *testing.T) {
+	cfg := config(t)
+	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := session.Reconnect(t.Context(), session.Server()); err == nil {
+		t.Error("a second suite was started in this process")
+	}
+}
+
+func TestWhoComesSecondGetsWhatTheFirstFound(t *testing.T) {
+	cfg := config(t)
+	server := fake.Serve(t)
+	note(t, cfg.DataDir, server.Addr)
+	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := session.Server()
+	server.Stop()
+	first, err1 := session.Reconnect(t.Context(), lost)
+	second, err2 := session.Reconnect(t.Context(), lost)
+	if err := errors.Join(err1, err2); err != nil || first != second {
+		t.Errorf("%v, %v, %v", first, second, err)
+	}
+}
+
+func TestGone(t *testing.T) {
+	unavailable := func(r commonv1.ErrorReason) error { return errs.New(codes.Unavailable, r, "x").GRPCStatus().Err() }
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing":                 {nil, false},
+		"not a status":            {errors.New("x"), false},
+		"the transport":           {status.Error(codes.Unavailable, "EOF"), true},
+		"the service stops":       {unavailable(commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN), true},
+		"an MCP server is broken": {unavailable(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE), false},
+		"not found":               {status.Error(codes.NotFound, "x"), false},
+	} {
+		if got := discover.Gone(tc.err); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

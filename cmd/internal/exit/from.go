@@ -1,0 +1,81 @@
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+)
+
+// From turns any error into one that ends the command; nil stays nil.
+func From(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	if errors.Is(err, context.Canceled) {
+		return &Error{Message: "interrupted", Code: Stopped, cause: err}
+	}
+	if _, isStatus := status.FromError(err); !isStatus && !isTyped(err) {
+		return &Error{Message: err.Error(), Code: Failed, cause: err}
+	}
+	return fromService(errs.From(err))
+}
+
+func isTyped(err error) bool {
+	var e *errs.Error
+	return errors.As(err, &e)
+}
+
+func fromService(e *errs.Error) *Error {
+	if e.Code == codes.Canceled {
+		return &Error{Message: "interrupted", Code: Stopped, cause: e}
+	}
+	var b strings.Builder
+	b.WriteString(e.Message)
+	for _, v := range e.Violations {
+		if !strings.Contains(e.Message, v.Description) {
+			fmt.Fprintf(&b, "\n  %s: %s", v.Field, v.Description)
+		}
+	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(&b, " (try again in %s)", e.RetryAfter)
+	}
+	return &Error{Message: b.String(), Next: next(e.Reason), Code: Failed, cause: e}
+}
+
+// next says what to do where the reason alone tells; messages say the rest themselves.
+func next(r commonv1.ErrorReason) string {
+	switch r {
+	case commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND:
+		return "pawl tasks shows the tasks there are"
+	case commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND:
+		return "pawl agents list shows the agents there are; pawl agents create makes one"
+	case commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND:
+		return "pawl mcp list shows the servers there are; pawl mcp add registers one"
+	case commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE:
+		return "pawl mcp activate ID lets your tasks use it"
+	case commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR:
+		return "pawl mcp list says what went wrong; check the server's command or address"
+	case commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:
+		return "pawl mcp tools shows the tools there are"
+	case commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
+		return "give your API key with --key or PAWL_KEY; an operator makes one with pawl keys add"
+	case commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:
+		return "ask an operator, or use a key that may do that"
+	case commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS:
+		return "take another id, or remove that one first"
+	case commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:
+		return "pawl show TASK says where the task is now"
+	}
+	return ""
+}

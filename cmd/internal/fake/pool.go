@@ -1,0 +1,131 @@
+package fake
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+// Pool keeps servers in memory; its tools and calls are what its fields say.
+type Pool struct {
+	mcppoolv1.UnimplementedMcpPoolServiceServer
+
+	Tools  map[string][]*commonv1.Tool // by server
+	Broken map[string]string           // servers that cannot be connected to, and why
+	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
+	// Deny makes registration a matter of operators.
+	Deny bool
+
+	mu      sync.Mutex // guards what follows
+	servers map[string]*mcppoolv1.McpServer
+	Calls   []*mcppoolv1.CallToolRequest
+}
+
+// NewPool has no servers.
+func NewPool(servers ...*mcppoolv1.McpServer) *Pool {
+	p := &Pool{servers: map[string]*mcppoolv1.McpServer{}}
+	for _, s := range servers {
+		p.servers[s.GetId()] = s
+	}
+	return p
+}
+
+// Register implements what services implement.
+func (p *Pool) Register(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, p) }
+
+// Server is the server of that id; nil where there is none.
+func (p *Pool) Server(id string) *mcppoolv1.McpServer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.servers[id]
+}
+
+func (p *Pool) change(id string, change func(*mcppoolv1.McpServer)) (*mcppoolv1.McpServer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.servers[id]
+	if s == nil {
+		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND, "there is no MCP server %q", id)
+	}
+	if change != nil {
+		change(s)
+	}
+	return proto.CloneOf(s), nil
+}
+
+// CreateMcpServer registers a server.
+func (p *Pool) CreateMcpServer(_ context.Context, req *mcppoolv1.CreateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Deny {
+		return nil, errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "only operators register such servers")
+	}
+	s := proto.CloneOf(req.GetMcpServer())
+	if s.Id = req.GetMcpServerId(); p.servers[s.GetId()] != nil {
+		return nil, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, "there is an MCP server %q already", s.GetId())
+	}
+	p.servers[s.GetId()] = s
+	return proto.CloneOf(s), nil
+}
+
+// GetMcpServer returns a server.
+func (p *Pool) GetMcpServer(_ context.Context, req *mcppoolv1.GetMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	return p.change(req.GetId(), nil)
+}
+
+// ActivateMcpServer activates a server.
+func (p *Pool) ActivateMcpServer(_ context.Context, req *mcppoolv1.ActivateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	return p.change(req.GetId(), func(s *mcppoolv1.McpServer) { s.Active = true })
+}
+
+// DeactivateMcpServer deactivates a server.
+func (p *Pool) DeactivateMcpServer(_ context.Context, req *mcppoolv1.DeactivateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	return p.change(req.GetId(), func(s *mcppoolv1.McpServer) { s.Active = false })
+}
+
+// DeleteMcpServer removes a server.
+func (p *Pool) DeleteMcpServer(_ context.Context, req *mcppoolv1.DeleteMcpServerRequest) (*mcppoolv1.DeleteMcpServerResponse, error) {
+	_, err := p.change(req.GetId(), func(s *mcppoolv1.McpServer) { delete(p.servers, s.GetId()) })
+	return &mcppoolv1.DeleteMcpServerResponse{}, err
+}
+
+// ListMcpServers lists servers by id.
+func (p *Pool) ListMcpServers(_ context.Context, req *mcppoolv1.ListMcpServersRequest) (*mcppoolv1.ListMcpServersResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := &mcppoolv1.ListMcpServersResponse{}
+	for _, id := range slices.Sorted(maps.Keys(p.servers)) {
+		if s := p.servers[id]; s.GetActive() || !req.GetActiveOnly() {
+			list.McpServers = append(list.McpServers, proto.CloneOf(s))
+		}
+	}
+	return list, nil
+}
+
+// ListTools lists the tools of a server.
+func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+	if _, err := p.change(req.GetMcpId(), nil); err != nil {
+		return nil, err
+	}
+	if why := p.Broken[req.GetMcpId()]; why != "" {
+		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%s", why)
+	}
+	return &mcppoolv1.ListToolsResponse{Tools: p.Tools[req.GetMcpId()]}, nil
+}
+
+// CallTool records the call and plays what the test says.
+func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
+	p.mu.Lock()
+	p.Calls = append(p.Calls, req)
+	p.mu.Unlock()
+	return p.OnCall(req, stream.Send)
+}

@@ -1,0 +1,145 @@
+// Package follow reads a task's events to the end, over as many connections as it takes: when the server goes away, the
+// next one is asked for what comes after the last event that was seen, so that none is lost and none comes twice. It
+// does not show events and answers nothing.
+package follow
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// Item is one event, or the error that ended the stream.
+type Item struct {
+	Event *executorv1.ExecutorEvent
+	Err   error
+}
+
+// futile is how many streams in a row may end without a new event before it is an error.
+const futile = 5
+
+// Task sends the events of a task after a seq. The channel is closed after the last event of the task (at once where that
+// was seen before), after an error item, or when ctx is done.
+func Task(ctx context.Context, session *discover.Session, taskID string, after uint64) <-chan Item {
+	f := &follower{session: session, id: taskID, seq: after, out: make(chan Item)}
+	go func() {
+		defer close(f.out)
+		if err := f.run(ctx); err != nil && ctx.Err() == nil {
+			f.send(ctx, Item{Err: err})
+		}
+	}()
+	return f.out
+}
+
+// Ended says whether ev is the last event of its task.
+func Ended(ev *executorv1.ExecutorEvent) bool {
+	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS, executorv1.EventType_EVENT_TYPE_FLOW_FAILED,
+		executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
+		return true
+	}
+	return false
+}
+
+type follower struct {
+	session *discover.Session
+	id      string
+	seq     uint64 // of the last event that was sent on
+	out     chan Item
+}
+
+func (f *follower) run(ctx context.Context) error {
+	for n := 0; ; n++ {
+		server := f.session.Server()
+		before := f.seq
+		ended, err := f.stream(ctx, server.Conn)
+		if ended || ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !discover.Gone(err) {
+			return err
+		}
+		if err == nil {
+			if ended, err = f.ended(ctx); ended || err != nil {
+				return err
+			}
+		}
+		if f.seq > before {
+			n = 0
+		}
+		if n == futile {
+			return exit.Newf("the event stream of task %s broke off %d times without a new event", f.id, futile).
+				Then("pawl watch %s --after %d", f.id, f.seq)
+		}
+		if err := f.again(ctx, server, err, n); err != nil {
+			return err
+		}
+	}
+}
+
+// ended says whether nothing can come after the last event that was seen.
+func (f *follower) ended(ctx context.Context) (bool, error) {
+	task, err := executorv1.NewExecutorServiceClient(f.session).GetTask(ctx, &executorv1.GetTaskRequest{Id: f.id})
+	return task.GetEndTime() != nil && task.GetLastSeq() <= f.seq, err
+}
+
+// again finds a server for the next stream. One that ended the stream without an error may still be there.
+func (f *follower) again(ctx context.Context, server *discover.Server, cause error, n int) error {
+	if cause != nil {
+		_, err := f.session.Reconnect(ctx, server)
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(n) * 100 * time.Millisecond):
+	}
+	return nil
+}
+
+// stream reads one stream; ended says that the task's last event came.
+func (f *follower) stream(ctx context.Context, conn grpc.ClientConnInterface) (ended bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := executorv1.NewExecutorServiceClient(conn).WatchTask(ctx, &executorv1.WatchTaskRequest{Id: f.id, AfterSeq: f.seq})
+	if err != nil {
+		return false, err
+	}
+	for {
+		ev, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if ev.GetSeq() <= f.seq {
+			continue // seen before
+		}
+		if ev.GetSeq() != f.seq+1 {
+			return false, nil // one is missing: ask again for what comes after the last one
+		}
+		f.seq = ev.GetSeq()
+		if !f.send(ctx, Item{Event: ev}) {
+			return false, ctx.Err()
+		}
+		if Ended(ev) {
+			return true, nil
+		}
+	}
+}
+
+func (f *follower) send(ctx context.Context, item Item) bool {
+	select {
+	case f.out <- item:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,200 @@
+package prompt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/golden"
+	"pawl.dev/cmd/internal/prompt"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const tool = "files/write_file"
+
+func approve(input string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{
+		WaitId: "wait-s1",
+		Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: input}},
+	}
+}
+
+func reject(reason string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{
+		WaitId: "wait-s1",
+		Answer: &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: reason}},
+	}
+}
+
+func params(content, description string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{
+		WaitId: "wait-s1",
+		Answer: &executorv1.ResumeTaskRequest_Params{Params: &executorv1.Params{ContentJson: content, Description: description}},
+	}
+}
+
+// A9: what is approved is exactly what was shown, or what the person made of it.
+func TestApproval(t *testing.T) {
+	medium, high := commonv1.RiskLevel_RISK_LEVEL_MEDIUM, commonv1.RiskLevel_RISK_LEVEL_HIGH
+	for _, tc := range []struct {
+		name  string
+		risk  commonv1.RiskLevel
+		typed string
+		want  prompt.Answer
+	}{
+		{"approve", medium, "a\n", prompt.Answer{Resume: approve("")}},
+		{"approve after nonsense", medium, "\nyes\napprove\n", prompt.Answer{Resume: approve("")}},
+		{"high risk wants yes", high, "a\nyes\n", prompt.Answer{Resume: approve("")}},
+		{"high risk without yes", high, "a\ny\nd\n", prompt.Answer{Leave: true}},
+		{"reject with a reason", medium, "r\nnot today\n", prompt.Answer{Resume: reject("not today")}},
+		{"reject without", medium, "reject\n\n", prompt.Answer{Resume: reject("")}},
+		{"detach", medium, "d\n", prompt.Answer{Leave: true}},
+		{"the end of the input", medium, "", prompt.Answer{Leave: true}},
+		{"the end in the middle", medium, "r\n", prompt.Answer{Leave: true}},
+		{"edit in line", medium, "e\n{\"path\": \"b.txt\", \"n\": 9007199254740993}\na\n", prompt.Answer{Resume: approve(`{"path":"b.txt","n":9007199254740993}`)}},
+		{"edit to something wrong, then leave it", medium, "e\n[1]\na\n", prompt.Answer{Resume: approve("")}},
+		{"edit without a change", medium, "e\n\na\n", prompt.Answer{Resume: approve("")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(tc.typed)), Out: &out, Now: now}
+			got, err := p.Ask(t.Context(), fake.ApprovalWait("s1", tool, `{"path":"a.txt"}`, tc.risk))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("%s\n%s", diff, out.String())
+			}
+			golden.Check(t, "approval "+tc.name, out.String())
+		})
+	}
+}
+
+func now() time.Time { return fake.Epoch }
+
+func TestEditor(t *testing.T) {
+	for _, tc := range []struct {
+		name, typed string
+		edit        func(context.Context, string) (string, error)
+		want        prompt.Answer
+	}{
+		{"changed twice", "e\ne\na\n", func(_ context.Context, text string) (string, error) {
+			return strings.Replace(text, "a.txt", "aa.txt", 1), nil
+		}, prompt.Answer{Resume: approve(`{"path":"aaa.txt"}`)}},
+		{"the editor fails", "e\nd\n", func(context.Context, string) (string, error) {
+			return "", errors.New("vi: not found")
+		}, prompt.Answer{Leave: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(tc.typed)), Out: &out, Edit: tc.edit, Now: now}
+			got, err := p.Ask(t.Context(), fake.ApprovalWait("s1", tool, `{"path":"a.txt"}`, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("%s\n%s", diff, out.String())
+			}
+		})
+	}
+}
+
+const missing = `{"type":"object","properties":{
+	"path":{"type":["string","null"],"description":"the file"},
+	"depth":{"type":["integer","null"]},
+	"mode":{"enum":["fast","slow",null]}}}`
+
+// A10, A16: one question for each parameter; what is left out stays as it was.
+func TestParams(t *testing.T) {
+	for _, tc := range []struct {
+		name, schema, typed string
+		want                prompt.Answer
+	}{
+		{"all", missing, "src\n2\nslow\n", prompt.Answer{Resume: params(`{"path":"src","depth":2,"mode":"slow"}`, "")}},
+		{"wrong types are asked again", missing, "\ntwo\n2\nmedium\nfast\n", prompt.Answer{Resume: params(`{"depth":2,"mode":"fast"}`, "")}},
+		{"none but words", missing, "\n\n\nthe folder of the tests\n", prompt.Answer{Resume: params("", "the folder of the tests")}},
+		{"nothing at all", missing, "\n\n\n\n", prompt.Answer{Leave: true}},
+		{"the end of the input", missing, "src\n", prompt.Answer{Leave: true}},
+		{"no schema", "", "in words\n", prompt.Answer{Resume: params("", "in words")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(tc.typed)), Out: &out, Now: now}
+			wait := fake.ParamsWait("s1", tool, "which file?", tc.schema)
+			wait.InputJson, wait.Deadline = `{"path":""}`, timestamppb.New(fake.Epoch.Add(10*time.Minute))
+			got, err := p.Ask(t.Context(), wait)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("%s\n%s", diff, out.String())
+			}
+			golden.Check(t, "params "+tc.name, out.String())
+		})
+	}
+}
+
+// What a tool says cannot command the terminal from within a question either.
+func TestHostileQuestion(t *testing.T) {
+	var out bytes.Buffer
+	p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader("\n\nd\n")), Out: &out, Now: now}
+	wait := fake.ApprovalWait("s1", "evil/\x1b[2J", "{\"a\":\"\u009b\u202e\"}", commonv1.RiskLevel_RISK_LEVEL_HIGH)
+	if _, err := p.Ask(t.Context(), wait); err != nil {
+		t.Fatal(err)
+	}
+	if i := strings.IndexAny(out.String(), "\x1b\u009b\u202e"); i >= 0 {
+		t.Errorf("%q", out.String())
+	}
+}
+
+func TestUnknownWait(t *testing.T) {
+	p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader("")), Out: io.Discard, Now: now}
+	if _, err := p.Ask(t.Context(), &executorv1.Wait{Kind: 99}); err == nil {
+		t.Error("a wait of a kind from the future was answered")
+	}
+}
+
+// A read that was given up serves the next one: nothing that was typed is lost.
+func TestLinesAfterAReadThatWasGivenUp(t *testing.T) {
+	r, w := io.Pipe()
+	lines := prompt.NewLines(r)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := lines.Read(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.WriteString(w, "first\nlast")
+		_ = w.Close()
+	}()
+	for _, want := range []string{"first", "last"} {
+		if got, err := lines.Read(t.Context()); err != nil || got != want {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	if _, err := lines.Read(t.Context()); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last line: %v", err)
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	for typed, want := range map[string]bool{"y\n": true, "YES\n": true, "\n": false, "n\n": false} {
+		p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(typed)), Out: io.Discard}
+		if got, err := p.Confirm(t.Context(), "sure?"); err != nil || got != want {
+			t.Errorf("%q: %v, %v", typed, got, err)
+		}
+	}
+}

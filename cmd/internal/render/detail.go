@@ -1,0 +1,159 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// Detail shows one task as a whole.
+type Detail struct {
+	Style   Style
+	Clean   bool // the answer goes to a terminal
+	Columns int  // of the terminal; 0 where there is none
+	Now     time.Time
+	Whole   bool // show whole inputs and outputs of steps
+	Alias   func(toolID string) string
+	Again   string                          // flags with which another command reaches the same server
+	Params  func(*executorv1.Wait) string   // what `pawl params` is given for a wait
+	Asked   func(*executorv1.Wait) []string // what a wait asks for, a line each
+}
+
+// Task shows the task, what it waits for, its steps and its answer.
+func (d Detail) Task(w io.Writer, task *executorv1.Task, steps []*executorv1.Step) error {
+	var b strings.Builder
+	d.head(&b, task)
+	if len(steps) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, s := range steps {
+		if s.GetType() != executorv1.StepType_STEP_TYPE_FINAL {
+			d.step(&b, s)
+		}
+	}
+	for _, wait := range task.GetWaits() {
+		d.wait(&b, task, wait)
+	}
+	if e := task.GetError(); e != nil {
+		fmt.Fprintf(&b, "\n%s %s\n", d.Style.Red("✗ failed:"), Text(e.GetErrMsg()))
+	}
+	if answer := task.GetFullAnswer(); answer != "" {
+		if d.Clean {
+			answer = Text(answer)
+		}
+		b.WriteString("\n" + strings.TrimRight(answer, "\n") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (d Detail) head(b *strings.Builder, task *executorv1.Task) {
+	st := d.Style
+	title := task.GetGoal()
+	if title == "" {
+		title = task.GetName()
+	}
+	fmt.Fprintf(b, "%s\n", st.Bold(Line(title)))
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "  %s %s\n", st.Dim(pad(name, 9)), value)
+		}
+	}
+	state := st.StatusStyle(StatusName(task.GetStatus()))
+	if task.GetCancelRequested() && task.GetEndTime() == nil {
+		state += st.Dim(", cancellation was asked for")
+	}
+	row("task", task.GetId())
+	row("state", state)
+	row("created", d.when(task))
+	row("agent", Line(task.GetAgentId()))
+	row("model", Line(task.GetModel()))
+	row("servers", Line(strings.Join(task.GetMcpIds(), ", ")))
+	row("asks", map[string]string{"always": "before each step", "by-risk": "by risk", "never": "never"}[ConfirmName(task.GetConfirm())])
+	row("risk", strings.TrimPrefix(riskText("", task.GetRisk()), "risk "))
+	row("events", itoa(uint32(task.GetLastSeq())))
+}
+
+func (d Detail) when(task *executorv1.Task) string {
+	text := task.GetCreateTime().AsTime().In(d.Now.Location()).Format("2006-01-02 15:04:05") + " (" + Age(task.GetCreateTime().AsTime(), d.Now) + " ago)"
+	if task.GetEndTime() != nil {
+		text += ", took " + Duration(task.GetEndTime().AsTime().Sub(task.GetCreateTime().AsTime()))
+	}
+	return text
+}
+
+func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
+	e := Events{cfg: EventsConfig{Style: d.Style, Columns: func() int { return d.Columns }, Alias: d.Alias}}
+	view := &stepView{tool: s.GetToolId(), input: s.GetInputJson(), attempt: s.GetAttempt()}
+	if d.Whole {
+		view.input = ""
+	}
+	took := time.Duration(-1)
+	if s.GetEndTime() != nil && s.GetStartTime() != nil {
+		took = s.GetEndTime().AsTime().Sub(s.GetStartTime().AsTime())
+	}
+	fmt.Fprintf(b, "%s\n", e.stepLine(d.Style.StepMark(s.GetStatus()), view, took, 0))
+	if d.Whole {
+		block(b, d.Style.Dim("why   "), Line(s.GetDescription()))
+		block(b, d.Style.Dim("input "), indent(PrettyJSON(s.GetInputJson(), "")))
+		if s.GetOutputJson() != "" {
+			block(b, d.Style.Dim("output"), indent(outputText(s.GetOutputJson())))
+		}
+	}
+	if s.GetError() != nil {
+		text := d.Style.Red(Text(errorText(s.GetError()))) + outcomeText(s.GetOutcome())
+		block(b, "", strings.ReplaceAll(text, "\n", "\n    "))
+	}
+}
+
+// outputText is a step's message as text, where it has one: that is what the planner read.
+func outputText(raw string) string {
+	var output struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal([]byte(raw), &output) != nil || output.Message == "" {
+		return PrettyJSON(raw, "")
+	}
+	return Text(strings.TrimRight(output.Message, "\n"))
+}
+
+func (d Detail) wait(b *strings.Builder, task *executorv1.Task, wait *executorv1.Wait) {
+	st := d.Style
+	fmt.Fprintf(b, "\n%s %s ", st.Yellow("⏸"), st.Bold(Line(d.Alias(wait.GetToolId()))))
+	command := "approve"
+	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
+		command = "params"
+		fmt.Fprintf(b, "waits for parameters%s\n", because(wait.GetMessage()))
+	} else {
+		fmt.Fprintf(b, "waits for approval%s\n", st.Yellow(riskText(", ", wait.GetRisk())))
+	}
+	block(b, st.Dim("wait  "), wait.GetId())
+	block(b, st.Dim("input "), indent(PrettyJSON(wait.GetInputJson(), "")))
+	if command == "params" {
+		block(b, st.Dim("asked "), indent(strings.Join(d.Asked(wait), "\n")))
+		command += " " + ShortID(task.GetId()) + d.Params(wait)
+	} else {
+		command += " " + ShortID(task.GetId())
+	}
+	if wait.GetDeadline() != nil {
+		block(b, st.Dim("lapses"), "in "+Duration(wait.GetDeadline().AsTime().Sub(d.Now)))
+	}
+	fmt.Fprintf(b, "  %s pawl %s%s\n", st.Dim("next:"), command, d.Again)
+}
+
+func block(b *strings.Builder, name, text string) {
+	if text == "" {
+		return
+	}
+	if name != "" {
+		name += " "
+	}
+	fmt.Fprintf(b, "    %s%s\n", name, text)
+}
+
+// indent puts the lines after the first one under it.
+func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n           ") }

@@ -1,0 +1,201 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// EventsConfig says where events are shown and how.
+type EventsConfig struct {
+	Log io.Writer // steps, warnings and the closing line
+	Out io.Writer // the answer
+
+	Live  bool // a line of Log may be written over
+	Clean bool // Out is a terminal: make the answer harmless
+	Style Style
+
+	Columns func() int                 // of the terminal; 0 where there is none
+	Alias   func(toolID string) string // how a tool is called here; nil: by its id
+}
+
+// Events shows a task's events as they come. It is used by one goroutine.
+type Events struct {
+	cfg   EventsConfig
+	live  liveLine
+	steps map[string]*stepView
+	order []string // running steps, oldest first
+
+	named     bool      // the flow's name was shown
+	first     time.Time // of the first event, where it was seen
+	fromStart bool
+	toolSteps int
+	answer    answerView
+	last      *executorv1.ExecutorEvent
+}
+
+// stepView is what is shown of a step that is not finished.
+type stepView struct {
+	tool, input, progress string
+	final                 bool
+	started               time.Time
+	attempt               uint32
+	announced             bool // a line said that it is running
+}
+
+// NewEvents begins to show a task's events.
+func NewEvents(cfg EventsConfig) *Events {
+	if cfg.Columns == nil {
+		cfg.Columns = func() int { return 0 }
+	}
+	if cfg.Alias == nil {
+		cfg.Alias = func(id string) string { return id }
+	}
+	return &Events{cfg: cfg, live: liveLine{w: cfg.Log, on: cfg.Live}, steps: map[string]*stepView{}}
+}
+
+// Event shows one event.
+func (e *Events) Event(ev *executorv1.ExecutorEvent) {
+	if ev.GetSeq() == 1 {
+		e.first, e.fromStart = ev.GetTime().AsTime(), true
+	}
+	e.last = ev
+	switch p := ev.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_ToolsLoaded:
+		e.toolsLoaded(p.ToolsLoaded)
+	case *executorv1.ExecutorEvent_FlowStart:
+		e.flowStart(p.FlowStart)
+	case *executorv1.ExecutorEvent_TextAdd:
+		e.live.clear()
+		e.answer.add(e.cfg, p.TextAdd)
+	case *executorv1.ExecutorEvent_FlowSuccess:
+		e.live.clear()
+		e.answer.complete(e.cfg, p.FlowSuccess)
+		e.closing(e.cfg.Style.Green("✓")+" ", "done · ")
+	case *executorv1.ExecutorEvent_FlowFailed:
+		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), Text(errorText(p.FlowFailed.GetError())))
+		e.closing("  ", "")
+	case *executorv1.ExecutorEvent_FlowCancel:
+		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), because(p.FlowCancel.GetReason()))
+		e.closing("  ", "")
+	default:
+		e.step(ev)
+	}
+}
+
+// Tick redraws the line of what is running; call it a few times a second while nothing happens.
+func (e *Events) Tick(now time.Time) {
+	if len(e.order) == 0 || e.answer.open {
+		return
+	}
+	if !e.cfg.Live {
+		e.announce(now)
+		return
+	}
+	s := e.steps[e.order[len(e.order)-1]]
+	e.live.draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.order)-1))
+}
+
+// Suspend takes the line that is written over away, so that something else can be printed.
+func (e *Events) Suspend() {
+	e.live.clear()
+	e.answer.end(e.cfg)
+}
+
+// slow is how long a step runs before a log that cannot be written over says so.
+const slow = 2 * time.Second
+
+func (e *Events) announce(now time.Time) {
+	for _, id := range e.order {
+		s := e.steps[id]
+		if s.announced || now.Sub(s.started) < slow {
+			continue
+		}
+		s.announced = true
+		e.line("%s", e.stepLine(e.cfg.Style.Cyan("…"), s, 0, 0))
+	}
+}
+
+func (e *Events) toolsLoaded(t *executorv1.ToolsLoaded) {
+	for _, s := range t.GetSkipped() {
+		e.line("%s", e.cfg.Style.Yellow(fmt.Sprintf("! server %s is left out: %s", Line(s.GetMcpId()), Line(s.GetMessage()))))
+	}
+}
+
+func (e *Events) flowStart(f *executorv1.FlowStart) {
+	if e.named {
+		return
+	}
+	e.named = true
+	e.line("%s %s%s", e.cfg.Style.Cyan("●"), e.cfg.Style.Bold(Line(f.GetName())), e.cfg.Style.Dim(riskText("  ", f.GetRisk())))
+}
+
+// line prints one line of the log, after whatever stands unfinished.
+func (e *Events) line(format string, args ...any) {
+	e.Suspend()
+	fmt.Fprintf(e.cfg.Log, format+"\n", args...)
+}
+
+// closing is the last line: which task it was, what it took.
+func (e *Events) closing(mark, word string) {
+	parts := []string{"task " + e.last.GetTaskId()}
+	if e.fromStart {
+		parts = append(parts, plural(e.toolSteps, "step"))
+	}
+	if d := e.took(); d > 0 {
+		parts = append(parts, Duration(d))
+	}
+	if u := e.last.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens", u.GetInputTokens()+u.GetOutputTokens()))
+	}
+	e.line("%s%s", mark, e.cfg.Style.Dim(word+strings.Join(parts, " · ")))
+}
+
+func (e *Events) took() time.Duration {
+	if e.fromStart {
+		return e.last.GetTime().AsTime().Sub(e.first)
+	}
+	return e.last.GetUsage().GetElapsed().AsDuration()
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + Line(reason)
+}
+
+func errorText(m *commonv1.ErrorMessage) string {
+	if m.GetErrMsg() == "" {
+		return "no reason was given"
+	}
+	return m.GetErrMsg()
+}
+
+// riskText is "risk medium: why" behind prefix; "" where no risk was assessed.
+func riskText(prefix string, r *commonv1.Risk) string {
+	name := RiskName(r.GetLevel())
+	if name == "" {
+		return ""
+	}
+	return prefix + "risk " + name + because(r.GetReason())
+}
+
+// RiskName is low, medium, high or "".
+func RiskName(l commonv1.RiskLevel) string {
+	if l == commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(l.String(), "RISK_LEVEL_"))
+}

@@ -1,0 +1,147 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// step shows an event about a step; events of kinds that are not known here are passed over.
+func (e *Events) step(ev *executorv1.ExecutorEvent) {
+	id := ev.GetFlow().GetStepId()
+	switch p := ev.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_StepInit:
+		s := e.view(id, ev)
+		s.tool = p.StepInit.GetToolId()
+		if s.final = s.tool == "FINAL"; !s.final {
+			e.toolSteps++
+		}
+	case *executorv1.ExecutorEvent_StepInput:
+		s := e.view(id, ev)
+		s.input, s.progress, s.started, s.attempt = p.StepInput.GetInputJson(), "", ev.GetTime().AsTime(), ev.GetAttempt()
+		e.run(id)
+		e.Tick(s.started)
+	case *executorv1.ExecutorEvent_ToolProgress:
+		e.view(id, ev).progress = progressText(p.ToolProgress)
+		e.Tick(ev.GetTime().AsTime())
+	case *executorv1.ExecutorEvent_StepOutput:
+		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
+	case *executorv1.ExecutorEvent_StepError:
+		e.finished(id, ev, e.cfg.Style.Red("✗"), Text(errorText(p.StepError.GetError()))+outcomeText(p.StepError.GetOutcome()))
+	case *executorv1.ExecutorEvent_StepCancel:
+		e.finished(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(because(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
+	case *executorv1.ExecutorEvent_StepWaitingForStart:
+		e.waiting(id, ev, p.StepWaitingForStart.GetInputJson(), "needs approval"+riskText(", ", p.StepWaitingForStart.GetRisk()))
+	case *executorv1.ExecutorEvent_StepWaitingForParam:
+		e.waiting(id, ev, "", "needs parameters: "+Line(p.StepWaitingForParam.GetMessage()))
+	}
+}
+
+func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
+	s := e.steps[id]
+	if s == nil {
+		s = &stepView{tool: ev.GetFlow().GetStepName(), started: ev.GetTime().AsTime()}
+		s.final = ev.GetFlow().GetStepType() == executorv1.StepType_STEP_TYPE_FINAL
+		e.steps[id] = s
+	}
+	return s
+}
+
+func (e *Events) run(id string) {
+	if !slices.Contains(e.order, id) {
+		e.order = append(e.order, id)
+	}
+}
+
+func (e *Events) stop(id string) {
+	e.order = slices.DeleteFunc(e.order, func(o string) bool { return o == id })
+}
+
+func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
+	s := e.view(id, ev)
+	e.stop(id)
+	s.announced, s.progress = false, ""
+	if s.final && detail == "" { // the answer speaks for itself
+		return
+	}
+	took := time.Duration(-1)
+	if s.attempt > 0 {
+		took = ev.GetTime().AsTime().Sub(s.started)
+	}
+	e.line("%s", e.stepLine(mark, s, took, 0))
+	if detail != "" {
+		e.line("    %s", strings.ReplaceAll(detail, "\n", "\n    "))
+	}
+}
+
+func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why string) {
+	s := e.view(id, ev)
+	if input != "" {
+		s.input = input
+	}
+	e.stop(id)
+	s.progress = ""
+	e.line("%s", e.stepLine(e.cfg.Style.Yellow("⏸"), s, -1, 0))
+	e.line("    %s", e.cfg.Style.Yellow(why))
+}
+
+// plainColumns is the width of lines that go to no terminal.
+const plainColumns = 200
+
+// stepLine is mark, tool, input, progress and time on one line that fits. took < 0 shows no time; others counts
+// further running steps.
+func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others int) string {
+	columns := e.cfg.Columns()
+	if columns <= 0 {
+		columns = plainColumns
+	}
+	var tail string
+	if s.progress != "" {
+		tail += "  " + s.progress
+	}
+	if others > 0 {
+		tail += "  (and " + plural(others, "more step") + ")"
+	}
+	if s.attempt > 1 {
+		tail += "  attempt " + itoa(s.attempt)
+	}
+	clock := ""
+	if took >= 0 && !(took == 0 && !e.cfg.Live) {
+		clock = "  " + Duration(took)
+	}
+	room := columns - 1
+	tool := Fit(Line(e.cfg.Alias(s.tool)), max(room-2-Width(clock), 10))
+	room -= 2 + Width(tool) + Width(clock)
+	tail = Fit(tail, max(room, 1))
+	room -= Width(tail) + 1
+	input := ""
+	if text := CompactJSON(s.input); text != "" && room > 8 {
+		input = " " + Fit(text, room)
+	}
+	st := e.cfg.Style
+	return mark + " " + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
+}
+
+func progressText(p *executorv1.ToolProgress) string {
+	text := number(p.GetProgress())
+	if p.GetTotal() > 0 {
+		text += "/" + number(p.GetTotal())
+	}
+	if p.GetMessage() != "" {
+		text += " " + Line(p.GetMessage())
+	}
+	return text
+}
+
+func outcomeText(o commonv1.Outcome) string {
+	switch o {
+	case commonv1.Outcome_OUTCOME_UNKNOWN:
+		return "\nit is not known whether the tool ran"
+	case commonv1.Outcome_OUTCOME_NOT_EXECUTED:
+		return "\nthe tool did not run"
+	}
+	return ""
+}

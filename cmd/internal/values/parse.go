@@ -1,0 +1,128 @@
+package values
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Parse turns text into a value of the field; the error says what would be right.
+func (f Field) Parse(text string) (json.RawMessage, error) {
+	if len(f.Enum) > 0 {
+		return f.member(text)
+	}
+	if len(f.Types) == 0 {
+		return anything(text)
+	}
+	if slices.Contains(f.Types, "string") && len(f.Types) == 1 {
+		return marshal(text)
+	}
+	for _, t := range f.Types {
+		if value, ok := parseAs(t, text); ok {
+			return value, nil
+		}
+	}
+	if slices.Contains(f.Types, "string") {
+		return marshal(text)
+	}
+	return nil, wants(f.Types)
+}
+
+func (f Field) member(text string) (json.RawMessage, error) {
+	for _, e := range f.Enum {
+		if text == plain(e) || text == string(e) {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("%q is none of %s", text, f.Kind())
+}
+
+// anything is JSON where the text is JSON, else a string.
+func anything(text string) (json.RawMessage, error) {
+	if value, ok := parseAs("json", text); ok {
+		return value, nil
+	}
+	return marshal(text)
+}
+
+func parseAs(kind, text string) (json.RawMessage, bool) {
+	text = strings.TrimSpace(text)
+	switch kind {
+	case "integer":
+		return json.RawMessage(text), integer().MatchString(text)
+	case "number":
+		return json.RawMessage(text), json.Valid([]byte(text)) && strings.ContainsAny(text[:1], "-0123456789")
+	case "boolean":
+		return boolean(text)
+	case "array":
+		return document(text, '[')
+	case "object":
+		return document(text, '{')
+	case "json":
+		return document(text, 0)
+	}
+	return nil, false
+}
+
+func integer() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`) }
+
+func boolean(text string) (json.RawMessage, bool) {
+	switch strings.ToLower(text) {
+	case "true", "yes", "y":
+		return json.RawMessage("true"), true
+	case "false", "no", "n":
+		return json.RawMessage("false"), true
+	}
+	return nil, false
+}
+
+// document is text as compact JSON, if it is some and begins with first (0: any value).
+func document(text string, first byte) (json.RawMessage, bool) {
+	var out bytes.Buffer
+	if text == "" || (first != 0 && text[0] != first) || json.Compact(&out, []byte(text)) != nil {
+		return nil, false
+	}
+	return out.Bytes(), true
+}
+
+func wants(types []string) error {
+	switch strings.Join(types, " ") {
+	case "integer":
+		return errors.New("a whole number is wanted")
+	case "number":
+		return errors.New("a number is wanted")
+	case "boolean":
+		return errors.New("yes or no is wanted")
+	case "array":
+		return errors.New(`a JSON array is wanted, such as ["a", "b"]`)
+	case "object":
+		return errors.New(`a JSON object is wanted, such as {"a": 1}`)
+	case "json":
+		return errors.New(`JSON is wanted; a text stands in double quotes, such as '"text"'`)
+	}
+	return fmt.Errorf("%s is wanted", strings.Join(types, " or "))
+}
+
+// plain is a JSON value as a person types it: a string without its quotes.
+func plain(value json.RawMessage) string {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	return string(value)
+}
+
+// marshal is json.Marshal that leaves <, > and & as they are.
+func marshal(v any) (json.RawMessage, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}

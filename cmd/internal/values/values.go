@@ -1,0 +1,102 @@
+// Package values turns words of a command line or of a prompt into exact JSON, by the JSON Schema of what is asked for.
+// It knows nothing of tasks and tools.
+package values
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"pawl.dev/services/schema"
+)
+
+// Field is one property of an object that a schema asks for.
+type Field struct {
+	Name        string
+	Types       []string // of JSON, without null; empty: any
+	Description string
+	Enum        []json.RawMessage // without null; empty: any value
+}
+
+// Fields returns what the schema of an object asks for, in the schema's order.
+func Fields(schemaJSON string) ([]Field, error) {
+	s, err := schema.Compile(schemaJSON)
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of what is asked for: %w", err)
+	}
+	var fields []Field
+	for _, p := range s.Properties() {
+		f := Field{Name: p.Name, Description: p.Description}
+		for t := range strings.SplitSeq(p.Type, "|") {
+			if t != "" && t != "null" {
+				f.Types = append(f.Types, t)
+			}
+		}
+		var members []json.RawMessage
+		_ = json.Unmarshal([]byte(p.Enum), &members) // a schema that compiled has an array there, or nothing
+		for _, m := range members {
+			if string(m) != "null" {
+				f.Enum = append(f.Enum, m)
+			}
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// Kind says which values the field takes, for a person.
+func (f Field) Kind() string {
+	if len(f.Enum) > 0 {
+		words := make([]string, len(f.Enum))
+		for i, e := range f.Enum {
+			words[i] = plain(e)
+		}
+		return strings.Join(words, " | ")
+	}
+	return strings.Join(f.Types, " or ")
+}
+
+// Object makes a JSON object of K=V pairs. rawJSON takes each V as JSON. Where strict is set, a name that the schema does
+// not have is an error.
+func Object(schemaJSON string, pairs []string, rawJSON, strict bool) (string, error) {
+	fields, err := Fields(schemaJSON)
+	if err != nil {
+		return "", err
+	}
+	object := map[string]json.RawMessage{}
+	for _, pair := range pairs {
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return "", fmt.Errorf("%q is not NAME=VALUE", pair)
+		}
+		if _, twice := object[name]; twice {
+			return "", fmt.Errorf("%s is given twice", name)
+		}
+		field, err := find(fields, name, strict)
+		if err != nil {
+			return "", err
+		}
+		if rawJSON {
+			field = Field{Name: name, Types: []string{"json"}}
+		}
+		if object[name], err = field.Parse(text); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	raw, err := marshal(object)
+	return string(raw), err
+}
+
+func find(fields []Field, name string, strict bool) (Field, error) {
+	var names []string
+	for _, f := range fields {
+		if f.Name == name {
+			return f, nil
+		}
+		names = append(names, f.Name)
+	}
+	if strict && len(fields) > 0 {
+		return Field{}, fmt.Errorf("%s is not asked for; there is %s", name, strings.Join(names, ", "))
+	}
+	return Field{Name: name}, nil
+}

@@ -1,0 +1,58 @@
+package suite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Config says what to run and where. The zero value of a field means what its comment says.
+type Config struct {
+	// DataDir holds everything that must outlive the process. Required; made where it does not exist.
+	DataDir string
+	// HTTPAddr is where the gateway listens, host:port; empty: it does not.
+	HTTPAddr string
+	// GRPCAddr is where all gRPC services listen, host:port; empty: they do not.
+	GRPCAddr string
+	// MCPConfigs are files in the mcpServers format.
+	MCPConfigs []string
+	// Workspace is the folder that the built-in MCP server `workspace` shows; empty: there is no such server.
+	Workspace string
+	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
+	KeysFile string
+	// DefaultModel plans where neither a task nor its agent names a model; empty: the planner's default.
+	DefaultModel string
+	// AllowHosts are Host headers that the gateway takes beside loopback and the address it listens on.
+	AllowHosts []string
+	// AllowOrigins are web origins whose pages may call the gateway.
+	AllowOrigins []string
+	// Version is told to clients; may be empty.
+	Version string
+}
+
+// complete returns the configuration with absolute paths, the data folder existing.
+func (c Config) complete() (Config, error) {
+	if c.DataDir == "" {
+		return c, fmt.Errorf("no data folder is configured")
+	}
+	var err error
+	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
+		return c, fmt.Errorf("data folder: %w", err)
+	}
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return c, fmt.Errorf("make the data folder: %w", err)
+	}
+	if c.Workspace == "" {
+		return c, nil
+	}
+	if c.Workspace, err = filepath.Abs(c.Workspace); err != nil {
+		return c, fmt.Errorf("workspace: %w", err)
+	}
+	if c.Workspace, err = filepath.EvalSymlinks(c.Workspace); err != nil {
+		return c, fmt.Errorf("workspace: %w", err)
+	}
+	if info, err := os.Stat(c.Workspace); err != nil || !info.IsDir() {
+		return c, fmt.Errorf("workspace: %s is not a folder", c.Workspace)
+	}
+	return c, nil
+}

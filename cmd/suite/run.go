@@ -1,0 +1,103 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"pawl.dev/cmd/internal/serverfile"
+)
+
+// part is something that runs until it is told to stop.
+type part struct {
+	name string
+	run  func(context.Context) error
+	stop context.CancelFunc
+	done chan error
+}
+
+// Run serves until ctx is done, and then stops in an order in which nothing is lost: health says NOT_SERVING, streams and
+// calls from outside end, the executor waits for its running tool calls and records what came of them, then the pool and
+// the stores are closed. A part that fails stops all others; its error is returned. Run closes the suite.
+func (s *Suite) Run(ctx context.Context) error {
+	fronts, engine, behind := s.parts()
+	failed := make(chan error, len(fronts)+len(engine)+len(behind))
+	background := context.WithoutCancel(ctx)
+	for _, parts := range [][]*part{behind, engine, fronts} {
+		for _, p := range parts {
+			p.start(background, failed)
+		}
+	}
+	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	err := s.note()
+	if err == nil {
+		select {
+		case <-ctx.Done():
+			s.log.InfoContext(background, "stopping")
+		case err = <-failed:
+		}
+	}
+	errs := []error{err, serverfile.Remove(s.cfg.DataDir, os.Getpid())}
+	s.health.Shutdown()
+	for _, parts := range [][]*part{fronts, engine, behind} {
+		errs = append(errs, stop(parts))
+	}
+	return errors.Join(append(errs, s.close())...)
+}
+
+// parts are what runs, in the order in which it stops.
+func (s *Suite) parts() (fronts, engine, behind []*part) {
+	if s.gateway != nil {
+		fronts = append(fronts, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
+	}
+	if s.server != nil {
+		fronts = append(fronts, &part{name: "gRPC", run: func(ctx context.Context) error { return s.server.Serve(ctx, s.grpcLis) }})
+	}
+	engine = []*part{{name: "executor", run: s.executor.Run}}
+	behind = []*part{{name: "planner", run: s.planner.Run}, {name: "MCP pool", run: s.pool.Run}}
+	return fronts, engine, behind
+}
+
+// start runs the part; what ends before it was told to is a failure.
+func (p *part) start(ctx context.Context, failed chan<- error) {
+	ctx, p.stop = context.WithCancel(ctx)
+	p.done = make(chan error, 1)
+	go func() {
+		err := p.run(ctx)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", p.name, err)
+		}
+		if ctx.Err() == nil {
+			if err == nil {
+				err = fmt.Errorf("%s ended by itself", p.name)
+			}
+			failed <- err
+			err = nil // it is told once
+		}
+		p.done <- err
+	}()
+}
+
+// stop tells all of them at once and waits for each.
+func stop(parts []*part) error {
+	for _, p := range parts {
+		p.stop()
+	}
+	var errs []error
+	for _, p := range parts {
+		errs = append(errs, <-p.done)
+	}
+	return errors.Join(errs...)
+}
+
+// note tells other processes where this one is.
+func (s *Suite) note() error {
+	return serverfile.Write(s.cfg.DataDir, serverfile.Info{
+		PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,
+		Started: time.Now().UTC(), Workspace: s.cfg.Workspace,
+	})
+}

@@ -1,0 +1,194 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"pawl.dev/executor-svc/executor"
+	"pawl.dev/gateway/gateway"
+	"pawl.dev/mcppool-svc/mcppool"
+	"pawl.dev/planner-svc/planner"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
+)
+
+// ErrLocked is wrapped by what New returns where another process has the data folder.
+var ErrLocked = executor.ErrLocked
+
+// Suite is everything in one process. Run serves it once.
+type Suite struct {
+	cfg    Config
+	log    *slog.Logger
+	auth   identity.Authenticator
+	keys   *identity.KeyFile // nil: there are no keys
+	health *health.Server    // of the connection in this process
+	conn   *inproc.Conn
+
+	executor *executor.Service
+	pool     *mcppool.Service
+	planner  *planner.Service
+	gateway  *gateway.Gateway // nil: no HTTP
+	server   *serve.Server    // nil: no gRPC listener
+
+	grpcLis, httpLis net.Listener
+	closers          []func() error // of what was opened, in that order
+}
+
+// New opens the stores and listens; calls are answered once Run is called. Where it fails, everything that was opened is
+// closed. log may be nil.
+func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg, err = cfg.complete(); err != nil {
+		return nil, err
+	}
+	s := &Suite{cfg: cfg, log: log, health: health.NewServer()}
+	for _, build := range []func(context.Context) error{s.identify, s.services, s.front} {
+		if err := build(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	return s, nil
+}
+
+// identify decides who may call, before anything is opened for them.
+func (s *Suite) identify(context.Context) (err error) {
+	s.auth = identity.Local()
+	if s.cfg.KeysFile != "" {
+		if s.keys, err = identity.OpenKeyFile(s.cfg.KeysFile); err != nil {
+			return err
+		}
+		s.auth = s.keys
+	}
+	for _, addr := range []string{s.cfg.GRPCAddr, s.cfg.HTTPAddr} {
+		if addr == "" {
+			continue
+		}
+		if err := serve.CheckBind(addr, s.keys != nil); err != nil {
+			return err
+		}
+	}
+	unary, stream, err := serve.Interceptors(s.options())
+	if err != nil {
+		return err
+	}
+	s.conn = inproc.New(unary, stream)
+	healthv1.RegisterHealthServer(s.conn, s.health)
+	return nil
+}
+
+func (s *Suite) options() serve.Options {
+	return serve.Options{Auth: s.auth, Log: s.log, Local: s.keys == nil}
+}
+
+// services builds the executor first: its journal is what tells that another process has the data folder.
+func (s *Suite) services(ctx context.Context) (err error) {
+	asService := s.as("executor", identity.RoleService)
+	s.executor, err = executor.New(ctx, executor.Config{DataDir: s.cfg.DataDir},
+		executor.Deps{Planner: asService, Pool: asService, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.executor.Close)
+	s.pool, err = mcppool.New(ctx, mcppool.Config{
+		DataDir: s.cfg.DataDir, MCPConfigs: s.cfg.MCPConfigs, Workspace: s.cfg.Workspace, Version: s.cfg.Version,
+	}, mcppool.Deps{Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.pool.Close)
+	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel}, planner.Deps{Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.planner.Close)
+	s.register(s.conn)
+	return nil
+}
+
+func (s *Suite) register(r grpc.ServiceRegistrar) {
+	s.executor.Register(r)
+	s.pool.Register(r)
+	s.planner.Register(r)
+}
+
+// front opens the listeners and builds what answers there.
+func (s *Suite) front(ctx context.Context) (err error) {
+	if s.cfg.GRPCAddr != "" {
+		if s.grpcLis, err = s.listen(s.cfg.GRPCAddr); err != nil {
+			return err
+		}
+		if s.server, err = serve.New(s.options()); err != nil {
+			return err
+		}
+		s.register(s.server)
+	}
+	if s.cfg.HTTPAddr == "" {
+		return nil
+	}
+	if s.httpLis, err = s.listen(s.cfg.HTTPAddr); err != nil {
+		return err
+	}
+	s.gateway, err = gateway.New(ctx, gateway.Config{
+		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Version: s.cfg.Version,
+	}, gateway.Deps{Executor: s.conn, Pool: s.conn, Planner: s.conn, Log: s.log})
+	return err
+}
+
+func (s *Suite) listen(addr string) (net.Listener, error) {
+	lis, err := serve.Listen(addr)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() error {
+		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // who served on it closed it already
+			return err
+		}
+		return nil
+	})
+	return lis, nil
+}
+
+// as is a connection in this process that calls as someone with these roles. Without keys everyone may do everything.
+func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface {
+	if s.keys == nil {
+		return s.conn
+	}
+	return s.conn.WithToken(s.keys.Ephemeral(sub, roles))
+}
+
+// Conn is a connection in this process as the user `local`, who is an operator too.
+func (s *Suite) Conn() grpc.ClientConnInterface {
+	return s.as(identity.LocalSub, identity.RoleUser, identity.RoleOperator)
+}
+
+// GRPCAddr is where gRPC listens; "" where it does not.
+func (s *Suite) GRPCAddr() string { return addrOf(s.grpcLis) }
+
+// HTTPAddr is where the gateway listens; "" where it does not.
+func (s *Suite) HTTPAddr() string { return addrOf(s.httpLis) }
+
+func addrOf(lis net.Listener) string {
+	if lis == nil {
+		return ""
+	}
+	return lis.Addr().String()
+}
+
+// close closes what was opened, the last first.
+func (s *Suite) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"pawl.dev/gateway/internal/docs"
+	"pawl.dev/gateway/internal/forward"
+	"pawl.dev/gateway/internal/guard"
+	"pawl.dev/gateway/internal/health"
+	"pawl.dev/gateway/internal/problem"
+	"pawl.dev/gateway/internal/rest"
+	"pawl.dev/gateway/internal/stream"
+)
+
+// Gateway serves REST over the services it was given.
+type Gateway struct {
+	handler  http.Handler
+	health   *health.Health
+	log      *slog.Logger
+	stopping chan struct{} // closed by Close: streams end
+	stop     sync.Once
+}
+
+// New makes a gateway. It connects to nothing by itself; ctx is for making it alone.
+func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	if deps, err = deps.complete(); err != nil {
+		return nil, err
+	}
+	g := &Gateway{log: deps.Log, stopping: make(chan struct{})}
+	conns := rest.Conns{
+		Executor: forward.Conn(deps.Executor, "executor", deps.Log),
+		Pool:     forward.Conn(deps.Pool, "pool", deps.Log),
+		Planner:  forward.Conn(deps.Planner, "planner", deps.Log),
+	}
+	g.health = health.New(
+		health.Service{Name: "executor", Conn: conns.Executor},
+		health.Service{Name: "pool", Conn: conns.Pool},
+		health.Service{Name: "planner", Conn: conns.Planner},
+	)
+	streams := stream.New(stream.Config{Heartbeat: cfg.Heartbeat, Stopping: g.stopping, Log: deps.Log})
+	api, err := rest.New(ctx, conns, streams, cfg.MaxBodyBytes)
+	if err != nil {
+		return nil, err
+	}
+	wall, err := guard.New(guard.Config{
+		AllowHosts: cfg.AllowHosts, AllowOrigins: cfg.AllowOrigins, AnyHost: cfg.Authenticated,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.handler = observe(deps.Log, wall.Wrap(g.routes(api, docs.New(api.Routes(), cfg.Version))))
+	return g, nil
+}
+
+// routes puts together what is served where. The API has the rest: it knows unknown paths and methods. (http.ServeMux
+// would answer unclean paths with a redirect in HTML.)
+func (g *Gateway) routes(api http.Handler, pages *docs.Docs) http.Handler {
+	readable := pages.Handlers()
+	readable["/healthz"] = http.HandlerFunc(g.health.Live)
+	readable["/readyz"] = http.HandlerFunc(g.health.Ready)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page, ok := readable[r.URL.Path]
+		switch {
+		case !ok:
+			api.ServeHTTP(w, r)
+		case r.Method == http.MethodGet || r.Method == http.MethodHead:
+			page.ServeHTTP(w, r)
+		default:
+			problem.MethodNotAllowed(w, r, http.MethodGet, http.MethodHead)
+		}
+	})
+}
+
+// Handler is the whole gateway, for a server of the caller's own.
+func (g *Gateway) Handler() http.Handler { return g.handler }
+
+// Close makes the gateway unready and ends its streams; requests that run are not waited for. Serve does it by itself.
+func (g *Gateway) Close() error {
+	g.stop.Do(func() {
+		g.health.Stop()
+		close(g.stopping)
+	})
+	return nil
+}

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/gateway/internal/problem"
+)
+
+// writeTimeout is how long a client may take to read what one write sends it. Without a bound, one that stops reading
+// would hold its stream for ever.
+const writeTimeout = 30 * time.Second
+
+// observe is the outermost handler: it bounds every write, logs every request, and turns a panic into a problem.
+func observe(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen, start := &response{ResponseWriter: w, control: http.NewResponseController(w)}, time.Now()
+		seen.extend() // the server itself may write, to say that it waits for the body
+		defer func() {
+			if p := recover(); p != nil {
+				recovered(log, seen, r, p)
+			}
+			log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", seen.status,
+				"bytes", seen.bytes, "duration", time.Since(start))
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// recovered answers where that is still possible, and else breaks the connection, so that nobody takes half an answer
+// for a whole one.
+func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	log.ErrorContext(r.Context(), "a request panicked", "method", r.Method, "path", r.URL.Path,
+		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	problem.Write(w, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+		"the gateway failed inside; this is a bug, the log has its place"))
+}
+
+// response gives every write a deadline of its own and remembers what was answered.
+type response struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	status  int // 0: nothing yet
+	bytes   int64
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.extend()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(data []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.extend()
+	n, err := w.ResponseWriter.Write(data)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets a ResponseController find what the server's writer can do.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) extend() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // writers of tests have no deadlines
+}

@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// stopGrace is how long running requests may take to end once the gateway stops.
+	stopGrace = 10 * time.Second
+	// headerTimeout is how long a client may take to send a request's header.
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Serve takes requests until ctx is done. Then readiness is off, streams are told and end, running requests have 10 s,
+// and what is left is cut off. It returns nil after a stop that was asked for. A gateway serves once.
+func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
+	server := &http.Server{
+		Handler:           g.handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(lis) }()
+	select {
+	case err := <-ended:
+		return errors.Join(fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), err), g.Close())
+	case <-ctx.Done():
+	}
+	err := g.shutDown(server)
+	if failed := <-ended; !errors.Is(failed, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), failed))
+	}
+	return err
+}
+
+func (g *Gateway) shutDown(server *http.Server) error {
+	if err := g.Close(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		g.log.Warn("requests were cut off: they did not end within the grace", "grace", stopGrace)
+		return server.Close()
+	}
+	return err
+}

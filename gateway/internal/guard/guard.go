@@ -1,0 +1,126 @@
+package guard
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/gateway/internal/problem"
+)
+
+// Config says who may come in.
+type Config struct {
+	// AllowHosts are names, each with or without a port, that the Host header may have beside those of this machine.
+	AllowHosts []string
+	// AllowOrigins are the origins whose pages may call: scheme://host[:port].
+	AllowOrigins []string
+	// AnyHost lets every Host in while AllowHosts is empty: where callers send keys, a rebound name has none.
+	AnyHost bool
+}
+
+// Guard is the check in front of all handlers.
+type Guard struct {
+	hosts   hosts
+	origins map[string]bool
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Guard, error) {
+	origins, err := parseOrigins(cfg.AllowOrigins)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := parseHosts(cfg.AllowHosts)
+	if err != nil {
+		return nil, err
+	}
+	hosts.any = cfg.AnyHost && len(cfg.AllowHosts) == 0
+	return &Guard{hosts: hosts, origins: origins}, nil
+}
+
+// Wrap puts the guard in front of a handler.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		harden(w.Header())
+		if p := g.check(r); p != nil {
+			p.Write(w)
+			return
+		}
+		if g.allowsOrigin(r) {
+			setCORS(w.Header(), r.Header.Get("Origin"))
+			if isPreflight(r) {
+				answerPreflight(w, r)
+				return
+			}
+		}
+		if p := checkContentType(r); p != nil {
+			p.Write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// harden sets what every response has: nothing of it is for other pages to embed or to guess the type of.
+func harden(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Add("Vary", "Origin")
+}
+
+func (g *Guard) check(r *http.Request) *problem.Problem {
+	if !g.hosts.allow(r.Host) {
+		return forbidden("the Host %q is not one that this gateway answers to, so that a web page cannot reach it by a name of its own; "+
+			"use localhost or 127.0.0.1, or start the gateway with --allow-host %[1]s", r.Host)
+	}
+	if g.allowsOrigin(r) {
+		return nil
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if !sameOrigin(origin, r.Host) {
+			return forbidden("a page of %q may not call this gateway; if it is yours, start the gateway with --allow-origin %[1]s", origin)
+		}
+	}
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return forbidden("the request comes from a page of another site; open the address directly, or start the gateway with " +
+			"--allow-origin and the origin of that page")
+	}
+	return nil
+}
+
+// allowsOrigin says whether the request comes from one of the allowed origins.
+func (g *Guard) allowsOrigin(r *http.Request) bool {
+	values := r.Header.Values("Origin")
+	return len(values) == 1 && g.origins[strings.ToLower(values[0])]
+}
+
+func forbidden(format string, args ...any) *problem.Problem {
+	p := problem.New(http.StatusForbidden, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
+	return &p
+}
+
+// checkContentType refuses bodies that are not JSON: those that a form of any page can send come without a preflight.
+func checkContentType(r *http.Request) *problem.Problem {
+	given := r.Header.Values("Content-Type")
+	if len(given) == 0 && !hasBody(r) {
+		return nil
+	}
+	if len(given) == 1 && isJSON(given[0]) {
+		return nil
+	}
+	p := problem.New(http.StatusUnsupportedMediaType, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"the Content-Type is %q; send JSON with Content-Type: application/json, or neither body nor Content-Type", strings.Join(given, ", "))
+	return &p
+}
+
+func isJSON(contentType string) bool {
+	name, params, err := mime.ParseMediaType(contentType)
+	charset := strings.ToLower(params["charset"])
+	return err == nil && name == "application/json" && (charset == "" || charset == "utf-8")
+}
+
+// hasBody says whether a body was announced. One of unknown length counts, also where it turns out to be empty.
+func hasBody(r *http.Request) bool { return r.ContentLength != 0 }

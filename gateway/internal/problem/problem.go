@@ -1,0 +1,143 @@
+package problem
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+)
+
+// ContentType is the media type of a problem.
+const ContentType = "application/problem+json"
+
+// TypeBase with a reason after it is the type of a problem.
+const TypeBase = "https://pawl.dev/problems/"
+
+// Problem is an error as REST clients see it.
+type Problem struct {
+	Type              string            `json:"type"`
+	Title             string            `json:"title"`
+	Status            int               `json:"status"`
+	Detail            string            `json:"detail,omitempty"`
+	Reason            string            `json:"reason"`
+	Metadata          map[string]string `json:"metadata,omitempty"`
+	Violations        []Violation       `json:"violations,omitempty"`
+	RetryAfterSeconds int               `json:"retryAfterSeconds,omitempty"`
+}
+
+// Violation says what is wrong with one field of a request.
+type Violation struct {
+	Field       string `json:"field"`
+	Description string `json:"description"`
+}
+
+// New makes the problem of a request that no RPC was called for. Its title is that of the HTTP status.
+func New(status int, reason commonv1.ErrorReason, format string, args ...any) Problem {
+	name := errs.ReasonName(reason)
+	return Problem{
+		Type:   TypeBase + name,
+		Title:  http.StatusText(status),
+		Status: status,
+		Detail: fmt.Sprintf(format, args...),
+		Reason: name,
+	}
+}
+
+// From makes the problem of any error, a gRPC status with its details among them.
+func From(err error) Problem {
+	e := errs.From(err)
+	name := errs.ReasonName(e.Reason)
+	p := Problem{
+		Type:     TypeBase + name,
+		Title:    title(name),
+		Status:   status(e),
+		Detail:   e.Message,
+		Reason:   name,
+		Metadata: e.Metadata,
+	}
+	for _, v := range e.Violations {
+		p.Violations = append(p.Violations, Violation{Field: jsonPath(v.Field), Description: v.Description})
+	}
+	if e.RetryAfter > 0 {
+		p.RetryAfterSeconds = int(math.Ceil(e.RetryAfter.Seconds()))
+	}
+	return p
+}
+
+// MethodNotAllowed answers a request whose path takes other methods.
+func MethodNotAllowed(w http.ResponseWriter, r *http.Request, allow ...string) {
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"%s does not take %s; it takes %s", r.URL.Path, r.Method, strings.Join(allow, " and ")).Write(w)
+}
+
+// Write answers with the problem of an error.
+func Write(w http.ResponseWriter, err error) { From(err).Write(w) }
+
+// Write answers with the problem.
+func (p Problem) Write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", ContentType)
+	h.Set("Cache-Control", "no-store")
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="pawl"`)
+	}
+	if p.RetryAfterSeconds > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfterSeconds))
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(p.JSON(), '\n')) //nolint:gosec // it is JSON and says so; and where the client is gone, nobody is left to be told
+}
+
+// JSON is the problem in one line.
+func (p Problem) JSON() []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(p); err != nil { // strings, numbers and a map of strings always encode
+		return []byte(`{"title":"Internal Server Error","status":500,"reason":"UNKNOWN_ERROR"}`)
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n")
+}
+
+// title is the reason in words: TASK_NOT_FOUND becomes `Task not found`.
+func title(reason string) string {
+	words := strings.Split(strings.ToLower(reason), "_")
+	for i, w := range words {
+		if w == "mcp" || w == "id" {
+			words[i] = strings.ToUpper(w)
+		}
+	}
+	s := strings.Join(words, " ")
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// jsonPath turns a field path of the contracts into the names that REST clients send: mcp_ids[0] becomes mcpIds[0].
+// What stands in brackets is a key or an index, and stays.
+func jsonPath(path string) string {
+	var b strings.Builder
+	upper, brackets := false, 0
+	for _, c := range path {
+		switch {
+		case c == '[':
+			brackets++
+		case c == ']':
+			brackets--
+		case c == '_' && brackets == 0:
+			upper = true
+			continue
+		}
+		if upper {
+			c, upper = unicode.ToUpper(c), false
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,118 @@
+package request
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"pawl.dev/gateway/internal/route"
+)
+
+// New makes an empty message of a type that is linked in.
+func New(md protoreflect.MessageDescriptor) (proto.Message, error) {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
+	if err != nil {
+		return nil, fmt.Errorf("find the type %s: %w", md.FullName(), err)
+	}
+	return t.New().Interface(), nil
+}
+
+// Message builds the request message of a route from the path's variables, the body and the query.
+func Message(rt *route.Route, variables map[string]string, body []byte, query url.Values) (proto.Message, error) {
+	m, err := New(rt.RPC.Input())
+	if err != nil {
+		return nil, err
+	}
+	if err := setBody(rt, m, body); err != nil {
+		return nil, err
+	}
+	if err := setQuery(rt, m, query); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if err := runtime.PopulateFieldFromPath(m, name, variables[name]); err != nil {
+			return nil, invalid("%q does not fit {%s} in the path: %w", variables[name], name, err)
+		}
+	}
+	return m, nil
+}
+
+func setBody(rt *route.Route, m proto.Message, body []byte) error {
+	switch {
+	case len(body) == 0:
+		return nil
+	case rt.Body == "":
+		return invalid("%s %s takes no body; what it takes goes into the query", rt.Method, rt.Template)
+	case rt.Body == route.Whole:
+		return Decode(body, m)
+	}
+	fd := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(rt.Body))
+	return Decode(body, m.ProtoReflect().Mutable(fd).Message().Interface())
+}
+
+// setQuery sets the fields that the query names. A parameter that the route does not have is an error: a misspelt filter
+// that is passed over shows too much.
+func setQuery(rt *route.Route, m proto.Message, query url.Values) error {
+	for _, key := range slices.Sorted(maps.Keys(query)) {
+		if err := checkParameter(rt, key); err != nil {
+			return err
+		}
+		one := url.Values{key: query[key]}
+		if err := runtime.PopulateQueryParameters(m, one, utilities.NewDoubleArray(nil)); err != nil {
+			return badParameter(rt.RPC.Input(), key, query[key], err)
+		}
+	}
+	return nil
+}
+
+// checkParameter says whether the query of a route may have a parameter.
+func checkParameter(rt *route.Route, key string) error {
+	known := Parameters(rt)
+	first, _, _ := strings.Cut(key, ".")
+	first, _, _ = strings.Cut(first, "[")
+	if fd := field(rt.RPC.Input(), first); fd != nil && slices.Contains(known, fd.JSONName()) {
+		return nil
+	}
+	what := unknown("parameter", key, known)
+	if rt.Body != "" {
+		what += "; the rest goes into the body, as JSON"
+	}
+	return invalid("the query of %s %s does not fit: %s", rt.Method, rt.Template, what).WithViolation(key, what)
+}
+
+// Parameters are the names that the query of a route may have: the fields that neither path nor body fill.
+func Parameters(rt *route.Route) []string {
+	if rt.Body == route.Whole {
+		return nil
+	}
+	var names []string
+	fields := rt.RPC.Input().Fields()
+	for i := range fields.Len() {
+		name := string(fields.Get(i).Name())
+		if name == rt.Body || slices.Contains(rt.Variables(), name) {
+			continue
+		}
+		names = append(names, fields.Get(i).JSONName())
+	}
+	return names
+}
+
+func badParameter(md protoreflect.MessageDescriptor, key string, values []string, cause error) error {
+	what := cause.Error()
+	if fd := field(md, key); fd != nil && fd.Kind() == protoreflect.EnumKind {
+		for _, v := range values {
+			if fd.Enum().Values().ByName(protoreflect.Name(v)) == nil {
+				what = unknownValue(v, fd.Enum())
+			}
+		}
+	}
+	return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
+}

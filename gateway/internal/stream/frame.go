@@ -1,0 +1,142 @@
+package stream
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/gateway/internal/problem"
+)
+
+// framing is how a stream looks on the wire. What it returns is written and flushed as it is; nil is not written.
+type framing interface {
+	contentType() string
+	opening() []byte
+	message(m proto.Message) ([]byte, error)
+	heartbeat() []byte
+	failure(p problem.Problem) []byte
+	end(last summary) []byte
+	stopping(p problem.Problem) []byte
+}
+
+// summary is what the terminal event tells.
+type summary struct {
+	LastSeq uint64 `json:"lastSeq,omitempty"`
+	Status  string `json:"status,omitempty"`
+}
+
+// see takes in a message on its way to the client.
+func (s *summary) see(m proto.Message) {
+	e, ok := m.(*executorv1.ExecutorEvent)
+	if !ok {
+		return
+	}
+	s.LastSeq = e.GetSeq()
+	if status := e.GetFlow().GetExecutorStatus(); status != executorv1.ExecutorStatus_EXECUTOR_STATUS_UNSPECIFIED {
+		s.Status = status.String()
+	}
+}
+
+// sse is https://html.spec.whatwg.org/multipage/server-sent-events.html.
+type sse struct{}
+
+func (sse) contentType() string { return sseType }
+
+func (sse) opening() []byte { return []byte(": ok\n\n") }
+
+func (sse) heartbeat() []byte { return []byte(": keep-alive\n\n") }
+
+// stopping is a comment, so that an EventSource connects again and resumes where it was.
+func (sse) stopping(problem.Problem) []byte { return []byte(": the gateway is stopping\n\n") }
+
+func (sse) message(m proto.Message) ([]byte, error) {
+	data, err := marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return event(number(m), name(m), data), nil
+}
+
+func (sse) failure(p problem.Problem) []byte { return event(0, "error", p.JSON()) }
+
+func (sse) end(last summary) []byte {
+	data, err := json.Marshal(last)
+	if err != nil { // a number and a name always encode
+		data = []byte("{}")
+	}
+	return event(0, "end", data)
+}
+
+func event(id uint64, name string, data []byte) []byte {
+	var b strings.Builder
+	if id > 0 {
+		b.WriteString("id: " + strconv.FormatUint(id, 10) + "\n")
+	}
+	b.WriteString("event: " + name + "\ndata: ")
+	b.Write(data)
+	b.WriteString("\n\n")
+	return []byte(b.String())
+}
+
+// number is the id of a message that has one; 0 else.
+func number(m proto.Message) uint64 {
+	if e, ok := m.(*executorv1.ExecutorEvent); ok {
+		return e.GetSeq()
+	}
+	return 0
+}
+
+// name is what the event is called: the bare lower-case name of its type.
+func name(m proto.Message) string {
+	switch m := m.(type) {
+	case *executorv1.ExecutorEvent:
+		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "EVENT_TYPE_"))
+	case *mcppoolv1.CallToolResponse:
+		r := m.ProtoReflect()
+		if fd := r.WhichOneof(r.Descriptor().Oneofs().ByName("event")); fd != nil {
+			return string(fd.Name())
+		}
+	}
+	return "message" // what an EventSource calls an event without a name
+}
+
+// ndjson is one JSON text a line. A line with the single member `error` is the end of a stream that failed.
+type ndjson struct{}
+
+func (ndjson) contentType() string { return ndjsonType }
+
+func (ndjson) opening() []byte { return nil }
+
+func (ndjson) heartbeat() []byte { return nil } // readers of lines do not expect empty ones
+
+func (ndjson) end(summary) []byte { return nil }
+
+func (n ndjson) stopping(p problem.Problem) []byte { return n.failure(p) }
+
+func (ndjson) message(m proto.Message) ([]byte, error) {
+	data, err := marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return append(data, '\n'), nil
+}
+
+func (ndjson) failure(p problem.Problem) []byte {
+	return fmt.Appendf(nil, "{\"error\":%s}\n", p.JSON())
+}
+
+// marshal gives one line: protojson breaks lines only where it is asked to.
+func marshal(m proto.Message) ([]byte, error) {
+	data, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	return data, nil
+}

@@ -1,0 +1,186 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/gateway/internal/problem"
+	"pawl.dev/gateway/internal/request"
+	"pawl.dev/gateway/internal/route"
+)
+
+// subscribeWait is how long a subscription (GET) waits for its first message before it answers 200: long enough for an
+// error to become a status, short enough for a client that shows that it is connected.
+const subscribeWait = time.Second
+
+// Config says how streams behave.
+type Config struct {
+	Heartbeat time.Duration   // between two comments that keep an SSE connection open
+	Stopping  <-chan struct{} // closed when streams are to end
+	Log       *slog.Logger
+}
+
+// Handler serves streaming RPCs.
+type Handler struct {
+	cfg Config
+}
+
+// New makes the handler.
+func New(cfg Config) *Handler { return &Handler{cfg: cfg} }
+
+// Serve calls the streaming RPC of a route and sends on what it answers, until it ends or the client goes away. The call
+// is over when Serve returns.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) {
+	resumed, err := resume(r.Header, in)
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	incoming, err := open(ctx, conn, rt, in)
+	if err != nil {
+		cancel()
+		problem.Write(w, err)
+		return
+	}
+	defer func() { // the receiver ends before the handler does
+		cancel()
+		for range incoming {
+		}
+	}()
+	s := &session{w: w, framing: ndjson{}, log: h.cfg.Log, finished: resumed && follows(in)}
+	if wantsSSE(r.Header) {
+		s.framing = sse{}
+	}
+	s.last.LastSeq = afterSeq(in)
+	h.pump(ctx, s, incoming, h.firstWait(rt))
+}
+
+// firstWait is how long the first message is waited for before the answer is 200. A POST acts, and its failures should
+// have a status where that is possible at all: one heartbeat is what connections stand without a byte.
+func (h *Handler) firstWait(rt *route.Route) time.Duration {
+	if rt.Method == http.MethodGet {
+		return min(subscribeWait, h.cfg.Heartbeat)
+	}
+	return h.cfg.Heartbeat
+}
+
+func (h *Handler) pump(ctx context.Context, s *session, incoming <-chan received, firstWait time.Duration) {
+	first := time.NewTimer(firstWait)
+	defer first.Stop()
+	heartbeat := time.NewTicker(h.cfg.Heartbeat)
+	defer heartbeat.Stop()
+	for s.err == nil {
+		select {
+		case got := <-incoming:
+			if done := s.receive(got); done {
+				return
+			}
+		case <-first.C:
+			s.open()
+		case <-heartbeat.C:
+			s.beat()
+		case <-h.cfg.Stopping:
+			s.stop()
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// received is a message, or the error that ended the stream; io.EOF where it ended well.
+type received struct {
+	message proto.Message
+	err     error
+}
+
+// open starts the call and the goroutine that receives; the channel is closed after the stream's last word, which is
+// lost only where ctx ended.
+func open(ctx context.Context, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) (<-chan received, error) {
+	desc := &grpc.StreamDesc{StreamName: string(rt.RPC.Name()), ServerStreams: true}
+	call, err := conn.NewStream(ctx, desc, rt.FullMethod())
+	if err != nil {
+		return nil, err
+	}
+	if err := call.SendMsg(in); err != nil && !errors.Is(err, io.EOF) { // at EOF, RecvMsg has the reason
+		return nil, err
+	}
+	if err := call.CloseSend(); err != nil {
+		return nil, err
+	}
+	incoming := make(chan received)
+	go func() {
+		defer close(incoming)
+		for {
+			got := receive(call, rt.RPC.Output())
+			select {
+			case incoming <- got:
+			case <-ctx.Done():
+				return
+			}
+			if got.err != nil {
+				return
+			}
+		}
+	}()
+	return incoming, nil
+}
+
+func receive(call grpc.ClientStream, output protoreflect.MessageDescriptor) received {
+	m, err := request.New(output)
+	if err != nil {
+		return received{err: err}
+	}
+	return received{message: m, err: call.RecvMsg(m)}
+}
+
+// resume puts the Last-Event-ID of a client that connects again into the request, and says whether there was one. It
+// wins over the query: an EventSource repeats its URL as it was, and tells in the header how far it has come since.
+func resume(header http.Header, in proto.Message) (bool, error) {
+	id := header.Get("Last-Event-ID")
+	if id == "" {
+		return false, nil
+	}
+	seq, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return false, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"the header Last-Event-ID is %q; send the number of the last event that was seen, or leave it out", id)
+	}
+	switch in := in.(type) {
+	case *executorv1.WatchTaskRequest:
+		in.AfterSeq = seq
+	case *executorv1.RunTaskRequest:
+		in.AfterSeq = seq
+	default:
+		return false, nil // this stream has no numbers to resume from
+	}
+	return true, nil
+}
+
+func afterSeq(in proto.Message) uint64 {
+	if in, ok := in.(interface{ GetAfterSeq() uint64 }); ok {
+		return in.GetAfterSeq()
+	}
+	return 0
+}
+
+// follows says that the stream goes on until the task has ended, so that an end without a message means just that.
+func follows(in proto.Message) bool {
+	watch, ok := in.(*executorv1.WatchTaskRequest)
+	return ok && !watch.GetNoFollow()
+}

@@ -1,0 +1,120 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/gateway/internal/problem"
+)
+
+// TaskIDHeader tells which task a stream is about before its first event was read.
+const TaskIDHeader = "Pawl-Task-Id"
+
+// session is one response. It is answered with a problem until it is open, and in its own framing after.
+type session struct {
+	w        http.ResponseWriter
+	framing  framing
+	log      *slog.Logger
+	finished bool // an end without a message means that there is nothing to come back for
+
+	opened bool
+	last   summary
+	err    error // of a write; the client is gone
+}
+
+// receive sends on what came and says whether that was the last of it.
+func (s *session) receive(got received) (done bool) {
+	switch {
+	case errors.Is(got.err, io.EOF):
+		s.end()
+		return true
+	case got.err != nil:
+		s.fail(got.err)
+		return true
+	}
+	frame, err := s.framing.message(got.message)
+	if err != nil {
+		s.log.Error("a message of a stream cannot be sent", "error", err)
+		s.fail(err)
+		return true
+	}
+	s.announce(got.message)
+	s.open()
+	s.last.see(got.message)
+	s.write(frame)
+	return false
+}
+
+// announce sets the headers that only the first message can tell.
+func (s *session) announce(m proto.Message) {
+	if e, ok := m.(*executorv1.ExecutorEvent); ok && !s.opened {
+		s.w.Header().Set(TaskIDHeader, e.GetTaskId())
+	}
+}
+
+// open answers 200.
+func (s *session) open() {
+	if s.opened {
+		return
+	}
+	s.opened = true
+	h := s.w.Header()
+	h.Set("Content-Type", s.framing.contentType())
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx
+	s.w.WriteHeader(http.StatusOK)
+	s.write(s.framing.opening())
+}
+
+func (s *session) beat() {
+	s.open()
+	s.write(s.framing.heartbeat())
+}
+
+func (s *session) fail(err error) {
+	p := problem.From(err)
+	if !s.opened {
+		p.Write(s.w)
+		return
+	}
+	s.write(s.framing.failure(p))
+}
+
+// end closes a stream that ended well. 204 is what stops an EventSource from connecting again.
+func (s *session) end() {
+	if !s.opened && s.finished {
+		s.w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.open()
+	s.write(s.framing.end(s.last))
+}
+
+func (s *session) stop() {
+	err := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
+		"the gateway is stopping; connect again, with the number of the last event that was seen")
+	if !s.opened {
+		problem.Write(s.w, err)
+		return
+	}
+	s.write(s.framing.stopping(problem.From(err)))
+}
+
+// write sends and flushes; the response writer bounds how long a slow client may take.
+func (s *session) write(frame []byte) {
+	if s.err != nil {
+		return
+	}
+	if _, s.err = s.w.Write(frame); s.err == nil {
+		s.err = http.NewResponseController(s.w).Flush()
+	}
+}

@@ -1,0 +1,37 @@
+// Command gateway serves the suite's REST API over an executor, a pool and a planner.
+package main
+
+import (
+	"context"
+	"os"
+
+	"pawl.dev/services/conf"
+	"pawl.dev/services/serve"
+)
+
+const (
+	name        = "pawl-gateway"
+	description = "REST, event streams and OpenAPI over the gRPC services of Pawl."
+)
+
+// settings are the flags; each is also an environment variable (PAWL_HTTP …) and a key of the file.
+type settings struct {
+	HTTP          string   `name:"http" placeholder:"ADDR" default:"127.0.0.1:7410" help:"Where to serve HTTP (${default})."`
+	Executor      string   `placeholder:"ADDR" default:"127.0.0.1:7412" help:"The executor's gRPC address (${default})."`
+	Pool          string   `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default})."`
+	Planner       string   `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
+	AllowHost     []string `placeholder:"HOST" help:"A name that requests may be addressed to beside localhost. May be repeated."`
+	AllowOrigin   []string `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call. May be repeated."`
+	Authenticated bool     `help:"Callers must send keys: the services were started with a key file. Permits addresses other than loopback."`
+}
+
+func main() {
+	var s settings
+	err := conf.Parse(name, description, &s, os.Args[1:])
+	serve.Main(name, func(ctx context.Context) error {
+		if err != nil {
+			return err
+		}
+		return run(ctx, s)
+	})
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+)
+
+// Server implements McpPoolService.
+type Server struct {
+	mcppoolv1.UnsafeMcpPoolServiceServer
+	registry *registry.Registry
+	pool     *conn.Pool
+	caller   *call.Caller
+}
+
+// New makes a Server.
+func New(r *registry.Registry, p *conn.Pool, c *call.Caller) *Server {
+	return &Server{registry: r, pool: p, caller: c}
+}
+
+// find returns the caller and the server that an id means for the caller.
+func (s *Server) find(ctx context.Context, id string) (identity.Principal, *spec.Server, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return p, nil, err
+	}
+	server, err := s.registry.Lookup(p.Sub, id)
+	if err != nil {
+		return p, nil, registryError(err, id)
+	}
+	return p, server, nil
+}
+
+// usable returns the caller and a server whose tools the caller may use now.
+func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *spec.Server, error) {
+	p, server, err := s.find(ctx, id)
+	if err != nil {
+		return p, nil, err
+	}
+	if server.Disabled {
+		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
+			"MCP server %s is disabled; enable it where it was registered", id)
+	}
+	if !s.registry.Active(p.Sub, server) {
+		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
+			"you have not activated MCP server %[1]s; run `pawl mcp activate %[1]s`, or POST /v1/mcpServers/%[1]s:activate", id)
+	}
+	return p, server, nil
+}
+
+// changeable returns the caller and a server that the caller may change.
+func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Principal, *spec.Server, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return p, nil, err
+	}
+	var server *spec.Server
+	if owner != "" && p.IsOperator() {
+		server, err = s.registry.Of(owner, id)
+	} else {
+		server, err = s.registry.Lookup(p.Sub, id)
+	}
+	switch {
+	case err != nil:
+		return p, nil, registryError(err, id)
+	case server.Owner != p.Sub && !p.IsOperator():
+		return p, nil, denied("MCP server %s is everybody's: only an operator may change it", id)
+	case server.FromConfig:
+		return p, nil, registryError(registry.ErrFromConfig, id)
+	}
+	return p, server, nil
+}
+
+// registryError says what a refusal of the registry means for the caller.
+func registryError(err error, id string) error {
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND,
+			"there is no MCP server %.64q; `pawl mcp list` shows what there is", id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	case errors.Is(err, registry.ErrExists):
+		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
+			"there is an MCP server %s already; choose another id, or update that one", id)
+	case errors.Is(err, registry.ErrChanged):
+		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT,
+			"MCP server %s changed since you read it; read it again", id)
+	case errors.Is(err, registry.ErrFromConfig):
+		return failed(commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"MCP server %s comes from a configuration file; edit that file and restart the pool", id)
+	case errors.Is(err, registry.ErrRequestReused):
+		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
+			"the request_id was used for another request; choose a new one")
+	case errors.Is(err, registry.ErrStorage):
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
+	default:
+		return err
+	}
+}
+
+// failed is a refusal that something must be changed for first. Nothing was executed.
+func failed(reason commonv1.ErrorReason, format string, args ...any) *errs.Error {
+	return errs.New(codes.FailedPrecondition, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+}
+
+func denied(format string, args ...any) *errs.Error {
+	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
+}
+
+// invalid names the field that is wrong.
+func invalid(field, problem string) *errs.Error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%s: %s", field, problem).
+		WithViolation(field, problem)
+}

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"maps"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/identity"
+)
+
+// show is a server as the caller may see it.
+func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpServer {
+	m := toMessage(server)
+	hide(m.GetHttp().GetHeaders())
+	if !p.IsOperator() {
+		hide(m.GetStdio().GetEnv())
+	}
+	m.Etag = server.Etag()
+	m.Active = s.active(p, server)
+	m.FromConfig = server.FromConfig
+	if !server.CreateTime.IsZero() {
+		m.CreateTime, m.UpdateTime = timestamppb.New(server.CreateTime), timestamppb.New(server.UpdateTime)
+	}
+	status := s.pool.Status(server, p.Sub)
+	m.State, m.ServerInfo = states[status.State], status.Info
+	if status.Err != nil {
+		m.LastError = status.Err.Error()
+	}
+	return m
+}
+
+var states = map[conn.State]mcppoolv1.ConnectionState{
+	conn.Idle:       mcppoolv1.ConnectionState_CONNECTION_STATE_IDLE,
+	conn.Connecting: mcppoolv1.ConnectionState_CONNECTION_STATE_CONNECTING,
+	conn.Ready:      mcppoolv1.ConnectionState_CONNECTION_STATE_READY,
+	conn.Failed:     mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED,
+}
+
+// hide replaces the values, not the names.
+func hide(values map[string]string) {
+	for name := range values {
+		values[name] = hidden
+	}
+}
+
+// toMessage is what was registered, secrets and all; nothing that is output only but for the owner.
+func toMessage(s *spec.Server) *mcppoolv1.McpServer {
+	m := &mcppoolv1.McpServer{
+		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
+		AutoActivate: s.AutoActivate, Trusted: s.Trusted, CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
+	}
+	switch {
+	case s.Stdio != nil:
+		m.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
+			Command: s.Stdio.Command, Args: s.Stdio.Args, Env: maps.Clone(s.Stdio.Env), Cwd: s.Stdio.Dir,
+		}}
+	case s.HTTP != nil:
+		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers)}}
+	case s.Builtin != nil:
+		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}}
+	}
+	for name, p := range s.Policies {
+		if m.ToolPolicies == nil {
+			m.ToolPolicies = make(map[string]*mcppoolv1.ToolPolicy, len(s.Policies))
+		}
+		m.ToolPolicies[name] = &mcppoolv1.ToolPolicy{Effect: p.Effect, Idempotent: p.Idempotent, RiskFloor: p.RiskFloor}
+	}
+	return m
+}
+
+// fromMessage is the contrary; what is output only is left out.
+func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
+	s := &spec.Server{
+		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),
+		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), Trusted: m.GetTrusted(),
+		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
+	}
+	switch t := m.GetTransport().(type) {
+	case *mcppoolv1.McpServer_Stdio:
+		s.Stdio = &spec.Stdio{
+			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
+		}
+	case *mcppoolv1.McpServer_Http:
+		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders())}
+	case *mcppoolv1.McpServer_Builtin:
+		s.Builtin = &spec.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
+	}
+	for name, p := range m.GetToolPolicies() {
+		if s.Policies == nil {
+			s.Policies = make(map[string]spec.Policy, len(m.GetToolPolicies()))
+		}
+		s.Policies[name] = spec.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}
+	}
+	return s
+}
+
+// duration is absent where it is the default.
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

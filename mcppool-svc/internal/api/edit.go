@@ -1,0 +1,189 @@
+package api
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/identity"
+)
+
+// What the fields of a server are for an update.
+var (
+	transportFields = []string{"stdio", "http", "builtin"}
+	otherFields     = []string{
+		"display_name", "description", "disabled", "auto_activate", "call_timeout", "start_timeout", "trusted", "tool_policies",
+	}
+	// A client sends back what it read; these say which server, or are ours to say.
+	ignoredFields = []string{
+		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config",
+	}
+)
+
+// edit applies an update to a copy of a server, within what the caller may change.
+func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
+	if o := req.GetMcpServer().GetOwnerSub(); o != "" && o != server.Owner {
+		return invalid("mcp_server.owner_sub", "cannot be changed; register the server anew")
+	}
+	edited, transport, err := patched(server, req)
+	if err != nil {
+		return err
+	}
+	if !p.IsOperator() && (edited.Trusted != server.Trusted || !maps.Equal(edited.Policies, server.Policies)) {
+		return denied("only an operator may say what an MCP server's tools do (trusted, tool_policies)")
+	}
+	if transport {
+		if !p.IsOperator() && server.ByOperator {
+			return denied("an operator wrote how MCP server %s is reached; only an operator may change that", server.ID)
+		}
+		if err := keepSecrets(edited, server); err != nil {
+			return err
+		}
+		if err := authorTransport(p, edited); err != nil {
+			return err
+		}
+		server.Stdio, server.HTTP, server.Builtin, server.ByOperator = edited.Stdio, edited.HTTP, edited.Builtin, edited.ByOperator
+	}
+	server.DisplayName, server.Description, server.Disabled = edited.DisplayName, edited.Description, edited.Disabled
+	server.AutoActivate, server.Trusted, server.Policies = edited.AutoActivate, edited.Trusted, edited.Policies
+	server.CallTimeout, server.StartTimeout = edited.CallTimeout, edited.StartTimeout
+	return check(server)
+}
+
+// patched is a server with the fields of an update, and whether those of its transport are among them.
+func patched(server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *spec.Server, transport bool, err error) {
+	full := toMessage(server.Clone())
+	for _, path := range pathsOf(req) {
+		field, _, _ := strings.Cut(path, ".")
+		if slices.Contains(ignoredFields, field) {
+			continue
+		}
+		transport = transport || slices.Contains(transportFields, field)
+		if err := copyPath(full.ProtoReflect(), req.GetMcpServer().ProtoReflect(), strings.Split(path, ".")); err != nil {
+			return nil, false, invalid("update_mask", path+": "+err.Error())
+		}
+	}
+	return fromMessage(full), transport, nil
+}
+
+// pathsOf lists what an update changes: what the mask names, all of it for `*`, and without a mask what is set.
+func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
+	paths := req.GetUpdateMask().GetPaths()
+	switch {
+	case len(paths) == 1 && paths[0] == "*":
+		return slices.Concat(otherFields, whichTransport(req.GetMcpServer()))
+	case len(paths) > 0:
+		return paths
+	}
+	req.GetMcpServer().ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		paths = append(paths, string(fd.Name()))
+		return true
+	})
+	return paths
+}
+
+// whichTransport names the transport that is set; naming one that is not would take it away.
+func whichTransport(m *mcppoolv1.McpServer) []string {
+	msg := m.ProtoReflect()
+	if fd := msg.WhichOneof(msg.Descriptor().Oneofs().ByName("transport")); fd != nil {
+		return []string{string(fd.Name())}
+	}
+	return nil
+}
+
+// copyPath copies one field of src, named by a path, to dst; a field that src has not is cleared.
+func copyPath(dst, src protoreflect.Message, path []string) error {
+	fd := dst.Descriptor().Fields().ByName(protoreflect.Name(path[0]))
+	switch {
+	case fd == nil:
+		return errors.New("there is no such field")
+	case len(path) > 1 && (fd.Message() == nil || fd.IsMap() || fd.IsList()):
+		return errors.New("name the whole field")
+	case len(path) > 1:
+		return copyPath(dst.Mutable(fd).Message(), src.Get(fd).Message(), path[1:])
+	case src.Has(fd):
+		dst.Set(fd, src.Get(fd))
+	default:
+		dst.Clear(fd)
+	}
+	return nil
+}
+
+// authorTransport notes who wrote a server's transport, and refuses what only operators may write.
+func authorTransport(p identity.Principal, server *spec.Server) error {
+	server.ByOperator = p.IsOperator()
+	if server.HTTP != nil {
+		server.HTTP.PublicOnly = !p.IsOperator()
+	}
+	if p.IsOperator() {
+		return nil
+	}
+	if server.Stdio != nil || server.Builtin != nil {
+		return denied("only an operator may register an MCP server that runs on this machine; you may register HTTP servers")
+	}
+	if server.HTTP != nil {
+		for _, value := range server.HTTP.Headers {
+			if mcpgo.HasReference(value) {
+				return denied("only an operator may refer to the pool's environment (${env:…})")
+			}
+		}
+	}
+	return nil
+}
+
+// check refuses a registration that cannot work.
+func check(server *spec.Server) error {
+	if err := server.Validate(); err != nil {
+		var bad *spec.Invalid
+		if errors.As(err, &bad) {
+			return invalid("mcp_server."+bad.Field, bad.Problem)
+		}
+		return err
+	}
+	if server.Builtin != nil {
+		if info, err := os.Stat(server.Builtin.Root); err != nil || !info.IsDir() {
+			return invalid("mcp_server.builtin.root", "is not a folder that the pool can see")
+		}
+	}
+	return nil
+}
+
+// hidden stands for a secret in answers. Sent back, it means the old value.
+const hidden = "***"
+
+// keepSecrets puts old values where an update sends back what stands for them.
+func keepSecrets(server, old *spec.Server) error {
+	var now, before map[string]string
+	field := "mcp_server.http.headers"
+	switch {
+	case server.HTTP != nil:
+		now = server.HTTP.Headers
+		if old.HTTP != nil {
+			before = old.HTTP.Headers
+		}
+	case server.Stdio != nil:
+		now, field = server.Stdio.Env, "mcp_server.stdio.env"
+		if old.Stdio != nil {
+			before = old.Stdio.Env
+		}
+	}
+	for name, value := range now {
+		if value != hidden {
+			continue
+		}
+		kept, ok := before[name]
+		if !ok {
+			return invalid(field, "`"+name+"` has no value to keep; send one instead of "+hidden)
+		}
+		now[name] = kept
+	}
+	return nil
+}

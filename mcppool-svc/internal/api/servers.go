@@ -1,0 +1,188 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/page"
+)
+
+// defaultServers is the page size of ListMcpServers where the caller names none.
+const defaultServers = 50
+
+// CreateMcpServer implements McpPoolService.
+func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server, err := newServer(p, req)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := digestOf(req)
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.registry.Create(p.Sub, req.GetRequestId(), digest, server)
+	if err != nil {
+		return nil, registryError(err, server.ID)
+	}
+	return s.show(p, created), nil
+}
+
+// newServer makes a registration of a request, within what the caller may register.
+func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*spec.Server, error) {
+	msg := req.GetMcpServer()
+	server := fromMessage(msg)
+	switch id := req.GetMcpServerId(); {
+	case server.ID == "":
+		server.ID = id
+	case id != "" && id != server.ID:
+		return nil, invalid("mcp_server_id", "is not the id in mcp_server")
+	}
+	if server.ID == "" {
+		return nil, invalid("mcp_server_id", "is missing; choose an id such as `files`")
+	}
+	if err := keepSecrets(server, &spec.Server{}); err != nil {
+		return nil, err
+	}
+	if !p.IsOperator() {
+		if server.Owner != "" && server.Owner != p.Sub {
+			return nil, denied("only an operator may register an MCP server for somebody else")
+		}
+		if server.Trusted || len(server.Policies) > 0 {
+			return nil, denied("only an operator may say what an MCP server's tools do (trusted, tool_policies)")
+		}
+		server.Owner, server.AutoActivate = p.Sub, true
+	}
+	if err := authorTransport(p, server); err != nil {
+		return nil, err
+	}
+	return server, check(server)
+}
+
+// digestOf tells requests of one request_id apart.
+func digestOf(req *mcppoolv1.CreateMcpServerRequest) (string, error) {
+	req = proto.CloneOf(req)
+	req.RequestId = ""
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		return "", fmt.Errorf("reading the request: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// GetMcpServer implements McpPoolService.
+func (s *Server) GetMcpServer(ctx context.Context, req *mcppoolv1.GetMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	p, server, err := s.find(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return s.show(p, server), nil
+}
+
+// ListMcpServers implements McpPoolService.
+func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServersRequest) (*mcppoolv1.ListMcpServersResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scope := fmt.Sprintf("ListMcpServers\x00%s\x00%t", p.Sub, req.GetActiveOnly())
+	after, err := page.Decode(scope, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	size := int(req.GetPageSize())
+	if size == 0 {
+		size = defaultServers
+	}
+	resp := &mcppoolv1.ListMcpServersResponse{}
+	for _, server := range s.registry.Visible(p.Sub) {
+		if server.ID <= string(after) || req.GetActiveOnly() && !s.active(p, server) {
+			continue
+		}
+		if len(resp.McpServers) == size {
+			resp.NextPageToken = page.Encode(scope, []byte(resp.McpServers[size-1].GetId()))
+			break
+		}
+		resp.McpServers = append(resp.McpServers, s.show(p, server))
+	}
+	return resp, nil
+}
+
+// active says whether the caller's tasks can use a server now.
+func (s *Server) active(p identity.Principal, server *spec.Server) bool {
+	return !server.Disabled && s.registry.Active(p.Sub, server)
+}
+
+// UpdateMcpServer implements McpPoolService.
+func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	msg := req.GetMcpServer()
+	if msg.GetId() == "" {
+		return nil, invalid("mcp_server.id", "is missing")
+	}
+	p, current, err := s.changeable(ctx, msg.GetId(), msg.GetOwnerSub())
+	if err != nil {
+		return nil, err
+	}
+	updated, err := s.registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *spec.Server) error {
+		return edit(p, server, req)
+	})
+	if err != nil {
+		return nil, registryError(err, current.ID)
+	}
+	keep := updated.Revision()
+	if updated.Disabled {
+		keep = ""
+	}
+	s.pool.Retire(updated.UID, keep)
+	return s.show(p, updated), nil
+}
+
+// DeleteMcpServer implements McpPoolService.
+func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpServerRequest) (*mcppoolv1.DeleteMcpServerResponse, error) {
+	_, current, err := s.changeable(ctx, req.GetId(), "")
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.registry.Delete(current.Owner, current.ID, req.GetEtag())
+	if err != nil {
+		return nil, registryError(err, current.ID)
+	}
+	s.pool.Retire(gone.UID, "")
+	return &mcppoolv1.DeleteMcpServerResponse{}, nil
+}
+
+// ActivateMcpServer implements McpPoolService.
+func (s *Server) ActivateMcpServer(ctx context.Context, req *mcppoolv1.ActivateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	return s.setActive(ctx, req.GetId(), true)
+}
+
+// DeactivateMcpServer implements McpPoolService.
+func (s *Server) DeactivateMcpServer(ctx context.Context, req *mcppoolv1.DeactivateMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	return s.setActive(ctx, req.GetId(), false)
+}
+
+func (s *Server) setActive(ctx context.Context, id string, active bool) (*mcppoolv1.McpServer, error) {
+	p, server, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.registry.SetActive(p.Sub, server, active); err != nil {
+		return nil, registryError(err, id)
+	}
+	if !active {
+		s.pool.RetireUser(server.UID, p.Sub)
+	}
+	return s.show(p, server), nil
+}

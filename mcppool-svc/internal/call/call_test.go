@@ -1,0 +1,163 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func progress(n int) upstream.Notification {
+	return upstream.Notification{Progress: &upstream.Progress{Done: float64(n)}}
+}
+
+func logged(n int) upstream.Notification {
+	return upstream.Notification{Log: &upstream.Log{Data: strconv.Itoa(n)}}
+}
+
+func TestMailboxDropsOldestProgressFirst(t *testing.T) {
+	m := newMailbox()
+	m.put(logged(-1))
+	for i := range 1000 {
+		m.put(progress(i))
+	}
+	got := m.take()
+	if len(got) != mailboxSize || got[0].GetLog() == nil || got[1].GetProgress().GetProgress() != 1000-mailboxSize+1 {
+		t.Errorf("%d messages, first %v and %v", len(got), got[0], got[1])
+	}
+	if got[len(got)-1].GetProgress().GetProgress() != 999 {
+		t.Errorf("the newest is %v", got[len(got)-1])
+	}
+	if rest := m.take(); len(rest) != 0 {
+		t.Errorf("left: %v", rest)
+	}
+	for i := range mailboxSize + 10 {
+		m.put(logged(i))
+	}
+	if got := m.take(); len(got) != mailboxSize || got[0].GetLog().GetDataJson() != "10" {
+		t.Errorf("logs alone: %d, first %v", len(got), got[0])
+	}
+}
+
+func TestExplain(t *testing.T) {
+	failed := func(kind upstream.Kind, sent bool, code int, text string) error {
+		return &upstream.Error{Kind: kind, Sent: sent, Code: code, Message: text}
+	}
+	tests := []struct {
+		name    string
+		stage   Stage
+		err     error
+		code    codes.Code
+		reason  string
+		outcome string
+	}{
+		{"not started", Preparing, failed(upstream.Unavailable, false, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"list not answered", Preparing, failed(upstream.Unavailable, true, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"wrong key", Executing, failed(upstream.Unauthorized, false, 0, "x"), codes.FailedPrecondition, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"lost", Executing, failed(upstream.Unavailable, true, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN"},
+		{"never sent", Executing, failed(upstream.Unavailable, false, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"rubbish", Executing, failed(upstream.Protocol, true, 0, "x"), codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN"},
+		{"large", Executing, failed(upstream.TooLarge, true, 0, "x"), codes.ResourceExhausted, "TOO_LARGE", "UNKNOWN"},
+		{"invalid params", Executing, failed(upstream.Answered, true, -32602, "a is missing"), codes.InvalidArgument, "INVALID_TOOL_INPUT", "KNOWN"},
+		{"unknown tool", Executing, failed(upstream.Answered, true, -32602, "Unknown tool: x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
+		{"tool not found", Executing, failed(upstream.Answered, true, -32602, "Tool x not found"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
+		{"no such method", Executing, failed(upstream.Answered, true, -32601, "x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
+		{"other error", Executing, failed(upstream.Answered, true, -32000, "x"), codes.FailedPrecondition, "TOOL_EXECUTION_FAILED", "KNOWN"},
+		{"deadline", Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Err: context.DeadlineExceeded}, codes.DeadlineExceeded, "TIMEOUT", "UNKNOWN"},
+		{"cancelled", Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Err: context.Canceled}, codes.Canceled, "CANCELLED", "UNKNOWN"},
+		{"cancelled in time", Executing, &upstream.Error{Kind: upstream.Interrupted, Err: context.Canceled}, codes.Canceled, "CANCELLED", "NOT_EXECUTED"},
+		{"anything", Executing, errors.New("x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := Explain(tt.stage, tt.err)
+			if e.Code != tt.code || errs.ReasonName(e.Reason) != tt.reason || e.Metadata[errs.OutcomeKey] != tt.outcome {
+				t.Errorf("got %v %v %v", e.Code, e, e.Metadata)
+			}
+		})
+	}
+}
+
+func TestReadResultErrors(t *testing.T) {
+	for want, raw := range map[string]string{
+		"not one of a tool": `[]`,
+		"more input":        `{"resultType":"input_required"}`,
+		"block 2":           `{"content":[{"type":"text","text":"a"},{"type":"video"}]}`,
+		"base64":            `{"content":[{"type":"image","data":"%%"}]}`,
+		"its resource":      `{"content":[{"type":"resource","resource":"x"}]}`,
+	} {
+		if _, err := readResult(json.RawMessage(raw)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want one with %q", raw, err, want)
+		}
+	}
+	r, err := readResult(json.RawMessage(`{"structuredContent":null,"content":[{"type":"text","text":"\ud800"}]}`))
+	if err != nil || r.GetStructuredJson() != "" || len(r.GetContent()) != 1 {
+		t.Errorf("got %v, %v", r, err)
+	}
+}
+
+func FuzzReadResult(f *testing.F) {
+	f.Add(`{"content":[{"type":"image","data":"AAEC"},{"type":"resource","resource":{"blob":"Bgc="}}],"structuredContent":{}}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := readResult(json.RawMessage(raw))
+		if err == nil && r == nil {
+			t.Error("neither result nor error")
+		}
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunning()
+		stopped := make(chan error, 2)
+		for _, id := range []string{"quick", "slow"} {
+			if err := r.begin(callKey{"ann", id}, func(cause error) { stopped <- cause }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		done := make(chan struct{})
+		go func() { defer close(done); r.drain(ctx) }()
+		synctest.Wait()
+		if err := r.begin(callKey{"ann", "late"}, nil); errs.ReasonName(errs.Reason(err)) != "SHUTTING_DOWN" {
+			t.Errorf("a call while draining: %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		r.end(callKey{"ann", "quick"})
+		synctest.Wait()
+		if len(stopped) != 0 {
+			t.Error("stopped before its time")
+		}
+		if cause := <-stopped; cause != errStopping {
+			t.Errorf("cause = %v", cause)
+		}
+		r.end(callKey{"ann", "slow"})
+		<-done
+	})
+}
+
+func TestSendErrorsEndTheCall(t *testing.T) {
+	box := newMailbox()
+	box.put(progress(1))
+	box.put(progress(2))
+	sent := 0
+	deliver(box, func(*mcppoolv1.CallToolResponse) error { sent++; return errors.New("gone") })
+	if sent != 1 {
+		t.Errorf("%d messages were sent to a reader that is gone", sent)
+	}
+}

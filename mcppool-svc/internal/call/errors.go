@@ -1,0 +1,102 @@
+package call
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// outcomeKnown says of an error that the server itself answered with it, or that what it answered is known.
+const outcomeKnown = "KNOWN"
+
+// JSON-RPC error codes with a meaning of their own.
+const (
+	rpcMethodNotFound = -32601
+	rpcInvalidParams  = -32602
+)
+
+// Stage says what a failed request was for; it decides what is known of the tool.
+type Stage int
+
+// The stages of a call.
+const (
+	Preparing Stage = iota // connecting, listing: no tool was called
+	Executing
+)
+
+// Explain turns the failure of a connection or a request into the error that callers get, with its outcome. Errors that
+// are callers' errors already pass.
+func Explain(stage Stage, err error) *errs.Error {
+	var done *errs.Error
+	if errors.As(err, &done) {
+		return done
+	}
+	e := upstream.As(err)
+	out := explain(stage, e)
+	switch {
+	case stage == Preparing || !e.Sent:
+		return out.With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	case e.Kind == upstream.Answered:
+		return out.With(errs.OutcomeKey, outcomeKnown)
+	default:
+		return out.With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+}
+
+// explain chooses code and reason. What a server does wrong is FAILED_PRECONDITION: not the caller's mistake, not ours, and
+// not cured by trying again before somebody changed something.
+func explain(stage Stage, e *upstream.Error) *errs.Error {
+	switch e.Kind {
+	case upstream.Answered:
+		return answered(stage, e)
+	case upstream.Protocol:
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, "%w", e)
+	case upstream.TooLarge:
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "%w", e)
+	case upstream.Unauthorized, upstream.Misconfigured:
+		// Trying again does not help: somebody must change something first.
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
+	case upstream.Interrupted:
+		return interrupted(e)
+	default:
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
+	}
+}
+
+// answered is a JSON-RPC error instead of a result.
+func answered(stage Stage, e *upstream.Error) *errs.Error {
+	switch {
+	case stage == Preparing:
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+			"the MCP server answered with error %d: %w", e.Code, e)
+	case e.Code == rpcInvalidParams && saysUnknown(e.Message), e.Code == rpcMethodNotFound:
+		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "the MCP server does not know the tool: %w", e)
+	case e.Code == rpcInvalidParams:
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
+			"the MCP server refused the tool's input: %w", e)
+	default:
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
+			"the MCP server answered with error %d: %w", e.Code, e)
+	}
+}
+
+// interrupted is a call that the caller, or a limit, ended.
+func interrupted(e *upstream.Error) *errs.Error {
+	own := *e
+	switch e.Message {
+	case context.DeadlineExceeded.Error():
+		own.Message = "the caller's own deadline passed first"
+	case context.Canceled.Error():
+		own.Message = "the caller went away"
+	}
+	if errors.Is(e, context.DeadlineExceeded) {
+		return errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT, "%w", &own)
+	}
+	return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "%w", &own)
+}

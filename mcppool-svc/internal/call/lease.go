@@ -1,0 +1,64 @@
+package call
+
+import (
+	"context"
+	"errors"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// List returns the tools of a server. Every error is an *errs.Error.
+func (c *Caller) List(ctx context.Context, use conn.Use) (*catalog.Catalog, error) {
+	var tools *catalog.Catalog
+	err := c.leased(ctx, use, func(lease *conn.Lease) (err error) {
+		tools, err = lease.Tools().Get(ctx)
+		return preparing(err)
+	})
+	return tools, err
+}
+
+// leased does something over a connection. One that turns out to be dead before anything went out is replaced once: no
+// tool ran, and the caller cannot know that the server was restarted.
+func (c *Caller) leased(ctx context.Context, use conn.Use, do func(*conn.Lease) error) error {
+	for try := 1; ; try++ {
+		lease, err := c.pool.Acquire(ctx, use)
+		if err != nil {
+			return Explain(Preparing, err)
+		}
+		err = do(lease)
+		var e *upstream.Error
+		lost := errors.As(err, &e) && e.Lost
+		if lost {
+			lease.Discard(err)
+		}
+		lease.Release()
+		if err == nil {
+			return nil
+		}
+		if try > 1 || !lost || e.Sent {
+			var f failure
+			errors.As(err, &f)
+			return Explain(f.stage, err)
+		}
+	}
+}
+
+// failure is an error with the stage that it happened in.
+type failure struct {
+	stage Stage
+	error
+}
+
+func (f failure) Unwrap() error { return f.error }
+
+// preparing marks the failure of tools/list, which runs no tool however far it went.
+func preparing(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := *upstream.As(err)
+	e.Sent = false
+	return failure{Preparing, &e}
+}

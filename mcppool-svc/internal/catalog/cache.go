@@ -1,0 +1,105 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// listLimit is how long a server has for all its pages.
+	listLimit = 60 * time.Second
+	// MaxAge is how long a catalog is believed without a word from the server: notifications can get lost over HTTP.
+	MaxAge = 5 * time.Minute
+	// retryAge is how old a catalog must be to be asked for again because a tool was not in it.
+	retryAge = 2 * time.Second
+)
+
+// Source is where tool definitions come from: an upstream.Client.
+type Source interface {
+	ListTools(ctx context.Context) ([]json.RawMessage, error)
+	ToolsVersion() uint64
+}
+
+// Cache keeps the catalog of one connection.
+type Cache struct {
+	source Source
+
+	mu      sync.Mutex
+	current *Catalog // guarded by mu
+	version uint64   // guarded by mu; ToolsVersion before current was listed
+	listing *listing // guarded by mu; the one list in flight
+}
+
+type listing struct {
+	done    chan struct{}
+	version uint64
+	catalog *Catalog // after done
+	err     error    // after done
+}
+
+// NewCache makes a cache over a connection.
+func NewCache(source Source) *Cache { return &Cache{source: source} }
+
+// Get returns the catalog, asking the server only where what is known is out of date. Errors are *upstream.Error.
+func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
+
+// Find returns a tool. One that is not known is looked for once more: servers may gain tools without saying so. It is nil
+// where there is none.
+func (c *Cache) Find(ctx context.Context, name string) (*Tool, error) {
+	for _, age := range []time.Duration{MaxAge, retryAge} {
+		catalog, err := c.get(ctx, age)
+		if err != nil {
+			return nil, err
+		}
+		if t := catalog.Find(name); t != nil {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
+	c.mu.Lock()
+	version := c.source.ToolsVersion()
+	if c.current != nil && c.version == version && time.Since(c.current.Time) < age {
+		defer c.mu.Unlock()
+		return c.current, nil
+	}
+	l := c.listing
+	if l == nil || l.version != version {
+		l = &listing{done: make(chan struct{}), version: version}
+		c.listing = l
+		// Others may wait for this list too: it does not end with the first one's patience.
+		go c.list(context.WithoutCancel(ctx), l)
+	}
+	c.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.catalog, l.err
+	case <-ctx.Done():
+		return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: ctx.Err()}
+	}
+}
+
+func (c *Cache) list(ctx context.Context, l *listing) {
+	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	raw, err := c.source.ListTools(ctx)
+	if err == nil {
+		l.catalog, err = read(raw, time.Now())
+	}
+	l.err = err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.listing == l {
+		c.listing = nil
+		if err == nil {
+			c.current, c.version = l.catalog, l.version
+		}
+	}
+	close(l.done)
+}

@@ -1,0 +1,150 @@
+package catalog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// maxName is the longest tool name, as the contract has it.
+const maxName = 512
+
+// Tool is one tool of a server.
+type Tool struct {
+	Name, Title, Description string
+	// Input and Output are JSON Schemas, exactly as sent; Output is empty where there is none.
+	Input, Output string
+	Hints         spec.Hints
+	// Hash is the SHA-256 (hex) of the raw definition.
+	Hash string
+}
+
+// Matches says whether name, title or description hold all the words, whatever their letter case.
+func (t *Tool) Matches(words []string) bool {
+	text := strings.ToLower(t.Name + "\n" + t.Title + "\n" + t.Description)
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// parse reads one definition.
+func parse(raw json.RawMessage) (*Tool, error) {
+	if !utf8.Valid(raw) {
+		return nil, errors.New("a tool definition is not valid UTF-8")
+	}
+	fields, err := object(raw)
+	if err != nil {
+		return nil, fmt.Errorf("a tool definition cannot be read: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	t := &Tool{Hash: hex.EncodeToString(sum[:])}
+	if err := text(fields, "name", &t.Name); err != nil {
+		return nil, err
+	}
+	if t.Name == "" || len(t.Name) > maxName {
+		return nil, fmt.Errorf("a tool has no name, or one of more than %d bytes", maxName)
+	}
+	if err := t.describe(fields); err != nil {
+		return nil, fmt.Errorf("tool %q: %w", t.Name, err)
+	}
+	return t, nil
+}
+
+func (t *Tool) describe(fields map[string]json.RawMessage) error {
+	if err := text(fields, "title", &t.Title); err != nil {
+		return err
+	}
+	if err := text(fields, "description", &t.Description); err != nil {
+		return err
+	}
+	t.Input, t.Output = schema(fields["inputSchema"]), schema(fields["outputSchema"])
+	if absent(fields["annotations"]) {
+		return nil
+	}
+	hints, err := object(fields["annotations"])
+	if err != nil {
+		return fmt.Errorf("its annotations: %w", err)
+	}
+	if t.Title == "" {
+		if err := text(hints, "title", &t.Title); err != nil {
+			return err
+		}
+	}
+	t.Hints = spec.Hints{
+		ReadOnly: flag(hints["readOnlyHint"]), Destructive: flag(hints["destructiveHint"]), Idempotent: flag(hints["idempotentHint"]),
+	}
+	return nil
+}
+
+// flag reads a hint; what is no boolean is no hint.
+func flag(raw json.RawMessage) *bool {
+	var b bool
+	if absent(raw) || json.Unmarshal(raw, &b) != nil {
+		return nil
+	}
+	return &b
+}
+
+func schema(raw json.RawMessage) string {
+	if absent(raw) {
+		return ""
+	}
+	return string(raw)
+}
+
+func text(fields map[string]json.RawMessage, key string, to *string) error {
+	if absent(fields[key]) {
+		return nil
+	}
+	if err := json.Unmarshal(fields[key], to); err != nil {
+		return fmt.Errorf("`%s` is not a string", key)
+	}
+	return nil
+}
+
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// object splits an object by its exact keys. A key that comes twice, or twice in different letter case, would be read
+// differently by different programs; it is refused.
+func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("not a JSON object")
+	}
+	fields := make(map[string]json.RawMessage)
+	folded := make(map[string]bool)
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, _ := t.(string)
+		if folded[strings.ToLower(key)] {
+			return nil, fmt.Errorf("the key %q comes twice", key)
+		}
+		folded[strings.ToLower(key)] = true
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		fields[key] = value
+	}
+	return fields, nil
+}
+
+func protocolError(format string, args ...any) *upstream.Error {
+	e := upstream.Errorf(upstream.Protocol, format, args...)
+	e.Sent = true // tools/list was; no tool was called
+	return e
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+func TestParse(t *testing.T) {
+	const text = "\xef\xbb\xbf" + `{
+  "globalShortcut": "not ours",
+  "mcpServers": {
+    "files": {"command": "npx", "args": ["-y", "server", "/data"], "env": {"TOKEN": "${env:TOKEN}"}, "cwd": "sub"},
+    "Web Search!": {
+      "type": "streamable-http", "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer x"},
+      "trusted": true, "autoActivate": false, "timeout": 90, "startTimeout": "5s", "description": "finds things", "owner": "ann",
+      "tools": {"search": {"effect": "read", "idempotent": true, "risk": "low"}, "*": {"effect": "destructive"}}
+    },
+    "off": {"command": "x", "disabled": true},
+    "off2": {"command": "x", "enabled": false, "autoApprove": []}
+  }
+}`
+	var log bytes.Buffer
+	got, err := Parse([]byte(text), "mcp.json", "/etc/pawl", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := spec.Server{FromConfig: true, ByOperator: true, AutoActivate: true}
+	files, search, off, off2 := config, config, config, config
+	files.ID = "files"
+	files.Stdio = &spec.Stdio{Command: "npx", Args: []string{"-y", "server", "/data"}, Env: map[string]string{"TOKEN": "${env:TOKEN}"}, Dir: "/etc/pawl/sub"}
+	search.ID, search.DisplayName, search.Description, search.Owner = "web-search", "Web Search!", "finds things", "ann"
+	search.HTTP = &spec.HTTP{URL: "https://a.example/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}
+	search.Trusted, search.AutoActivate = true, false
+	search.CallTimeout, search.StartTimeout = 90*time.Second, 5*time.Second
+	search.Policies = map[string]spec.Policy{
+		"search": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
+		"*":      {Effect: commonv1.Effect_EFFECT_DESTRUCTIVE},
+	}
+	off.ID, off.Stdio, off.Disabled = "off", &spec.Stdio{Command: "x"}, true
+	off2.ID, off2.Stdio, off2.Disabled = "off2", &spec.Stdio{Command: "x"}, true
+	want := []*spec.Server{&files, &search, &off, &off2}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(spec.Server{}, "UID")); diff != "" {
+		t.Error(diff)
+	}
+	for _, words := range []string{"key=autoApprove", "mcp_id=web-search"} {
+		if !strings.Contains(log.String(), words) {
+			t.Errorf("the log lacks %q:\n%s", words, log.String())
+		}
+	}
+}
+
+func TestParseUIDsFollowTheText(t *testing.T) {
+	uid := func(text string) string {
+		t.Helper()
+		got, err := Parse([]byte(text), "f", "/", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0].UID
+	}
+	a, again, b := uid(`{"mcpServers":{"a":{"command":"x"}}}`), uid(`{"mcpServers":{"a":{"command":"x"}}}`), uid(`{"mcpServers":{"a":{"command":"y"}}}`)
+	if a != again || a == b {
+		t.Errorf("UIDs %s, %s, %s", a, again, b)
+	}
+}
+
+// C1: a type that does not fit its fields is an error.
+func TestC1ParseErrors(t *testing.T) {
+	tests := []struct{ name, stanza, want string }{
+		{"both", `{"command":"x","url":"http://a"}`, "both"},
+		{"neither", `{"args":[]}`, "neither"},
+		{"http with command", `{"type":"http","command":"x"}`, "does not go with"},
+		{"stdio with url", `{"type":"stdio","url":"http://a"}`, "does not go with"},
+		{"sse", `{"type":"sse","url":"http://a"}`, "not supported yet"},
+		{"unknown type", `{"type":"websocket","url":"ws://a"}`, `"websocket"`},
+		{"args", `{"command":"x","args":"y"}`, `"args" is not a list of texts`},
+		{"env", `{"command":"x","env":{"A":1}}`, `"env" is not an object of texts`},
+		{"timeout", `{"command":"x","timeout":600000}`, "counts seconds"},
+		{"timeout text", `{"command":"x","timeout":"soon"}`, "90s"},
+		{"timeout negative", `{"command":"x","timeout":-1}`, "between"},
+		{"timeout type", `{"command":"x","timeout":true}`, "90s"},
+		{"effect", `{"command":"x","tools":{"a":{"effect":"maybe"}}}`, "read, write or destructive"},
+		{"risk", `{"command":"x","tools":{"a":{"effect":"read","risk":"some"}}}`, "low, medium or high"},
+		{"tools", `{"command":"x","tools":{"a":{"efect":"read"}}}`, `"tools" is not`},
+		{"url", `{"url":"example.com"}`, "http or https"},
+		{"not an object", `"x"`, "not a JSON object"},
+		{"null", `null`, "not a JSON object"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "{\"mcpServers\": {\n  \"good\": {\"command\": \"x\"},\n  \"bad\": " + tt.stanza + "\n}}"
+			_, err := Parse([]byte(text), "mcp.json", "/", slog.New(slog.DiscardHandler))
+			if err == nil || !strings.HasPrefix(err.Error(), `mcp.json:3: MCP server "bad": `) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one of line 3 with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseFileErrors(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"broken", "{\n \"mcpServers\": {\n  \"a\": {,\n", "mcp.json:3:9: this is not valid JSON"},
+		{"cut off", "{\"mcpServers\": {", "mcp.json:1:17: this is not valid JSON"},
+		{"empty", "", "mcp.json:1:1: this is not valid JSON"},
+		{"list", "[]", "not a JSON object"},
+		{"other key", `{"servers": {}}`, `no "mcpServers" object`},
+		{"no object", "{\n\"mcpServers\": 3}", `mcp.json:2: "mcpServers" is not an object`},
+		{"same slug", `{"mcpServers":{"a b":{"command":"x"},"A-B":{"command":"x"}}}`, `both have the id "a-b"`},
+		{"no slug", `{"mcpServers":{"文件":{"command":"x"}}}`, "rename it"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse([]byte(tt.text), "mcp.json", "/", slog.New(slog.DiscardHandler))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// C2: registering the same name twice replaces the old configuration.
+func TestC2LaterConfigurationsReplaceEarlierOnes(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for name, text := range map[string]string{
+		"1.json": `{"mcpServers":{"a":{"command":"one"},"b":{"command":"b"}}}`,
+		"2.json": `{"mcpServers":{"a":{"command":"two"},"a":{"command":"three"}}}`,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	if paths[0] > paths[1] {
+		paths[0], paths[1] = paths[1], paths[0]
+	}
+	got, err := Read(paths, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, s := range got {
+		commands = append(commands, s.ID+"="+s.Stdio.Command)
+	}
+	if diff := cmp.Diff([]string{"a=three", "b=b"}, commands); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`{"mcpServers":{"a":{"command":"x","timeout":"1s","tools":{"*":{"effect":"read"}}}}}`)
+	f.Add(`{"mcpServers":{"a":{"url":"http://x","headers":{}}},"mcpServers":{}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		servers, err := Parse([]byte(text), "f", "/", slog.New(slog.DiscardHandler))
+		if err != nil {
+			return
+		}
+		for _, s := range servers {
+			if err := s.Validate(); err != nil {
+				t.Errorf("parsed what is not valid: %v", err)
+			}
+		}
+	})
+}

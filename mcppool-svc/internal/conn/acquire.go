@@ -1,0 +1,228 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// Use says who wants which connection, and whether beyond this call.
+type Use struct {
+	Server  *spec.Server
+	User    string
+	Session string // held until ReleaseSession; empty: for this lease alone
+}
+
+// Lease is the right to use a connection until Release.
+type Lease struct {
+	pool  *Pool
+	entry *entry
+}
+
+// Client is the connection.
+func (l *Lease) Client() upstream.Client { return l.entry.client }
+
+// Tools is what the connection's server offers.
+func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
+
+// Release gives the connection back. Call it once.
+func (l *Lease) Release() {
+	p, e := l.pool, l.entry
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.calls--
+	e.idle = time.Now()
+	if e.retired && e.calls == 0 {
+		p.finish(e)
+	}
+}
+
+// Discard says, before Release, that the connection failed and is of no use: the next lease is of another one. Calls of
+// others that still run over it may end.
+func (l *Lease) Discard(err error) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if !l.entry.retired {
+		l.pool.remember(l.entry, err)
+	}
+	l.pool.retire(l.entry)
+}
+
+// Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them
+// gives up. Errors are *upstream.Error, or *errs.Error where a limit is reached or the pool is closed.
+func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
+	k := key{server: use.Server.UID, user: use.User, revision: use.Server.Revision()}
+	for attempt := 1; ; attempt++ {
+		e, err := p.join(ctx, k, use)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			p.leave(e)
+			return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: ctx.Err()}
+		}
+		if e.err != nil {
+			p.leave(e)
+			return nil, e.err
+		}
+		select {
+		case <-e.client.Done():
+			// It died before its watcher could say so. A server that dies each time is not started for ever.
+			p.lost(e)
+			p.leave(e)
+			if err := e.client.Err(); err != nil && attempt > 1 {
+				return nil, err
+			}
+		default:
+			return &Lease{pool: p, entry: e}, nil
+		}
+	}
+}
+
+// join counts the caller in at an entry, a new one where there is none.
+func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
+			"the MCP pool is stopping; try again later").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	e := p.entries[k]
+	if e == nil {
+		if f := p.failed[k]; f != nil && time.Since(f.at) < retryAfter {
+			return nil, f.err
+		}
+		if err := p.makeRoom(use.User); err != nil {
+			return nil, err
+		}
+		e = &entry{key: k, id: use.Server.ID, ready: make(chan struct{}), sessions: make(map[string]time.Time)}
+		p.entries[k], p.live[e] = e, true
+		// The attempt keeps the caller's trace, not its end.
+		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
+	}
+	e.calls++
+	if use.Session != "" {
+		e.sessions[use.Session] = time.Now()
+	}
+	return e, nil
+}
+
+// leave undoes join.
+func (p *Pool) leave(e *entry) { (&Lease{pool: p, entry: e}).Release() }
+
+// establish makes an entry's connection and tells those who wait for it.
+func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
+	ctx, cancel := context.WithTimeout(ctx, server.StartLimit())
+	defer cancel()
+	defer context.AfterFunc(p.base, cancel)()
+	start := time.Now()
+	client, err := p.connect(ctx, server)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer close(e.ready)
+	if err != nil {
+		e.err = err
+		p.retire(e)
+		delete(p.live, e)
+		p.failed[e.key] = &failure{err: err, at: time.Now()}
+		p.log.Warn("connecting to an MCP server failed", "mcp_id", e.id, "user", e.user, "error", err)
+		return
+	}
+	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
+		"server", client.Info().String(), "took", time.Since(start))
+	delete(p.failed, e.key)
+	e.client, e.tools, e.idle = client, catalog.NewCache(client), time.Now()
+	if e.retired && e.calls == 0 {
+		p.finish(e) // it was retired, and everybody left, while it was being made
+		return
+	}
+	if p.closed {
+		p.finish(e)
+		return
+	}
+	p.work.Go(func() { p.watch(e) })
+}
+
+// watch waits for a connection's end, whoever brings it about.
+func (p *Pool) watch(e *entry) {
+	<-e.client.Done()
+	p.lost(e)
+}
+
+// lost takes a dead connection out of circulation and closes what is left of it.
+func (p *Pool) lost(e *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := e.client.Err(); err != nil && !e.retired {
+		p.remember(e, err)
+	}
+	p.retire(e)
+	p.finish(e)
+}
+
+// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. Called with mu held.
+func (p *Pool) remember(e *entry, err error) {
+	p.failed[e.key] = &failure{err: err, at: time.Now().Add(-retryAfter)}
+	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
+}
+
+// makeRoom refuses a connection over a limit, unless an idle one can make way. Called with mu held.
+func (p *Pool) makeRoom(user string) error {
+	mine := 0
+	for e := range p.live {
+		if e.user == user {
+			mine++
+		}
+	}
+	var who string
+	switch {
+	case mine >= p.cfg.MaxPerUser:
+		if p.evict(func(e *entry) bool { return e.user == user }) {
+			return nil
+		}
+		who = fmt.Sprintf("you have %d MCP connections in use", mine)
+	case len(p.live) >= p.cfg.MaxConnections:
+		if p.evict(func(*entry) bool { return true }) {
+			return nil
+		}
+		who = fmt.Sprintf("the pool has %d MCP connections in use", len(p.live))
+	default:
+		return nil
+	}
+	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+		"%s, which is the limit; end a task, or try again later", who).
+		With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
+}
+
+// evict closes the connection that has been idle for longest among those that qualify. Called with mu held.
+func (p *Pool) evict(qualifies func(*entry) bool) bool {
+	var oldest *entry
+	for _, e := range p.entries {
+		if e.unused() && qualifies(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
+			oldest = e
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	p.retire(oldest)
+	p.finish(oldest)
+	return true
+}
+
+// unused says whether nobody needs a connection. Called with the pool's mu held.
+func (e *entry) unused() bool {
+	return e.client != nil && e.calls == 0 && len(e.sessions) == 0
+}

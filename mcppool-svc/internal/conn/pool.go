@@ -1,0 +1,133 @@
+package conn
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Config bounds the pool. Zero values mean the defaults.
+type Config struct {
+	MaxConnections int           // in all; 1,000
+	MaxPerUser     int           // 100
+	IdleTimeout    time.Duration // of a connection without calls and sessions; 5 minutes
+	SessionTimeout time.Duration // of a session that was not heard of; 30 minutes
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxConnections == 0 {
+		c.MaxConnections = 1000
+	}
+	if c.MaxPerUser == 0 {
+		c.MaxPerUser = 100
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 5 * time.Minute
+	}
+	if c.SessionTimeout == 0 {
+		c.SessionTimeout = 30 * time.Minute
+	}
+	return c
+}
+
+// retryAfter is how long a failed connect is answered from memory.
+const retryAfter = time.Second
+
+// Connect makes a connection; ctx bounds the making alone. Errors are *upstream.Error.
+type Connect func(ctx context.Context, server *spec.Server) (upstream.Client, error)
+
+// Pool keeps connections.
+type Pool struct {
+	cfg     Config
+	connect Connect
+	log     *slog.Logger
+
+	base   context.Context // ends with Close; connects hang on it
+	cancel context.CancelFunc
+	work   sync.WaitGroup // connects, watchers, closings
+
+	mu      sync.Mutex
+	closed  bool             // guarded by mu
+	entries map[key]*entry   // guarded by mu; at most one per key
+	live    map[*entry]bool  // guarded by mu; every entry with a connection, retired ones too
+	failed  map[key]*failure // guarded by mu; the last failure, until the next success
+}
+
+// key tells connections apart.
+type key struct {
+	server   string // spec.Server.UID
+	user     string
+	revision string
+}
+
+// entry is one connection, from the first wish for it to its end. Fields below the line are guarded by the pool's mu.
+type entry struct {
+	key
+	id    string        // the server's id, for logs
+	ready chan struct{} // closed once connected or failed
+
+	client   upstream.Client // after ready; nil where it failed
+	tools    *catalog.Cache  // after ready
+	err      error           // after ready
+	calls    int             // leases out
+	sessions map[string]time.Time
+	idle     time.Time // since when nobody needs it
+	retired  bool      // no longer handed out; closed with its last call
+	closing  bool
+}
+
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// New makes a pool. Run closes idle connections, Close all of them.
+func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
+	base, cancel := context.WithCancel(context.Background())
+	return &Pool{
+		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel,
+		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
+	}
+}
+
+// Close closes all connections and returns when they are gone.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.cancel()
+	for e := range p.live {
+		p.retire(e)
+		p.finish(e)
+	}
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+// retire takes an entry out of circulation. Called with mu held.
+func (p *Pool) retire(e *entry) {
+	e.retired = true
+	if p.entries[e.key] == e {
+		delete(p.entries, e.key)
+	}
+}
+
+// finish closes an entry's connection in the background. Called with mu held, on a retired entry.
+func (p *Pool) finish(e *entry) {
+	if e.closing || e.client == nil {
+		return // closed already, or still connecting: connected closes it
+	}
+	e.closing = true
+	p.work.Go(func() {
+		if err := e.client.Close(); err != nil {
+			p.log.Debug("closing a connection", "mcp_id", e.id, "error", err)
+		}
+		p.mu.Lock()
+		delete(p.live, e)
+		p.mu.Unlock()
+	})
+}

@@ -1,0 +1,129 @@
+package conn
+
+import (
+	"context"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// ReleaseSession says that a user's session needs its connections no more, and returns how many it had. What others use
+// stays; what nobody uses is closed once it was idle for long enough.
+func (p *Pool) ReleaseSession(user, session string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, e := range p.entries {
+		if _, held := e.sessions[session]; held && e.user == user {
+			delete(e.sessions, session)
+			e.idle = time.Now()
+			n++
+		}
+	}
+	return n
+}
+
+// Retire ends the use of a server's connections except those of one revision (empty: all): calls in flight finish, new
+// ones get a new connection.
+func (p *Pool) Retire(server, keep string) {
+	p.retireWhere(func(e *entry) bool { return e.server == server && e.revision != keep })
+}
+
+// RetireUser does the same for one user's connections to a server.
+func (p *Pool) RetireUser(server, user string) {
+	p.retireWhere(func(e *entry) bool { return e.server == server && e.user == user })
+}
+
+func (p *Pool) retireWhere(match func(*entry) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.entries {
+		if !match(e) {
+			continue
+		}
+		p.retire(e)
+		if e.calls == 0 {
+			p.finish(e)
+		}
+	}
+	for k := range p.failed {
+		if match(&entry{key: k}) {
+			delete(p.failed, k)
+		}
+	}
+}
+
+// State is where a user's connection to a server is.
+type State int
+
+// The states.
+const (
+	Idle State = iota
+	Connecting
+	Ready
+	Failed
+)
+
+// Status is a user's connection to a server, for people.
+type Status struct {
+	State State
+	Err   error  // of the last failure
+	Info  string // what the server says it is
+}
+
+// Status reports on a user's connection to a server as it is now configured.
+func (p *Pool) Status(server *spec.Server, user string) Status {
+	k := key{server: server.UID, user: user, revision: server.Revision()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.entries[k]; e != nil {
+		if e.client == nil {
+			return Status{State: Connecting}
+		}
+		return Status{State: Ready, Info: e.client.Info().String()}
+	}
+	if f := p.failed[k]; f != nil {
+		return Status{State: Failed, Err: f.err}
+	}
+	return Status{}
+}
+
+// Run closes connections that nobody needs, until ctx is done.
+func (p *Pool) Run(ctx context.Context) {
+	tick := time.NewTicker(max(p.cfg.IdleTimeout/8, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			p.sweep(now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// failureMemory is how long the last failure of a connection that nobody asks for is shown.
+const failureMemory = time.Hour
+
+func (p *Pool) sweep(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.entries {
+		for session, seen := range e.sessions {
+			// An executor that died releases nothing.
+			if now.Sub(seen) >= p.cfg.SessionTimeout && e.calls == 0 {
+				delete(e.sessions, session)
+				e.idle = now
+			}
+		}
+		if e.unused() && now.Sub(e.idle) >= p.cfg.IdleTimeout {
+			p.retire(e)
+			p.finish(e)
+		}
+	}
+	for k, f := range p.failed {
+		if now.Sub(f.at) >= failureMemory {
+			delete(p.failed, k)
+		}
+	}
+}

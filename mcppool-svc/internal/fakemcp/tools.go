@@ -1,0 +1,165 @@
+package fakemcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// EchoDefinition is the raw definition of the tool echo: with odd spacing and keywords that libraries drop, so that a
+// reader that does not keep the text is found out.
+const EchoDefinition = `{"name":"echo", "title":"Echo","description":"Says it again.",` +
+	`"inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"text":{"type":"string"},` +
+	`"n":{"type":"integer","maximum":9007199254740993}},"required":["text"],"if":{"required":["n"]},"then":{"required":["text"]}, "additionalProperties":false},` +
+	`"annotations":{"readOnlyHint":true},"x-own":1}`
+
+// definitions are the tools of a good server's first page.
+var definitions = []string{
+	EchoDefinition,
+	`{"name":"info","description":"Says which process this is.","inputSchema":{"type":"object"}}`,
+	`{"name":"env","description":"Shows the environment.","inputSchema":{"type":"object"}}`,
+	`{"name":"steps","description":"Reports progress.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true}}`,
+	`{"name":"wait","description":"Waits until it is cancelled, then answers.","inputSchema":{"type":"object"}}`,
+	`{"name":"hang","description":"Never answers.","inputSchema":{"type":"object"}}`,
+	`{"name":"fail","description":"Answers isError.","inputSchema":{"type":"object"}}`,
+	`{"name":"error","description":"Answers a JSON-RPC error.","inputSchema":{"type":"object"}}`,
+	`{"name":"crash","description":"Ends the process.","inputSchema":{"type":"object"}}`,
+	`{"name":"content","description":"Gives every kind of content.","inputSchema":{"type":"object"}}`,
+	`{"name":"sum","description":"Has an output schema.","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"sum":{"type":"integer"}},"required":["sum"]}}`,
+	`{"name":"badsum","description":"Breaks its output schema.","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"sum":{"type":"integer"}},"required":["sum"]}}`,
+	`{"name":"large","description":"Gives n bytes.","inputSchema":{"type":"object"}}`,
+	`{"name":"grow","description":"Adds a tool.","inputSchema":{"type":"object"}}`,
+	`{"name":"flood","description":"Sends n notifications.","inputSchema":{"type":"object"}}`,
+	`{"name":"meta","description":"Shows its _meta.","inputSchema":{"type":"object"}}`,
+	`{"name":"lookahead","description":"Has a schema that no engine compiles.","inputSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?=x)y"}}}}`,
+	`{"name":"odd","description":"Gives a result that is none.","inputSchema":{"type":"object"}}`,
+	`{"name":"drop/it:all","description":"Has a name with / and :","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false}}`,
+}
+
+// request is a call as the tools see it.
+type request struct {
+	message
+	name            string
+	arguments, meta json.RawMessage
+	token           json.RawMessage // for progress
+	n               int             // the argument n
+}
+
+func parse(m message) request {
+	var p struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+		Meta      json.RawMessage `json:"_meta"`
+	}
+	var meta struct {
+		Token json.RawMessage `json:"progressToken"`
+	}
+	var args struct {
+		N int `json:"n"`
+	}
+	_ = json.Unmarshal(m.Params, &p)
+	_ = json.Unmarshal(p.Meta, &meta)
+	_ = json.Unmarshal(p.Arguments, &args)
+	return request{message: m, name: p.Name, arguments: p.Arguments, meta: p.Meta, token: meta.Token, n: args.N}
+}
+
+// call runs one tool.
+func (s *server) call(m message) {
+	r := parse(m)
+	switch r.name {
+	case "echo":
+		s.text(m, string(r.arguments))
+	case "info":
+		s.text(m, strconv.Itoa(os.Getpid()))
+	case "env":
+		s.text(m, strings.Join(os.Environ(), "\n"))
+	case "meta":
+		s.text(m, string(r.meta))
+	case "large":
+		s.text(m, strings.Repeat("x", r.n))
+	case "steps":
+		s.steps(r)
+	case "flood":
+		s.flood(r)
+	case "wait":
+		s.wait(m)
+	case "grow":
+		s.grow(m)
+	case "hang":
+	case "crash":
+		fmt.Fprintln(os.Stderr, "fake: out of memory")
+		os.Exit(7)
+	default:
+		s.canned(m, r.name)
+	}
+}
+
+func (s *server) steps(r request) {
+	for i := range 3 {
+		s.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"total":3,"message":"step %d"}`, r.token, i+1, i+1))
+	}
+	s.notify("notifications/message", `{"level":"warning","logger":"fake","data":{"careful":true}}`)
+	s.text(r.message, "done")
+}
+
+func (s *server) flood(r request) {
+	for i := range r.n {
+		s.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, r.token, i))
+	}
+	s.text(r.message, "flooded")
+}
+
+func (s *server) grow(m message) {
+	s.mu.Lock()
+	s.tools = append(s.tools, "grown")
+	s.mu.Unlock()
+	s.notify("notifications/tools/list_changed", `{}`)
+	s.text(m, "grown")
+}
+
+// results are answers that depend on nothing.
+var results = map[string]string{
+	"fail":   `{"content":[{"type":"text","text":"no such file"}],"isError":true}`,
+	"sum":    `{"content":[{"type":"text","text":"3"}],"structuredContent":{"sum": 12345678901234567890}}`,
+	"badsum": `{"content":[{"type":"text","text":"x"}],"structuredContent":{"sum":"three"}}`,
+	"odd":    `{"content":"not a list"}`,
+	"last":   `{"content":[]}`,
+	"content": `{"content":[{"type":"text","text":"hello"},{"type":"image","data":"AAEC","mimeType":"image/png"},` +
+		`{"type":"audio","data":"AwQ=","mimeType":"audio/wav"},` +
+		`{"type":"resource","resource":{"uri":"file:///a","mimeType":"text/plain","text":"A"}},` +
+		`{"type":"resource","resource":{"uri":"file:///b","blob":"Bgc="}},` +
+		`{"type":"resource_link","uri":"file:///c","name":"c","description":"the third","mimeType":"text/plain"}]}`,
+	"drop/it:all": `{"content":[{"type":"text","text":"dropped"}]}`,
+}
+
+func (s *server) canned(m message, name string) {
+	switch result, ok := results[name]; {
+	case ok:
+		s.reply(m, result)
+	case name == "error":
+		s.fail(m, -32000, "the disk is full")
+	default:
+		s.fail(m, -32602, "Unknown tool: "+name)
+	}
+}
+
+// wait answers once it is cancelled.
+func (s *server) wait(m message) {
+	ch := make(chan struct{})
+	s.mu.Lock()
+	s.cancelled[string(m.ID)] = ch
+	s.mu.Unlock()
+	s.notify("notifications/message", `{"level":"info","data":"waiting"}`)
+	<-ch
+	s.text(m, "stopped in time")
+}
+
+func (s *server) text(m message, text string) {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	s.reply(m, `{"content":[{"type":"text","text":`+string(b)+`}]}`)
+}

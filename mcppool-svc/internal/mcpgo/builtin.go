@@ -1,0 +1,30 @@
+package mcpgo
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// connectBuiltin opens a server in this process, one of its own per connection.
+func (c *Connector) connectBuiltin(ctx context.Context, s *spec.Server) (*client, error) {
+	open, ok := c.cfg.Builtins[s.Builtin.Name]
+	if !ok {
+		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: there is no built-in server %q", s.ID, s.Builtin.Name)
+	}
+	srv, closer, err := open(s.Builtin.Root)
+	if err != nil {
+		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
+	}
+	conn := newClient(&tap{Interface: transport.NewInProcessTransport(srv), blind: true}, legacy.option())
+	conn.direct = true
+	conn.release = func() { _ = closer.Close() }
+	if err := c.handshake(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}

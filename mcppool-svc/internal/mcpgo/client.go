@@ -1,0 +1,205 @@
+package mcpgo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// cancelGrace is how long a server has to answer a call that was cancelled; its answer counts.
+	cancelGrace = 2 * time.Second
+	// abandonWait is how long a transport may take to notice that a request was given up.
+	abandonWait = time.Second
+	// notifyLimit bounds the sending of a cancellation.
+	notifyLimit = 5 * time.Second
+)
+
+// errClosed is what calls come to whose connection was closed under them.
+var errClosed = &upstream.Error{Kind: upstream.Unavailable, Message: "the connection to the MCP server was closed", Lost: true}
+
+// client is a connection made with mcp-go. It implements upstream.Client.
+type client struct {
+	mcp  *mcpclient.Client
+	wire transport.Interface // the tap
+	info upstream.Info       // set before anybody else has the client
+
+	// direct: the transport runs the tool under the request's own context, so that ending it is the way to cancel.
+	direct bool
+	// hangsUp: ending the request's stream is the way to cancel; no answer can come after that.
+	hangsUp bool
+	// obituary says why a transport that closed did so; may wait a moment for the reason.
+	obituary func() *upstream.Error
+	// hide takes secrets out of a message.
+	hide func(string) string
+	// lines and said are of a child: what it writes, and what it wrote last, for error messages; nil otherwise.
+	lines *lineReader
+	said  func() string
+	// release ends what is behind the transport, after that was closed.
+	release func()
+
+	closing atomic.Bool // it is being closed on purpose
+
+	tools  atomic.Uint64
+	tokens atomic.Uint64
+	notes  sync.WaitGroup // cancellations on their way
+
+	done   chan struct{}
+	finish func() // closes done
+	close  func() error
+
+	mu    sync.Mutex
+	err   error                                  // guarded by mu; why the connection ended
+	calls map[string]func(upstream.Notification) // guarded by mu; running calls by progress token
+}
+
+func newClient(wire transport.Interface, opts ...mcpclient.ClientOption) *client {
+	c := &client{
+		wire: wire, done: make(chan struct{}),
+		calls:   make(map[string]func(upstream.Notification)),
+		release: func() {},
+		hide:    func(text string) string { return text },
+	}
+	c.obituary = func() *upstream.Error {
+		if err := c.Err(); err != nil {
+			return upstream.As(err)
+		}
+		return errClosed
+	}
+	c.finish = sync.OnceFunc(func() { close(c.done) })
+	c.close = sync.OnceValue(c.shutdown)
+	c.mcp = mcpclient.NewClient(wire, opts...)
+	c.mcp.OnNotification(c.notified)
+	return c
+}
+
+// Info implements upstream.Client.
+func (c *client) Info() upstream.Info { return c.info }
+
+// ToolsVersion implements upstream.Client.
+func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
+
+// Done implements upstream.Client.
+func (c *client) Done() <-chan struct{} { return c.done }
+
+// Err implements upstream.Client.
+func (c *client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// fail marks the connection as useless; the first reason stays.
+func (c *client) fail(err error) {
+	c.mu.Lock()
+	select {
+	case <-c.done:
+	default:
+		c.err = err
+	}
+	c.mu.Unlock()
+	c.finish()
+}
+
+// Close implements upstream.Client.
+func (c *client) Close() error { return c.close() }
+
+func (c *client) shutdown() error {
+	c.closing.Store(true)
+	c.finish()
+	err := c.mcp.Close()
+	c.release()
+	c.notes.Wait()
+	return err
+}
+
+// CallTool implements upstream.Client.
+func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMessage, error) {
+	token := strconv.FormatUint(c.tokens.Add(1), 10)
+	c.listen(token, call.Notify)
+	defer c.listen(token, nil)
+
+	x := &exchange{stub: json.RawMessage(`{"content":[]}`), ownCancel: true}
+	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
+	defer stop()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.mcp.CallTool(run, toolRequest(call, token))
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		return c.outcome(x, err)
+	case <-ctx.Done():
+		return c.interrupt(ctx, x, answered, stop)
+	}
+}
+
+func toolRequest(call upstream.Call, token string) mcp.CallToolRequest {
+	meta := &mcp.Meta{ProgressToken: token, AdditionalFields: make(map[string]any, len(call.Meta))}
+	for k, v := range call.Meta {
+		meta.AdditionalFields[k] = v
+	}
+	return mcp.CallToolRequest{Params: mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments, Meta: meta}}
+}
+
+// interrupt ends a call whose caller gave up: the server is told, may still answer within the grace, and what it answers
+// counts. There is no grace for a deadline: the caller was promised that time and no more.
+func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan error, stop func()) (json.RawMessage, error) {
+	cause := context.Cause(ctx)
+	id, handed := x.abandon()
+	switch {
+	case !handed || c.hangsUp:
+	case c.direct:
+		stop()
+	default:
+		c.tellCancelled(id, cause.Error())
+	}
+	if handed && !c.hangsUp && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if err, ok := within(cancelGrace, answered); ok {
+			return c.outcome(x, err)
+		}
+	}
+	stop()
+	_, _ = within(abandonWait, answered)
+	r := x.report()
+	if r.result != nil {
+		return r.result, nil // it came in the last moment
+	}
+	return nil, &upstream.Error{Kind: upstream.Interrupted, Message: cause.Error(), Sent: r.sent, Err: ctx.Err()}
+}
+
+// within waits for an answer, but not longer than d.
+func within(d time.Duration, answered <-chan error) (error, bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-answered:
+		return err, true
+	case <-timer.C:
+		return nil, false
+	}
+}
+
+// tellCancelled sends notifications/cancelled, beside whatever else the connection does.
+func (c *client) tellCancelled(id mcp.RequestId, reason string) {
+	var n mcp.JSONRPCNotification
+	n.JSONRPC = mcp.JSONRPC_VERSION
+	n.Method = string(mcp.MethodNotificationCancelled)
+	n.Params.AdditionalFields = map[string]any{"requestId": id, "reason": reason}
+	c.notes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), notifyLimit)
+		defer cancel()
+		_ = c.wire.SendNotification(ctx, n) // best effort: the call ends in any case
+	})
+}

@@ -1,0 +1,130 @@
+package mcpgo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// DefaultMaxMessage is the longest message that a server may send.
+const DefaultMaxMessage = 32 << 20
+
+// OpenBuiltin makes a server that runs in this process; the closer ends it.
+type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
+
+// Config says how connections are made.
+type Config struct {
+	Version    string   // of this program, as servers are told
+	MaxMessage int      // bytes; DefaultMaxMessage where 0
+	Environ    []string // what children inherit from, and references are resolved in
+	Builtins   map[string]OpenBuiltin
+}
+
+// Connector makes connections.
+type Connector struct {
+	cfg      Config
+	log      *slog.Logger
+	launcher *process.Launcher
+}
+
+// NewConnector makes a Connector; Close it once all its connections are closed.
+func NewConnector(cfg Config, log *slog.Logger) *Connector {
+	if cfg.MaxMessage == 0 {
+		cfg.MaxMessage = DefaultMaxMessage
+	}
+	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher()}
+}
+
+// Close ends the thread that children hang on.
+func (c *Connector) Close() { c.launcher.Close() }
+
+// Connect starts or reaches a server and shakes hands. ctx bounds that, not the life of the connection. The error is an
+// *upstream.Error whose message says what to do.
+func (c *Connector) Connect(ctx context.Context, s *spec.Server) (upstream.Client, error) {
+	conn, err := c.connect(ctx, s, legacy)
+	if err == nil {
+		return conn, nil
+	}
+	if refusesHandshake(err) {
+		c.log.DebugContext(ctx, "the MCP server refuses the handshake; trying the revisions without one", "mcp_id", s.ID)
+		if conn, modernErr := c.connect(ctx, s, modern); modernErr == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without any, since 2026-07-28. The
+// former comes first: it is cheaper, and asking for the latter costs 5 s where a server ignores what it does not know.
+type era string
+
+const (
+	legacy era = mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	modern era = mcp.LATEST_PROTOCOL_VERSION
+)
+
+func (e era) option() mcpclient.ClientOption { return mcpclient.WithProtocolVersion(string(e)) }
+
+// refusesHandshake says whether a server answered the handshake by refusing it.
+func refusesHandshake(err error) bool {
+	e := upstream.As(err)
+	if errors.Is(err, transport.ErrLegacySSEServer) {
+		return true // any 4xx: mcp-go does not look at what came with it
+	}
+	return e.Kind == upstream.Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
+}
+
+func (c *Connector) connect(ctx context.Context, s *spec.Server, e era) (*client, error) {
+	switch {
+	case s.Stdio != nil:
+		return c.connectStdio(ctx, s, e)
+	case s.HTTP != nil:
+		return c.connectHTTP(ctx, s, e)
+	case s.Builtin != nil:
+		return c.connectBuiltin(ctx, s)
+	default:
+		return nil, upstream.Errorf(upstream.Misconfigured, "server %s has no transport", s.ID)
+	}
+}
+
+// handshake makes a client ready; the caller closes it where that fails.
+func (c *Connector) handshake(ctx context.Context, conn *client) error {
+	// Start's context is the connection's, not the handshake's: mcp-go keeps it.
+	if err := conn.mcp.Start(context.Background()); err != nil {
+		return upstream.Errorf(upstream.Unavailable, "starting the connection: %w", err)
+	}
+	var request mcp.InitializeRequest
+	request.Params.ClientInfo = mcp.Implementation{Name: "pawl", Version: c.cfg.Version}
+	x := &exchange{}
+	result, err := conn.mcp.Initialize(withExchange(ctx, x), request)
+	if err != nil {
+		return conn.handshakeError(ctx, x, err)
+	}
+	conn.info = upstream.Info{
+		Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion,
+	}
+	return nil
+}
+
+// literal makes a redactor of values that must not show up in messages: a server may echo its secrets.
+func literal(values map[string]string) *strings.Replacer {
+	const short = 6 // shorter ones are no secrets, and would garble any text
+	var pairs []string
+	for _, v := range values {
+		if len(v) >= short {
+			pairs = append(pairs, v, "***")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}

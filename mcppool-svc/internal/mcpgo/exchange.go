@@ -1,0 +1,115 @@
+package mcpgo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// errAbandoned stops a request that its caller gave up before it was sent.
+var errAbandoned = errors.New("given up before it was sent")
+
+// exchange is what happened to one request, below mcp-go: whether it can have reached the server, and what came back,
+// raw. It rides in the request's context from the client's methods through mcp-go to the tap and the round tripper.
+type exchange struct {
+	// stub is handed to mcp-go in place of a result, so that it does not parse what is parsed again above.
+	stub json.RawMessage
+	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
+	ownCancel bool
+
+	mu        sync.Mutex
+	id        mcp.RequestId            // guarded by mu; set once handed over
+	handed    bool                     // guarded by mu; the transport has it
+	abandoned bool                     // guarded by mu; it must not be handed over any more
+	sent      bool                     // guarded by mu; it may have reached the server
+	result    json.RawMessage          // guarded by mu
+	rpcErr    *mcp.JSONRPCErrorDetails // guarded by mu
+	status    int                      // guarded by mu; HTTP status, 0 where there was none
+	cause     error                    // guarded by mu; what the transport saw, where mcp-go loses it
+}
+
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+// exchangeOf returns the exchange of a request; one that nobody looks at where there is none.
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return &exchange{}
+}
+
+// begin says that the transport gets the request now; assumeSent, that nobody will find out how far it went.
+func (x *exchange) begin(id mcp.RequestId, assumeSent bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.abandoned {
+		return errAbandoned
+	}
+	x.id, x.handed = id, true
+	x.sent = x.sent || assumeSent
+	return nil
+}
+
+// abandon keeps a request that was not handed over from being so, and returns the id of one that was.
+func (x *exchange) abandon() (id mcp.RequestId, handed bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.abandoned = true
+	return x.id, x.handed
+}
+
+// notSent takes back what begin assumed.
+func (x *exchange) notSent() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sent = false
+}
+
+func (x *exchange) markSent() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sent = true
+}
+
+func (x *exchange) markStatus(status int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.status = status
+}
+
+// blame keeps the first cause.
+func (x *exchange) blame(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.cause == nil {
+		x.cause = err
+	}
+}
+
+func (x *exchange) answer(result json.RawMessage, rpcErr *mcp.JSONRPCErrorDetails) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.result, x.rpcErr = result, rpcErr
+}
+
+// report is a copy of what is known.
+type report struct {
+	sent   bool
+	result json.RawMessage
+	rpcErr *mcp.JSONRPCErrorDetails
+	status int
+	cause  error
+}
+
+func (x *exchange) report() report {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return report{sent: x.sent, result: x.result, rpcErr: x.rpcErr, status: x.status, cause: x.cause}
+}

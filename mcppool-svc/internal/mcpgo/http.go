@@ -1,0 +1,74 @@
+package mcpgo
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// connectHTTP speaks streamable HTTP.
+func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*client, error) {
+	headers, err := c.expand(s, s.HTTP.Headers)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := url.Parse(s.HTTP.URL)
+	if err != nil {
+		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
+	}
+	web := newHTTPClient(origin, headers, s.HTTP.PublicOnly, c.cfg.MaxMessage)
+	options := []transport.StreamableHTTPCOption{
+		transport.WithHTTPBasicClient(web),
+		transport.WithHTTPLogger(slog.New(demoted{c.log.With("mcp_id", s.ID).Handler()})),
+	}
+	if e == legacy {
+		// The stream that brings tools/list_changed while no request is running.
+		options = append(options, transport.WithContinuousListening())
+	}
+	wire, err := transport.NewStreamableHTTP(s.HTTP.URL, options...)
+	if err != nil {
+		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
+	}
+	conn := newClient(&httpTap{tap{Interface: wire}}, e.option())
+	conn.hangsUp = e == modern
+	hide := literal(headers)
+	conn.hide = hide.Replace
+	conn.release = web.CloseIdleConnections
+	if err := c.handshake(ctx, conn); err != nil {
+		failure := *upstream.As(err)
+		failure.Message = "MCP server " + s.ID + " at " + origin.Redacted() + ": " + failure.Message
+		if failure.Kind == upstream.Unavailable && failure.Lost {
+			failure.Message += "; check that it runs and that its url is right"
+		}
+		return nil, errors.Join(&failure, conn.Close())
+	}
+	return conn, nil
+}
+
+// demoted logs at debug level what mcp-go takes for errors: here they come back as errors of requests.
+type demoted struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return demoted{d.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }

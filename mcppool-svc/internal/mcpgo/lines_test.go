@@ -1,0 +1,128 @@
+package mcpgo
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+func TestLineReader(t *testing.T) {
+	tests := []struct {
+		name, in, out string
+		kind          upstream.Kind // of the error, where there is one
+		fails         bool
+	}{
+		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\r\n", 0, false},
+		{"noise is left out", "hello\n{}\n\n[1]\n{broken\n{}\n", "{}\n{}\n", 0, false},
+		{"last line without an end", "{}\n{\"a\":1}", "{}\n{\"a\":1}\n", 0, false},
+		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", upstream.TooLarge, true},
+		{"endless", strings.Repeat("x", 1000), "", upstream.TooLarge, true},
+		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", upstream.Protocol, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLineReader(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
+			out, err := io.ReadAll(r)
+			if err != nil || string(out) != tt.out {
+				t.Errorf("read %q, %v; want %q", out, err, tt.out)
+			}
+			<-r.eof
+			var e *upstream.Error
+			if errors.As(r.Err(), &e) != tt.fails || tt.fails && e.Kind != tt.kind {
+				t.Errorf("Err = %v", r.Err())
+			}
+		})
+	}
+}
+
+// Whatever a child writes, what passes is whole lines of JSON objects within the limit.
+func FuzzLineReader(f *testing.F) {
+	f.Add([]byte("{\"a\":1}\nx\n{}\n"), 16)
+	f.Fuzz(func(t *testing.T, in []byte, limit int) {
+		limit = 1 + (limit&0xff+256)%256
+		out, err := io.ReadAll(newLineReader(bytes.NewReader(in), limit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := bufio.NewScanner(bytes.NewReader(out))
+		for s.Scan() {
+			if line := bytes.TrimSpace(s.Bytes()); len(line) > limit || len(line) == 0 || line[0] != '{' {
+				t.Errorf("passed %q", line)
+			}
+		}
+	})
+}
+
+func TestLineWriterKeepsOrderAndNeverBlocks(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	lw := newLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
+	line := strings.Repeat("x", 1000) + "\n"
+	for range 1000 { // far more than a pipe holds, with nobody reading
+		if _, err := io.WriteString(lw, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make([]byte, 1000*len(line))
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != strings.Repeat(line, 1000) {
+		t.Errorf("read something else (%v)", err)
+	}
+	if err := lw.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.WriteString(lw, line); !errors.Is(err, errNotQueued) {
+		t.Errorf("write after Close: %v", err)
+	}
+}
+
+func TestLineWriterGivesUpOnAStalledReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	failed := make(chan error, 1)
+	lw := newLineWriter(w, 50*time.Millisecond, func(err error) { failed <- err })
+	if _, err := lw.Write(bytes.Repeat([]byte{'x'}, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("error = %v", err)
+	}
+	if err := lw.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLineWriterBoundsWhatWaits(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	lw := newLineWriter(w, time.Minute, func(error) {})
+	if _, err := lw.Write(bytes.Repeat([]byte{'x'}, maxQueued+1<<20)); err != nil {
+		t.Errorf("one large message: %v", err)
+	}
+	if _, err := lw.Write([]byte("y\n")); !errors.Is(err, errNotQueued) {
+		t.Errorf("more behind it: %v", err)
+	}
+	start := time.Now()
+	if err := lw.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 10*flushLimit {
+		t.Errorf("Close took %v", took)
+	}
+}

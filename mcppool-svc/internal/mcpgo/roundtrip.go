@@ -1,0 +1,107 @@
+package mcpgo
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	maxRedirects = 5
+	// byeLimit is how long the DELETE that ends a session may take.
+	byeLimit = 2 * time.Second
+)
+
+// roundTripper sits under mcp-go's HTTP transport. It adds the registered headers, to the registered origin alone; bounds
+// what comes back; and notes in the exchange how far a request went.
+type roundTripper struct {
+	base    http.RoundTripper
+	origin  *url.URL
+	headers map[string]string
+	limit   int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	x := exchangeOf(req.Context())
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteHeaders: x.markSent})
+	cancel := context.CancelFunc(func() {})
+	if req.Method == http.MethodDelete {
+		ctx, cancel = context.WithTimeout(ctx, byeLimit)
+	}
+	req = req.Clone(ctx)
+	if sameOrigin(req.URL, t.origin) {
+		for name, value := range t.headers {
+			req.Header.Set(name, value)
+		}
+		if host, ok := t.headers["Host"]; ok {
+			req.Host = host
+		}
+	}
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		cancel()
+		x.blame(err)
+		return nil, err
+	}
+	x.markStatus(resp.StatusCode)
+	resp.Body = &boundedBody{
+		ReadCloser: resp.Body, limit: t.limit, x: x, cancel: cancel,
+		events: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream"),
+	}
+	return resp, nil
+}
+
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
+}
+
+// checkRedirect lets a request move on only as it is: a POST that becomes a GET would be another request.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects:
+		return redirectError("it redirects more than %d times", maxRedirects)
+	case req.Method != first.Method:
+		return redirectError("it redirects to %s in a way that loses the request; register that address instead", req.URL.Redacted())
+	case first.URL.Scheme == "https" && req.URL.Scheme != "https":
+		return redirectError("it redirects from https to %s", req.URL.Redacted())
+	}
+	return nil
+}
+
+func redirectError(format string, args ...any) error {
+	return upstream.Errorf(upstream.Misconfigured, "the server cannot be used: %s", fmt.Sprintf(format, args...))
+}
+
+// newHTTPClient makes the client of one connection: nothing is shared with any other user's.
+func newHTTPClient(origin *url.URL, headers map[string]string, publicOnly bool, limit int) *http.Client {
+	base := &http.Transport{
+		DialContext:            newDialer(publicOnly).DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    dialLimit,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	if !publicOnly {
+		base.Proxy = http.ProxyFromEnvironment // behind a proxy there is no address to check
+	}
+	return &http.Client{
+		Transport:     &roundTripper{base: base, origin: origin, headers: headers, limit: limit},
+		CheckRedirect: checkRedirect,
+	}
+}
+
+// CloseIdleConnections lets http.Client's method of that name reach the transport.
+func (t *roundTripper) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}

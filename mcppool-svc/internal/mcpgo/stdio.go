@@ -1,0 +1,122 @@
+package mcpgo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// stderrTail is how much of a child's stderr an error message carries: messages travel in HTTP headers.
+	stderrTail = 1 << 10
+	// lastWords is how long the reason for a closed stdout is waited for.
+	lastWords = time.Second
+)
+
+// connectStdio starts a child and speaks to it.
+func (c *Connector) connectStdio(ctx context.Context, s *spec.Server, e era) (*client, error) {
+	env, err := c.expand(s, s.Stdio.Env)
+	if err != nil {
+		return nil, err
+	}
+	child, err := c.launcher.Start(process.Spec{
+		Command: s.Stdio.Command, Args: s.Stdio.Args, Dir: s.Stdio.Dir,
+		Env: process.Environ(c.cfg.Environ, env),
+	})
+	if err != nil {
+		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
+	}
+	conn := c.overStdio(child, s, e)
+	hide := literal(env)
+	conn.hide = hide.Replace
+	go conn.follow(child)
+	if err := c.handshake(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// overStdio puts the layers together: mcp-go over bounded lines over the child.
+func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *client {
+	in := newLineReader(child.Stdout, c.cfg.MaxMessage)
+	var conn *client
+	out := newLineWriter(child.Stdin, stallLimit, func(err error) {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			conn.fail(&upstream.Error{Kind: upstream.Unavailable, Sent: true, Lost: true,
+				Message: fmt.Sprintf("MCP server %s does not read its stdin", s.ID)})
+		}
+		child.Close() // mcp-go notices a broken connection at the other end alone
+	})
+	conn = newClient(&tap{Interface: transport.NewIO(in, out, nil), blind: true, gone: in.eof}, e.option())
+	conn.lines = in
+	conn.said = func() string { return conn.testimony(child) }
+	conn.release = child.Close
+	conn.obituary = func() *upstream.Error { return conn.stdioObituary(s, child) }
+	return conn
+}
+
+// follow marks the connection as lost when the child's output ends.
+func (c *client) follow(child *process.Process) {
+	select {
+	case <-c.lines.eof:
+	case <-c.done:
+		return
+	}
+	c.fail(c.obituary())
+	child.Close() // a child that closed its stdout is of no use
+}
+
+// stdioObituary says why a child's output ended.
+func (c *client) stdioObituary(s *spec.Server, child *process.Process) *upstream.Error {
+	if err := c.Err(); err != nil {
+		return upstream.As(err)
+	}
+	var known *upstream.Error
+	if errors.As(c.lines.Err(), &known) {
+		e := *known
+		e.Message = fmt.Sprintf("MCP server %s: %s", s.ID, e.Message)
+		return &e
+	}
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	how := "closed its stdout"
+	select {
+	case <-child.Exited():
+		how = "ended (" + child.Status() + ")"
+	case <-timer.C:
+	}
+	return &upstream.Error{Kind: upstream.Unavailable, Lost: true,
+		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", s.ID, s.Stdio.Command, how, c.testimony(child))}
+}
+
+// testimony is what a child said last, for an error message.
+func (c *client) testimony(child *process.Process) string {
+	var text string
+	if noise := c.lines.Noise(); noise != "" {
+		text += "; it wrote to stdout " + noise
+	}
+	if tail := child.Stderr(stderrTail); tail != "" {
+		text += "; its stderr ends with: " + tail
+	}
+	return c.hide(text)
+}
+
+// expand resolves references to the pool's environment, in what an operator wrote.
+func (c *Connector) expand(s *spec.Server, values map[string]string) (map[string]string, error) {
+	if !s.ByOperator {
+		return values, nil
+	}
+	out, err := expand(values, c.cfg.Environ)
+	if err != nil {
+		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,101 @@
+package mcpgo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// errMalformed means that an answer is JSON but not one to the request.
+var errMalformed = errors.New("the answer is not a JSON-RPC response to the request")
+
+// tap wraps a transport of mcp-go: it notes in the request's exchange that it was handed over, and what came back.
+type tap struct {
+	transport.Interface
+	// blind: the transport does not tell whether a request went out, so whatever it was given counts as sent.
+	blind bool
+	// gone is closed once the transport is known to lead nowhere; nil where that never shows.
+	gone <-chan struct{}
+}
+
+// SendRequest implements transport.Interface.
+func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	select {
+	case <-t.gone:
+		return nil, errors.Join(errNotQueued, os.ErrClosed)
+	default:
+	}
+	x := exchangeOf(ctx)
+	if err := x.begin(request.ID, t.blind); err != nil {
+		return nil, err
+	}
+	response, err := t.Interface.SendRequest(ctx, request)
+	if err != nil {
+		if errors.Is(err, errNotQueued) {
+			x.notSent()
+		}
+		return nil, err
+	}
+	if err := check(request, response); err != nil {
+		x.blame(err)
+		return nil, err
+	}
+	x.answer(response.Result, response.Error)
+	if response.Error == nil && x.stub != nil {
+		short := *response
+		short.Result = x.stub
+		return &short, nil
+	}
+	return response, nil
+}
+
+// check refuses answers to somebody else and answers that say nothing. An error may lack the id: servers that could not
+// read the request do not know it.
+func check(request transport.JSONRPCRequest, response *transport.JSONRPCResponse) error {
+	switch {
+	case response == nil:
+		return errMalformed
+	case response.ID.IsNil() && response.Error != nil:
+		return nil
+	case response.ID.String() != request.ID.String():
+		return fmt.Errorf("%w: its id is %s, not %s", errMalformed, response.ID, request.ID)
+	case response.Error == nil && len(response.Result) == 0:
+		return fmt.Errorf("%w: it has neither result nor error", errMalformed)
+	}
+	return nil
+}
+
+// SendNotification implements transport.Interface.
+func (t *tap) SendNotification(ctx context.Context, notification mcp.JSONRPCNotification) error {
+	if notification.Method == string(mcp.MethodNotificationCancelled) && exchangeOf(ctx).ownCancel {
+		return nil
+	}
+	return t.Interface.SendNotification(ctx, notification)
+}
+
+// SetRequestHandler lets servers ask back (ping, roots) where the transport can; mcp-go looks for this method.
+func (t *tap) SetRequestHandler(handler transport.RequestHandler) {
+	if b, ok := t.Interface.(transport.BidirectionalInterface); ok {
+		b.SetRequestHandler(handler)
+	}
+}
+
+// httpTap is the tap of an HTTP transport, which mcp-go tells from others by these methods.
+type httpTap struct{ tap }
+
+// SetProtocolVersion implements transport.HTTPConnection.
+func (t *httpTap) SetProtocolVersion(version string) {
+	if h, ok := t.Interface.(transport.HTTPConnection); ok {
+		h.SetProtocolVersion(version)
+	}
+}
+
+// RequiresLegacyProtocol says whether only revisions before 2026-07-28 will do.
+func (t *httpTap) RequiresLegacyProtocol() bool {
+	l, ok := t.Interface.(interface{ RequiresLegacyProtocol() bool })
+	return ok && l.RequiresLegacyProtocol()
+}

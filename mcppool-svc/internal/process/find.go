@@ -1,0 +1,56 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// find resolves a command as its own PATH says, not the pool's. A relative path counts from dir.
+func find(command, path, dir string) (string, error) {
+	if dir != "" {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return "", fmt.Errorf("its working directory cannot be used: %w; correct `cwd`", err)
+		}
+		if !info.IsDir() {
+			return "", fmt.Errorf("its working directory %s is not a folder; correct `cwd`", dir)
+		}
+	}
+	if filepath.Base(command) != command {
+		full := command
+		if !filepath.IsAbs(full) {
+			full = filepath.Join(dir, full)
+		}
+		return executable(full)
+	}
+	for _, folder := range filepath.SplitList(path) {
+		if folder == "" || !filepath.IsAbs(folder) {
+			continue // a program of the current folder must be asked for by path
+		}
+		if found, err := executable(filepath.Join(folder, command)); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("command %q was not found in PATH; install it, or give its full path as `command`", command)
+}
+
+// executable checks a path without searching any other.
+func executable(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("command %s: %w", path, err)
+	}
+	found, err := exec.LookPath(abs)
+	switch {
+	case err == nil:
+		return found, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", fmt.Errorf("command %s is not an executable file; make it one (chmod +x) or name its interpreter as `command`", abs)
+	default:
+		return "", fmt.Errorf("command %s does not exist; correct `command`", abs)
+	}
+}

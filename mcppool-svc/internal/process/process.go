@@ -1,0 +1,153 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How long Close waits before it says the same thing louder, counted from its beginning.
+const (
+	termAfter = 1 * time.Second // stdin is closed; then SIGTERM
+	killAfter = 2 * time.Second // then SIGKILL
+	// drainTime is how long output of a child that has exited is waited for: a grandchild may hold the pipe open.
+	drainTime = 500 * time.Millisecond
+)
+
+// Spec says what to run.
+type Spec struct {
+	Command string
+	Args    []string
+	Env     []string // the whole environment
+	Dir     string   // the pool's own where empty
+}
+
+// Process is a running child.
+type Process struct {
+	Stdin  *os.File // the caller writes and closes it
+	Stdout *os.File // the caller reads it; it ends shortly after the child does
+
+	cmd    *exec.Cmd
+	stderr ring
+	exited chan struct{}
+	drop   func() // closes our ends of stdout and stderr
+	close  func() // ends the group
+}
+
+// Start starts a child. The error says what to correct.
+func (l *Launcher) Start(spec Spec) (*Process, error) {
+	path, _ := Getenv(spec.Env, "PATH")
+	command, err := find(spec.Command, path, spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{
+		Path: command, Args: append([]string{spec.Command}, spec.Args...),
+		Env: spec.Env, Dir: spec.Dir, SysProcAttr: groupAttr(),
+	}
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	p.close = sync.OnceFunc(p.end)
+	stderr, theirs, err := p.pipes()
+	if err != nil {
+		return nil, fmt.Errorf("opening pipes: %w", err)
+	}
+	err = l.start(cmd)
+	for _, f := range theirs {
+		f.Close()
+	}
+	if err != nil {
+		p.Stdin.Close()
+		p.drop()
+		return nil, fmt.Errorf("starting %s: %w", command, err)
+	}
+	go p.wait(stderr)
+	return p, nil
+}
+
+// pipes connects the child's three streams; it returns our end of stderr and the child's ends, to be closed once it runs.
+func (p *Process) pipes() (stderr *os.File, theirs []*os.File, err error) {
+	var files []*os.File
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			for _, f := range files {
+				f.Close()
+			}
+			return nil, nil, err
+		}
+		files = append(files, r, w)
+	}
+	stdinR, stdout, stderr := files[0], files[2], files[4]
+	p.Stdin, p.Stdout = files[1], stdout
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdinR, files[3], files[5]
+	p.drop = sync.OnceFunc(func() { stdout.Close(); stderr.Close() })
+	return stderr, []*os.File{stdinR, files[3], files[5]}, nil
+}
+
+// wait reaps the child at once, ends what is left of its group, and lets its last words arrive.
+func (p *Process) wait(stderr *os.File) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(&p.stderr, stderr)
+	}()
+	_ = p.cmd.Wait() // the exit status is in ProcessState
+	killGroup(p.cmd.Process)
+	timer := time.AfterFunc(drainTime, p.drop)
+	<-drained
+	timer.Stop()
+	close(p.exited)
+	// Stdout is the caller's to read to its end; a grandchild that left the group must not keep it open for ever.
+	time.AfterFunc(drainTime, p.drop)
+}
+
+// PID is the child's process id, which is its group's too.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Exited is closed once the child has exited and was reaped.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Status says how the child ended: `exit status 3`, `signal: killed`; only after Exited.
+func (p *Process) Status() string { return p.cmd.ProcessState.String() }
+
+// Stderr returns the end of what the child wrote to stderr, at most limit bytes of it.
+func (p *Process) Stderr(limit int) string {
+	text := strings.TrimSpace(strings.ToValidUTF8(p.stderr.String(), "\uFFFD"))
+	if len(text) > limit {
+		text = "…" + strings.ToValidUTF8(text[len(text)-limit:], "")
+	}
+	return text
+}
+
+// Close ends the child and its whole group, first politely, and returns when it is gone. It takes a little more than two
+// seconds at most, and may be called again.
+func (p *Process) Close() { p.close() }
+
+func (p *Process) end() {
+	_ = p.Stdin.Close() // a polite server takes this as the end
+	if p.exitsWithin(termAfter) {
+		return
+	}
+	terminateGroup(p.cmd.Process)
+	if p.exitsWithin(killAfter - termAfter) {
+		return
+	}
+	killGroup(p.cmd.Process)
+	// A killed process is gone at once, except in uninterruptible I/O, which nobody can help.
+	p.exitsWithin(killAfter)
+}
+
+func (p *Process) exitsWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,227 @@
+package process
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+)
+
+// poolVariable makes the test binary a pool that starts one child, says its pid, and waits to be killed.
+const poolVariable = "PAWL_TEST_POOL"
+
+func TestMain(m *testing.M) {
+	fakemcp.Main()
+	if os.Getenv(poolVariable) != "" {
+		l := NewLauncher()
+		p, err := l.Start(Spec{Command: "sleep", Args: []string{"600"}, Env: os.Environ()})
+		if err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString(strconv.Itoa(p.PID()) + "\n")
+		select {}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func launch(t *testing.T, spec Spec) *Process {
+	t.Helper()
+	l := NewLauncher()
+	t.Cleanup(l.Close)
+	p, err := l.Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func sh(script string) Spec {
+	return Spec{Command: "sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}}
+}
+
+func TestProcessPassesStreamsAndStatus(t *testing.T) {
+	p := launch(t, sh(`read line; echo "got $line"; echo "bad luck" >&2; exit 3`))
+	if _, err := io.WriteString(p.Stdin, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(p.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Exited()
+	got := []string{string(out), p.Stderr(100), p.Status()}
+	if diff := cmp.Diff([]string{"got hello\n", "bad luck", "exit status 3"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCloseIsBoundedAndEndsTheGroup(t *testing.T) {
+	tests := []struct {
+		name, script  string
+		atLeast, most time.Duration
+	}{
+		{"reads its stdin", `cat >/dev/null`, 0, 900 * time.Millisecond},
+		{"needs SIGTERM", `sleep 600 & sleep 600`, termAfter, killAfter},
+		{"ignores SIGTERM, and so does its child", `trap "" TERM HUP; sh -c 'trap "" TERM; while :; do sleep 1; done' & while :; do sleep 1; done`, killAfter, killAfter + time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := launch(t, sh("echo $$; "+tt.script))
+			if _, err := bufio.NewReader(p.Stdout).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			p.Close()
+			if took := time.Since(start); took < tt.atLeast || took > tt.most {
+				t.Errorf("Close took %v, want between %v and %v", took, tt.atLeast, tt.most)
+			}
+			if members := groupOf(t, p.PID()); len(members) > 0 {
+				t.Errorf("processes left in the group: %v", members)
+			}
+		})
+	}
+}
+
+// groupOf lists the living processes of a group, by what the system says.
+func groupOf(t *testing.T, pgid int) []string {
+	t.Helper()
+	var left []string
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		_, rest, _ := strings.Cut(string(b), ") ")
+		f := strings.Fields(rest)
+		if len(f) > 2 && f[2] == strconv.Itoa(pgid) && f[0] != "Z" {
+			left = append(left, string(b))
+		}
+	}
+	return left
+}
+
+func TestGrandchildThatKeepsStdoutDoesNotHoldThePipe(t *testing.T) {
+	p := launch(t, sh(`setsid sleep 5 & echo bye`))
+	start := time.Now()
+	if _, err := io.ReadAll(p.Stdout); err != nil && !strings.Contains(err.Error(), "closed") {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("stdout was open for %v", took)
+	}
+}
+
+// A pool that is killed takes its children with it (DESIGN 6).
+func TestChildrenDieWithThePool(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := exec.Command(self)
+	pool.Env = append(os.Environ(), poolVariable+"=1")
+	out, err := pool.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = pool.Wait() // killed, as intended
+	if !fakemcp.Gone(pid, 5*time.Second) {
+		t.Error("the child outlived the pool")
+	}
+}
+
+func TestStderrKeepsTheEnd(t *testing.T) {
+	p := launch(t, sh(`i=0; while [ $i -lt 3000 ]; do echo "line $i of the log, which is rather long" >&2; i=$((i+1)); done`))
+	<-p.Exited()
+	if n := len(p.stderr.String()); n != stderrLimit {
+		t.Errorf("kept %d bytes, want %d", n, stderrLimit)
+	}
+	tail := p.Stderr(60)
+	if !strings.HasSuffix(tail, "line 2999 of the log, which is rather long") || !strings.HasPrefix(tail, "…") {
+		t.Errorf("tail = %q", tail)
+	}
+}
+
+func TestStartErrorsSayWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := NewLauncher()
+	defer l.Close()
+	tests := []struct {
+		name string
+		spec Spec
+		want string
+	}{
+		{"not in PATH", Spec{Command: "no-such-program-here", Env: []string{"PATH=/usr/bin:/bin"}}, "was not found in PATH; install it"},
+		{"another PATH than ours", Spec{Command: "sh", Env: []string{"PATH=" + dir}}, "was not found in PATH"},
+		{"no such file", Spec{Command: filepath.Join(dir, "none")}, "does not exist; correct `command`"},
+		{"not executable", Spec{Command: plain}, "chmod +x"},
+		{"no such folder", Spec{Command: "sh", Dir: filepath.Join(dir, "none"), Env: []string{"PATH=/usr/bin:/bin"}}, "correct `cwd`"},
+		{"folder is a file", Spec{Command: "sh", Dir: plain, Env: []string{"PATH=/usr/bin:/bin"}}, "is not a folder"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := l.Start(tt.spec)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestEnvironIsAnAllowlist(t *testing.T) {
+	base := []string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=x", "PAWL_KEY=y", "TERM=xterm"}
+	got := Environ(base, map[string]string{"TERM": "dumb", "OWN": "1"})
+	want := []string{"HOME=/root", "LC_ALL=C", "OWN=1", "PATH=/bin", "TERM=dumb"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if v, ok := Getenv([]string{"A=1", "A=2"}, "A"); v != "2" || !ok {
+		t.Errorf("Getenv = %q, %v", v, ok)
+	}
+	if slices.Contains(got, "PAWL_KEY=y") {
+		t.Error("the pool's own key was inherited")
+	}
+}
+
+func TestClosedLauncherRefuses(t *testing.T) {
+	l := NewLauncher()
+	l.Close()
+	l.Close()
+	if _, err := l.Start(sh("true")); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("error = %v", err)
+	}
+}

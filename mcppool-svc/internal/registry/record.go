@@ -1,0 +1,116 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// recordVersion is the version of everything stored. A reader refuses what is newer than itself.
+const recordVersion = 1
+
+// record is a server as stored.
+type record struct {
+	Version      int               `json:"v"`
+	UID          string            `json:"uid"`
+	ID           string            `json:"id"`
+	Owner        string            `json:"owner,omitempty"`
+	DisplayName  string            `json:"display_name,omitempty"`
+	Description  string            `json:"description,omitempty"`
+	Stdio        *spec.Stdio       `json:"stdio,omitempty"`
+	HTTP         *spec.HTTP        `json:"http,omitempty"`
+	Builtin      *spec.Builtin     `json:"builtin,omitempty"`
+	Disabled     bool              `json:"disabled,omitempty"`
+	AutoActivate bool              `json:"auto_activate,omitempty"`
+	Trusted      bool              `json:"trusted,omitempty"`
+	Policies     map[string]policy `json:"tool_policies,omitempty"`
+	CallTimeout  time.Duration     `json:"call_timeout,omitempty"`  // ns
+	StartTimeout time.Duration     `json:"start_timeout,omitempty"` // ns
+	ByOperator   bool              `json:"by_operator,omitempty"`
+	Generation   uint64            `json:"generation"`
+	CreateTime   time.Time         `json:"create_time"`
+	UpdateTime   time.Time         `json:"update_time"`
+}
+
+// policy is a tool policy as stored: by the enums' names, which outlive their numbers.
+type policy struct {
+	Effect     string `json:"effect"`
+	Idempotent bool   `json:"idempotent,omitempty"`
+	RiskFloor  string `json:"risk_floor,omitempty"`
+}
+
+// activation is a user's explicit word on a server.
+type activation struct {
+	Version int  `json:"v"`
+	Active  bool `json:"active"`
+}
+
+// request is a create that was answered, so that its repetition gets the same answer.
+type request struct {
+	Version int       `json:"v"`
+	Digest  string    `json:"digest"` // of what was asked
+	Answer  record    `json:"answer"`
+	Time    time.Time `json:"time"`
+}
+
+func toRecord(s *spec.Server) record {
+	r := record{
+		Version: recordVersion, UID: s.UID, ID: s.ID, Owner: s.Owner, DisplayName: s.DisplayName, Description: s.Description,
+		Stdio: s.Stdio, HTTP: s.HTTP, Builtin: s.Builtin, Disabled: s.Disabled, AutoActivate: s.AutoActivate,
+		Trusted: s.Trusted, CallTimeout: s.CallTimeout, StartTimeout: s.StartTimeout, ByOperator: s.ByOperator,
+		Generation: s.Generation, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime,
+	}
+	for name, p := range s.Policies {
+		if r.Policies == nil {
+			r.Policies = make(map[string]policy, len(s.Policies))
+		}
+		r.Policies[name] = policy{Effect: p.Effect.String(), Idempotent: p.Idempotent, RiskFloor: p.RiskFloor.String()}
+	}
+	return r
+}
+
+func (r record) server() *spec.Server {
+	s := &spec.Server{
+		UID: r.UID, ID: r.ID, Owner: r.Owner, DisplayName: r.DisplayName, Description: r.Description,
+		Stdio: r.Stdio, HTTP: r.HTTP, Builtin: r.Builtin, Disabled: r.Disabled, AutoActivate: r.AutoActivate,
+		Trusted: r.Trusted, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
+		Generation: r.Generation, CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
+	}
+	for name, p := range r.Policies {
+		if s.Policies == nil {
+			s.Policies = make(map[string]spec.Policy, len(r.Policies))
+		}
+		s.Policies[name] = spec.Policy{
+			Effect: commonv1.Effect(commonv1.Effect_value[p.Effect]), Idempotent: p.Idempotent,
+			RiskFloor: commonv1.RiskLevel(commonv1.RiskLevel_value[p.RiskFloor]),
+		}
+	}
+	return s.Clone() // a record handed out twice must not share its maps
+}
+
+// encode marshals a stored value; those are plain data, for which that cannot fail.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// decode reads a stored value after a look at its version.
+func decode(raw []byte, to any) error {
+	var head struct {
+		Version int `json:"v"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	if head.Version < 1 || head.Version > recordVersion {
+		return fmt.Errorf("it was written by a newer version of this program (format %d); use that one", head.Version)
+	}
+	return json.Unmarshal(raw, to)
+}

@@ -1,0 +1,158 @@
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// What goes wrong with a change.
+var (
+	ErrNotFound      = errors.New("there is no such MCP server")
+	ErrExists        = errors.New("an MCP server of that id exists already")
+	ErrChanged       = errors.New("the MCP server changed meanwhile")
+	ErrFromConfig    = errors.New("the MCP server comes from a configuration file")
+	ErrRequestReused = errors.New("the request_id was used for another request")
+	ErrStorage       = errors.New("storing failed")
+)
+
+// requestMemory is how long a create can be repeated.
+const requestMemory = 24 * time.Hour
+
+// Registry is safe for concurrent use. The servers it returns are shared: do not change them.
+type Registry struct {
+	store store
+	log   *slog.Logger
+	now   func() time.Time
+
+	// writes puts changes in order, commit included; mu is not held while committing, so that readers never wait for a disk.
+	writes sync.Mutex
+
+	mu       sync.RWMutex
+	servers  map[string]*spec.Server // guarded by mu; by Server.Key
+	active   map[string]bool         // guarded by mu; by activationKey; explicit words alone
+	requests map[string]request      // guarded by mu; by requestKey
+}
+
+// Open reads what is stored in dir (empty: nothing is stored) and adds the servers of configuration files, which win.
+func Open(dir string, config []*spec.Server, log *slog.Logger) (*Registry, error) {
+	r := &Registry{
+		store: memory{}, log: log, now: time.Now,
+		servers: make(map[string]*spec.Server), active: make(map[string]bool), requests: make(map[string]request),
+	}
+	if dir != "" {
+		db, err := openBolt(dir)
+		if err != nil {
+			return nil, err
+		}
+		r.store = db
+	}
+	if err := r.store.load(r.read); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading the registered MCP servers: %w", err), r.store.close())
+	}
+	for _, s := range config {
+		if old := r.servers[s.Key()]; old != nil && !old.FromConfig {
+			log.Warn("the configuration file hides a registered MCP server", "mcp_id", s.ID)
+		}
+		r.servers[s.Key()] = s
+	}
+	return r, nil
+}
+
+func (r *Registry) read(bucket, key string, value []byte) error {
+	var err error
+	switch bucket {
+	case bucketServers:
+		var rec record
+		if err = decode(value, &rec); err == nil {
+			r.servers[key] = rec.server()
+		}
+	case bucketActivations:
+		var a activation
+		if err = decode(value, &a); err == nil {
+			r.active[key] = a.Active
+		}
+	case bucketRequests:
+		var q request
+		if err = decode(value, &q); err == nil {
+			r.requests[key] = q
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("entry %q of %s: %w", key, bucket, err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (r *Registry) Close() error { return r.store.close() }
+
+// Lookup returns the server that an id means for a user: the user's own, else everybody's.
+func (r *Registry) Lookup(user, id string) (*spec.Server, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, owner := range []string{user, ""} {
+		if s := r.servers[(&spec.Server{Owner: owner, ID: id}).Key()]; s != nil {
+			return s, nil
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// Of returns the server of an id that belongs to an owner (empty: everybody).
+func (r *Registry) Of(owner, id string) (*spec.Server, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if s := r.servers[(&spec.Server{Owner: owner, ID: id}).Key()]; s != nil {
+		return s, nil
+	}
+	return nil, ErrNotFound
+}
+
+// Visible returns what a user can see, by id. The user's own server hides everybody's of the same id.
+func (r *Registry) Visible(user string) []*spec.Server {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	byID := make(map[string]*spec.Server)
+	for _, s := range r.servers {
+		if s.Owner == user || s.Owner == "" && byID[s.ID] == nil {
+			byID[s.ID] = s
+		}
+	}
+	list := make([]*spec.Server, 0, len(byID))
+	for _, s := range byID {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *spec.Server) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Active says whether a user's tasks may use a server: the user's word, else the server's default.
+func (r *Registry) Active(user string, s *spec.Server) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if active, said := r.active[activationKey(user, s)]; said {
+		return active
+	}
+	return s.AutoActivate
+}
+
+func activationKey(user string, s *spec.Server) string { return user + "\x00" + s.Key() }
+
+func requestKey(user, id string) string { return user + "\x00" + id }
+
+func newUID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("making an id: %w", err)
+	}
+	return id.String(), nil
+}

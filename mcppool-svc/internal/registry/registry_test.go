@@ -1,0 +1,239 @@
+package registry
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bolt "go.etcd.io/bbolt"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// open opens a registry and checks its file when the test ends.
+func open(t *testing.T, dir string, config ...*spec.Server) *Registry {
+	t.Helper()
+	r, err := Open(dir, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil { // closing twice is fine
+			t.Error(err)
+		}
+		if dir != "" {
+			checkFile(t, dir)
+		}
+	})
+	return r
+}
+
+func checkFile(t *testing.T, dir string) {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(dir, fileName), 0o600, &bolt.Options{Timeout: time.Second})
+	if err != nil {
+		return // another registry has it
+	}
+	defer db.Close()
+	err = db.View(func(tx *bolt.Tx) error {
+		for err := range tx.Check() {
+			t.Errorf("the file is damaged: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func stdio(id, owner string) *spec.Server {
+	return &spec.Server{ID: id, Owner: owner, Stdio: &spec.Stdio{Command: "x", Env: map[string]string{"A": "b"}}, AutoActivate: true}
+}
+
+func TestEverythingIsStored(t *testing.T) {
+	dir := t.TempDir()
+	full := &spec.Server{
+		ID: "full", Owner: "ann", DisplayName: "Full", Description: "all of it",
+		HTTP:     &spec.HTTP{URL: "https://a.example", Headers: map[string]string{"A": "secret"}, PublicOnly: true},
+		Disabled: true, AutoActivate: true, Trusted: true, ByOperator: true, CallTimeout: time.Minute, StartTimeout: time.Second,
+		Policies: map[string]spec.Policy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH}},
+	}
+	r := open(t, dir)
+	created, err := r.Create("ann", "r1", "digest", full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Create("op", "", "", stdio("gone", "")); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := r.Lookup("bob", "gone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if err := r.SetActive(user, gone, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.SetActive("ann", created, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Delete("", "gone", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	r = open(t, dir)
+	got, err := r.Lookup("ann", "full")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(created, got); diff != "" {
+		t.Error(diff)
+	}
+	if r.Active("ann", got) {
+		t.Error("the deactivation was forgotten")
+	}
+	again, err := r.Create("ann", "r1", "digest", full)
+	if err != nil || again.UID != created.UID {
+		t.Errorf("repeated create: %v, %v", again, err)
+	}
+	// What users said of a deleted server does not hold for the next one of its id.
+	if _, err := r.Create("op", "", "", stdio("gone", "")); err != nil {
+		t.Fatal(err)
+	}
+	gone, err = r.Lookup("bob", "gone")
+	if err != nil || !r.Active("bob", gone) {
+		t.Errorf("the new server inherits the old one's deactivation (%v)", err)
+	}
+}
+
+func TestFirstAnswerStaysTheFirst(t *testing.T) {
+	r := open(t, "")
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	first, err := r.Create("ann", "r1", "d", stdio("a", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Update("ann", "a", first.Etag(), func(s *spec.Server) error { s.Description = "new"; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.Create("ann", "r1", "d", stdio("a", "ann")); err != nil || again.Description != "" {
+		t.Errorf("repeated: %+v, %v", again, err)
+	}
+	if _, err := r.Create("ann", "r1", "other", stdio("a", "ann")); !errors.Is(err, ErrRequestReused) {
+		t.Errorf("error = %v", err)
+	}
+	now = now.Add(requestMemory)
+	if _, err := r.Create("ann", "r1", "other", stdio("b", "ann")); err != nil {
+		t.Errorf("after a day: %v", err)
+	}
+	if len(r.requests) != 1 {
+		t.Errorf("%d requests are remembered", len(r.requests))
+	}
+}
+
+func TestChangesAreRefused(t *testing.T) {
+	config := stdio("file", "")
+	config.FromConfig = true
+	r := open(t, "", config)
+	created, err := r.Create("ann", "", "", stdio("a", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(s *spec.Server) error { s.Description = "x"; return nil }
+	failing := errors.New("not that")
+	tests := []struct {
+		name string
+		do   func() error
+		want error
+	}{
+		{"unknown", func() error { _, err := r.Update("ann", "none", "", edit); return err }, ErrNotFound},
+		{"another's", func() error { _, err := r.Update("bob", "a", "", edit); return err }, ErrNotFound},
+		{"old etag", func() error { _, err := r.Update("ann", "a", "old", edit); return err }, ErrChanged},
+		{"edit fails", func() error {
+			_, err := r.Update("ann", "a", "", func(*spec.Server) error { return failing })
+			return err
+		}, failing},
+		{"from a file", func() error { _, err := r.Update("", "file", "", edit); return err }, ErrFromConfig},
+		{"delete from a file", func() error { _, err := r.Delete("", "file", ""); return err }, ErrFromConfig},
+		{"delete, old etag", func() error { _, err := r.Delete("ann", "a", "old"); return err }, ErrChanged},
+		{"exists", func() error { _, err := r.Create("ann", "", "", stdio("a", "ann")); return err }, ErrExists},
+		{"everybody's exists", func() error { _, err := r.Create("ann", "", "", stdio("file", "ann")); return err }, ErrExists},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := tt.do(); !errors.Is(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+	if got, err := r.Lookup("ann", "a"); err != nil || got != created {
+		t.Errorf("a refused change left its mark: %+v, %v", got, err)
+	}
+}
+
+// brokenStore cannot write.
+type brokenStore struct{ memory }
+
+func (brokenStore) apply(...change) error { return errors.New("disk full") }
+
+func TestWhatCannotBeStoredDidNotHappen(t *testing.T) {
+	r := open(t, "")
+	r.store = brokenStore{}
+	if _, err := r.Create("ann", "r1", "d", stdio("a", "ann")); !errors.Is(err, ErrStorage) || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("error = %v", err)
+	}
+	if list := r.Visible("ann"); len(list) != 0 || len(r.requests) != 0 {
+		t.Errorf("shown all the same: %v", list)
+	}
+}
+
+func TestSecondProcessAndNewerFormat(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, dir)
+	if _, err := Open(dir, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("error = %v", err)
+	}
+	if err := r.store.apply(change{bucketServers, "\x00a", []byte(`{"v":2,"id":"a"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestConfigurationHidesWhatIsStored(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, dir)
+	if _, err := r.Create("op", "", "", stdio("a", "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	config := stdio("a", "")
+	config.FromConfig = true
+	r = open(t, dir, config)
+	if got, err := r.Lookup("ann", "a"); err != nil || !got.FromConfig {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := open(t, dir).Lookup("ann", "a"); err != nil || got.FromConfig {
+		t.Errorf("without the file: %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,139 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+)
+
+// Defaults of a server's limits.
+const (
+	DefaultCallTimeout  = 60 * time.Second
+	DefaultStartTimeout = 30 * time.Second
+)
+
+// Server is one registered server. Treat it as immutable: Clone before changing.
+type Server struct {
+	// UID names this registration for ever; a server that is registered again under the same id has another.
+	UID         string
+	ID          string // a slug
+	Owner       string // a user's sub; empty: everybody's
+	DisplayName string
+	Description string
+
+	// Exactly one of the three is set.
+	Stdio   *Stdio
+	HTTP    *HTTP
+	Builtin *Builtin
+
+	Disabled     bool
+	AutoActivate bool
+	Trusted      bool
+	Policies     map[string]Policy // by tool name; "*" for those not named
+	CallTimeout  time.Duration     // 0: the default
+	StartTimeout time.Duration     // 0: the default
+
+	FromConfig bool
+	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
+	// server it is cannot change it.
+	ByOperator bool
+
+	Generation uint64 // counts changes
+	CreateTime time.Time
+	UpdateTime time.Time
+}
+
+// Stdio is a child process that speaks MCP on stdin and stdout.
+type Stdio struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Dir     string            `json:"cwd,omitempty"`
+}
+
+// HTTP is a server reached by streamable HTTP.
+type HTTP struct {
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// PublicOnly refuses loopback, private and link-local addresses when dialling.
+	PublicOnly bool `json:"public_only,omitempty"`
+}
+
+// Builtin is a server that runs in the pool's own process.
+type Builtin struct {
+	Name string `json:"name"`
+	Root string `json:"root,omitempty"`
+}
+
+// Policy is the operator's word on a tool.
+type Policy struct {
+	Effect     commonv1.Effect
+	Idempotent bool
+	RiskFloor  commonv1.RiskLevel
+}
+
+// Key tells servers of the same id but of different owners apart.
+func (s *Server) Key() string { return s.Owner + "\x00" + s.ID }
+
+// Etag changes whenever anything of the registration changes.
+func (s *Server) Etag() string {
+	sum := sha256.Sum256(binaryOf(s.UID, s.Generation))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Revision changes whenever a connection made before would be the wrong one. It is derived from secrets: keep it inside.
+func (s *Server) Revision() string {
+	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator))
+	return hex.EncodeToString(sum[:])
+}
+
+// CallLimit is the longest that a call may take.
+func (s *Server) CallLimit() time.Duration {
+	if s.CallTimeout > 0 {
+		return s.CallTimeout
+	}
+	return DefaultCallTimeout
+}
+
+// StartLimit is the longest that connecting may take.
+func (s *Server) StartLimit() time.Duration {
+	if s.StartTimeout > 0 {
+		return s.StartTimeout
+	}
+	return DefaultStartTimeout
+}
+
+// Clone copies the server so that the copy can be changed.
+func (s *Server) Clone() *Server {
+	c := *s
+	if s.Stdio != nil {
+		t := *s.Stdio
+		t.Args, t.Env = slices.Clone(t.Args), maps.Clone(t.Env)
+		c.Stdio = &t
+	}
+	if s.HTTP != nil {
+		t := *s.HTTP
+		t.Headers = maps.Clone(t.Headers)
+		c.HTTP = &t
+	}
+	if s.Builtin != nil {
+		t := *s.Builtin
+		c.Builtin = &t
+	}
+	c.Policies = maps.Clone(s.Policies)
+	return &c
+}
+
+// binaryOf is a stable text of plain values. Marshalling those cannot fail.
+func binaryOf(values ...any) []byte {
+	b, err := json.Marshal(values)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,61 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is what went wrong, as far as the caller's next step depends on it.
+type Kind int
+
+// The kinds of failure.
+const (
+	// Unavailable: the server could not be started or reached, or the connection ended.
+	Unavailable Kind = iota
+	// Protocol: what the server sent is not MCP.
+	Protocol
+	// Answered: the server answered the request with a JSON-RPC error; Code is set.
+	Answered
+	// TooLarge: what the server sent, or was to be sent, is over the limit.
+	TooLarge
+	// Unauthorized: the server wants a credential, or another one.
+	Unauthorized
+	// Interrupted: the caller's context ended; errors.Is finds out which way.
+	Interrupted
+	// Misconfigured: what the registration says cannot be used.
+	Misconfigured
+)
+
+// Error is how a connect or a request failed.
+type Error struct {
+	Kind Kind
+	// Message is the whole text; the cause's included.
+	Message string
+	// Sent is false only where it is certain that the server never got the request.
+	Sent bool
+	// Code is the JSON-RPC error code of an answer.
+	Code int
+	// Lost says that the connection is of no use any more, so that another one may do better.
+	Lost bool
+	// Err is the cause, for errors.Is; may be nil.
+	Err error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an error of a kind about something that was not sent; a %w verb gives the cause.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// As finds the Error in err; others become Unavailable and sent, which promises least.
+func As(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Kind: Unavailable, Message: err.Error(), Sent: true, Err: err}
+}

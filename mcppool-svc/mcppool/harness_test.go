@@ -1,0 +1,180 @@
+package mcppool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/grpctest"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
+)
+
+func TestMain(m *testing.M) {
+	fakemcp.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// suite is a pool behind the real interceptors, with users.
+type suite struct {
+	*Service
+	users map[string]mcppoolv1.McpPoolServiceClient
+}
+
+func (s *suite) as(user string) mcppoolv1.McpPoolServiceClient { return s.users[user] }
+
+// start runs a pool with the operator `op`, the users `ann` and `bob`, and the service `svc`.
+func start(t *testing.T, cfg Config) *suite {
+	t.Helper()
+	service, err := New(t.Context(), cfg, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- service.Run(ctx) }()
+	// After the server, whose cleanup runs first.
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ran, service.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &suite{Service: service, users: make(map[string]mcppoolv1.McpPoolServiceClient)}
+	dial := grpctest.Server(t, service.Register, serve.Options{Auth: keys})
+	for sub, roles := range map[string][]identity.Role{
+		"ann": {identity.RoleUser}, "bob": {identity.RoleUser},
+		"op": {identity.RoleUser, identity.RoleOperator}, "svc": {identity.RoleService},
+	} {
+		s.users[sub] = mcppoolv1.NewMcpPoolServiceClient(dial(keys.Ephemeral(sub, roles)))
+	}
+	return s
+}
+
+// fakeConfig writes a configuration file with fake servers by name and mode.
+func fakeConfig(t *testing.T, servers map[string]string) string {
+	t.Helper()
+	all := make(map[string]any)
+	for name, mode := range servers {
+		s := fakemcp.Stdio(mode)
+		all[name] = map[string]any{"command": s.Command, "env": s.Env}
+	}
+	return writeConfig(t, map[string]any{"mcpServers": all})
+}
+
+func writeConfig(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// fake is a message that registers a fake server.
+func fake(id, mode string) *mcppoolv1.McpServer {
+	s := fakemcp.Stdio(mode)
+	return &mcppoolv1.McpServer{Id: id, AutoActivate: true, Transport: &mcppoolv1.McpServer_Stdio{
+		Stdio: &mcppoolv1.StdioTransport{Command: s.Command, Env: s.Env},
+	}}
+}
+
+// outcome is what a call came to.
+type outcome struct {
+	events []*mcppoolv1.CallToolResponse
+	result *mcppoolv1.CallResult
+	err    error
+}
+
+// text joins the text content.
+func (o outcome) text() string {
+	var b strings.Builder
+	for _, c := range o.result.GetContent() {
+		b.WriteString(c.GetText())
+	}
+	return b.String()
+}
+
+// reason and ran are of the error.
+func (o outcome) reason() string { return errs.ReasonName(errs.Reason(o.err)) }
+
+func (o outcome) ran() string {
+	if o.err == nil {
+		return ""
+	}
+	return errs.From(o.err).Metadata[errs.OutcomeKey]
+}
+
+func invoke(t *testing.T, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) outcome {
+	t.Helper()
+	return invokeCtx(t.Context(), c, req)
+}
+
+func invokeCtx(ctx context.Context, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) outcome {
+	stream, err := c.CallTool(ctx, req)
+	if err != nil {
+		return outcome{err: err}
+	}
+	return drain(stream)
+}
+
+func drain(stream grpc.ServerStreamingClient[mcppoolv1.CallToolResponse]) outcome {
+	var o outcome
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return o
+		}
+		if err != nil {
+			o.err = err
+			return o
+		}
+		if r := m.GetResult(); r != nil {
+			o.result = r
+			continue
+		}
+		o.events = append(o.events, m)
+	}
+}
+
+// wantReason fails unless an error has a reason and its message holds a text.
+func wantReason(t *testing.T, err error, reason, text string) {
+	t.Helper()
+	if got := errs.ReasonName(errs.Reason(err)); err == nil || got != reason || !strings.Contains(errs.From(err).Message, text) {
+		t.Errorf("error = %v, want %s with %q", err, reason, text)
+	}
+}
+
+// waitLimit is how long a process that was told to end may take.
+const waitLimit = 5 * time.Second
+
+func mustAtoi(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

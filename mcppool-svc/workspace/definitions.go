@@ -1,0 +1,59 @@
+package workspace
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"path"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// Each file is one entry of tools/list, as clients see it.
+//
+//go:embed definitions/*.json
+var definitionFiles embed.FS
+
+// definitions returns the tools as MCP shows them, in file-name order. The
+// schemas stay raw: mcp.Tool drops keywords that it does not know.
+func definitions() ([]mcp.Tool, error) {
+	files, err := definitionFiles.ReadDir("definitions")
+	if err != nil {
+		return nil, fmt.Errorf("read the workspace tools' definitions: %w", err)
+	}
+	tools := make([]mcp.Tool, 0, len(files))
+	for _, file := range files {
+		raw, err := definitionFiles.ReadFile(path.Join("definitions", file.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read the workspace tools' definitions: %w", err)
+		}
+		tool, err := parseDefinition(raw)
+		if err != nil {
+			return nil, fmt.Errorf("workspace tool definition %s: %w", file.Name(), err)
+		}
+		tools = append(tools, tool)
+	}
+	return tools, nil
+}
+
+func parseDefinition(raw []byte) (mcp.Tool, error) {
+	var d struct {
+		Name         string             `json:"name"`
+		Title        string             `json:"title"`
+		Description  string             `json:"description"`
+		InputSchema  json.RawMessage    `json:"inputSchema"`
+		OutputSchema json.RawMessage    `json:"outputSchema"`
+		Annotations  mcp.ToolAnnotation `json:"annotations"`
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return mcp.Tool{}, err
+	}
+	return mcp.Tool{
+		Name:            d.Name,
+		Title:           d.Title,
+		Description:     d.Description,
+		RawInputSchema:  d.InputSchema,
+		RawOutputSchema: d.OutputSchema,
+		Annotations:     d.Annotations,
+	}, nil
+}

@@ -1,0 +1,146 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// maxWalkEntries bounds one search or recursive listing: far above any source
+// tree, low enough that a search of a whole disk ends.
+const maxWalkEntries = 1_000_000
+
+const instructions = "Read-only access to one folder, the workspace. Paths are relative to its root and use " +
+	"slashes; the root is \".\". Start with list_directory, search_files or search_code to find things, then read_file."
+
+// Server serves the tools of one workspace. It is safe for concurrent use.
+type Server struct {
+	root      *os.Root
+	path      string   // absolute, as given
+	aliases   []string // the absolute spellings of the root that requests may use
+	mcp       *server.MCPServer
+	walkLimit int
+	sessions  atomic.Int64 // numbers the stdio sessions
+}
+
+// NewServer opens the folder root. The caller closes the server.
+func NewServer(root string) (*Server, error) {
+	path, err := workspacePath(root)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	s := &Server{root: handle, path: path, aliases: []string{path}, walkLimit: maxWalkEntries}
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		s.aliases = append(s.aliases, real)
+	}
+	if s.mcp, err = s.newMCP(); err != nil {
+		return nil, errors.Join(err, handle.Close())
+	}
+	return s, nil
+}
+
+// Root returns the absolute path of the workspace.
+func (s *Server) Root() string { return s.path }
+
+// MCP returns the MCP server, for a transport of the caller's choice.
+func (s *Server) MCP() *server.MCPServer { return s.mcp }
+
+// Close releases the folder. Later tool calls answer that it is closed.
+func (s *Server) Close() error { return s.root.Close() }
+
+func workspacePath(root string) (string, error) {
+	if root == "" {
+		return "", errors.New("open workspace: no folder was given: name the folder to serve")
+	}
+	path, err := filepath.Abs(root)
+	if err != nil {
+		return "", fmt.Errorf("open workspace %q: %w", root, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", openError(path, err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("open workspace %q: it is a file: name the folder that holds it", path)
+	}
+	return path, nil
+}
+
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open workspace %q: it does not exist: create the folder or name another: %w", path, fs.ErrNotExist)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open workspace %q: no permission to read it: change its permissions or name another folder: %w", path, fs.ErrPermission)
+	}
+	return fmt.Errorf("open workspace %q: %w", path, err)
+}
+
+func (s *Server) newMCP() (*server.MCPServer, error) {
+	m := server.NewMCPServer("pawl-workspace", buildVersion(),
+		server.WithTitle("Pawl workspace"),
+		server.WithInstructions(instructions),
+		server.WithToolCapabilities(false),
+		server.WithInputSchemaValidation(),
+		server.WithRecovery(),
+	)
+	handlers := map[string]server.ToolHandlerFunc{
+		"list_directory": handle(s.listDirectory),
+		"read_file":      handle(s.readFile),
+		"get_file_info":  handle(s.getFileInfo),
+		"search_files":   handle(s.searchFiles),
+		"search_code":    handle(s.searchCode),
+	}
+	tools, err := definitions()
+	if err != nil {
+		return nil, err
+	}
+	for _, tool := range tools {
+		handler, ok := handlers[tool.Name]
+		if !ok {
+			return nil, fmt.Errorf("workspace tool %q is defined and has no handler", tool.Name)
+		}
+		m.AddTool(tool, handler)
+	}
+	return m, nil
+}
+
+// output is the structured content of a result, with its twin for readers.
+type output interface{ text() string }
+
+// handle turns a typed tool into an MCP handler. Failures are tool results,
+// so that the model reads what to do instead.
+func handle[In any, Out output](run func(context.Context, In, reporter) (Out, error)) server.ToolHandlerFunc {
+	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var in In
+		// The decoded arguments are those that were checked, and write 1.0 as 1.
+		req.Params.RawArguments = nil
+		if err := req.BindArguments(&in); err != nil {
+			return mcp.NewToolResultErrorf("the arguments do not fit the input schema: %v", err), nil
+		}
+		out, err := run(ctx, in, reporterOf(ctx, req))
+		if err != nil {
+			return mcp.NewToolResultError(err.Error()), nil
+		}
+		return mcp.NewToolResultStructured(out, out.text()), nil
+	}
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

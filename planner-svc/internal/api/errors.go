@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
+
+// IsParamError implements PlannerService.
+func (s *Server) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	is, usage, err := s.reasoner.IsParamError(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.IsParamErrorResponse{IsParamError: is, Usage: usage.Proto()}, nil
+}
+
+// DescribeError implements PlannerService.
+func (s *Server) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	message, usage, err := s.reasoner.DescribeError(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.DescribeErrorResponse{Message: message, Usage: usage.Proto()}, nil
+}
+
+// GetMissingParams implements PlannerService.
+func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	form, usage, err := s.reasoner.MissingParams(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.GetMissingParamsResponse{SchemaJson: form, Usage: usage.Proto()}, nil
+}
+
+// GenerateAnswer implements PlannerService. Pieces are held back by one, so that the usage goes with the last.
+func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
+	ctx := stream.Context()
+	if err := caller(ctx); err != nil {
+		return err
+	}
+	var held *plannerv1.GenerateAnswerResponse
+	usage, err := s.reasoner.Answer(ctx, req, func(piece string) error {
+		if piece == "" {
+			return nil
+		}
+		if held != nil {
+			if err := stream.Send(held); err != nil {
+				return err
+			}
+		}
+		held = &plannerv1.GenerateAnswerResponse{Text: piece}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	if held == nil {
+		held = &plannerv1.GenerateAnswerResponse{}
+	}
+	held.Usage = usage.Proto()
+	return stream.Send(held)
+}

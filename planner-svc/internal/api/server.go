@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/identity"
+
+	"pawl.dev/planner-svc/internal/playbook"
+	"pawl.dev/planner-svc/internal/reason"
+)
+
+// Server implements PlannerService.
+type Server struct {
+	plannerv1.UnimplementedPlannerServiceServer
+	reasoner *reason.Reasoner
+}
+
+var _ plannerv1.PlannerServiceServer = (*Server)(nil)
+
+// New makes the handlers over a reasoner.
+func New(r *reason.Reasoner) *Server { return &Server{reasoner: r} }
+
+// caller refuses calls of nobody. What the planner is asked with belongs to the caller; it keeps nothing of it.
+func caller(ctx context.Context) error {
+	_, err := identity.FromContext(ctx)
+	return err
+}
+
+// GetFlowName implements PlannerService.
+func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	name, usage, err := s.reasoner.FlowName(ctx, req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.GetFlowNameResponse{Name: name, Usage: usage.Proto()}, nil
+}
+
+// AssessFlowRisk implements PlannerService.
+func (s *Server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	risk, usage, err := s.reasoner.FlowRisk(ctx, req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.AssessFlowRiskResponse{Risk: risk, Usage: usage.Proto()}, nil
+}
+
+// PlanSteps implements PlannerService.
+func (s *Server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	steps, usage, err := s.reasoner.PlanSteps(ctx, req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.PlanStepsResponse{Steps: steps, Usage: usage.Proto()}, nil
+}
+
+// CreateNextStep implements PlannerService.
+func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	toolID, description, usage, err := s.reasoner.NextStep(ctx, req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.CreateNextStepResponse{ToolId: toolID, Description: description, Usage: usage.Proto()}, nil
+}
+
+// GetFirstInputParams implements PlannerService.
+func (s *Server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	input, missing, usage, err := s.reasoner.FirstInput(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: input, Missing: missing, Usage: usage.Proto()}, nil
+}
+
+// FillParams implements PlannerService.
+func (s *Server) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	input, usage, err := s.reasoner.FillParams(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.FillParamsResponse{InputJson: input, Usage: usage.Proto()}, nil
+}
+
+// AssessToolRisk implements PlannerService.
+func (s *Server) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	risk, usage, err := s.reasoner.ToolRisk(ctx, req.GetContext(), req.GetToolId(), req.GetInputJson())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.AssessToolRiskResponse{Risk: risk, Usage: usage.Proto()}, nil
+}
+
+// CheckPlaybook implements PlannerService.
+func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	p, err := playbook.Parse(req.GetPlaybook())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.CheckPlaybookResponse{Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs()}, nil
+}
+
+// ListModels implements PlannerService.
+func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	return &plannerv1.ListModelsResponse{Models: s.reasoner.Models().List()}, nil
+}

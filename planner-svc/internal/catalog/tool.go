@@ -1,0 +1,142 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/schema"
+
+	"pawl.dev/planner-svc/internal/jsondoc"
+)
+
+// Tool is a tool with its input's properties.
+type Tool struct {
+	*commonv1.Tool
+	Props  []Property
+	Schema *schema.Schema // nil where the tool's schema cannot be used
+	Closed bool           // other properties than those named are refused
+
+	nameWords []string
+}
+
+// Property is a member of the tool's input.
+type Property struct {
+	schema.Property
+	Roles []Role // what it is for, the likeliest first
+}
+
+// Is tells whether the property is likely for that.
+func (p *Property) Is(r Role) bool { return slices.Contains(p.Roles, r) }
+
+// Takes tells whether values of that JSON type are taken. A property without a type takes all.
+func (p *Property) Takes(kind string) bool {
+	if p.Type == "" {
+		return true
+	}
+	for t := range strings.SplitSeq(p.Type, "|") {
+		if t == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// NewTool reads a tool's schema.
+func NewTool(t *commonv1.Tool) *Tool {
+	tool := &Tool{Tool: t, nameWords: NameParts(t.GetName())}
+	compiled, err := schema.Compile(t.GetInputSchemaJson())
+	if err != nil {
+		return tool
+	}
+	tool.Schema = compiled
+	if doc, err := jsondoc.Parse(t.GetInputSchemaJson()); err == nil {
+		extra, _ := doc.Get("additionalProperties")
+		tool.Closed = extra == "false"
+	}
+	for _, p := range compiled.Properties() {
+		tool.Props = append(tool.Props, Property{Property: p, Roles: rolesOf(p)})
+	}
+	return tool
+}
+
+// Prop returns the property of that name, nil if there is none.
+func (t *Tool) Prop(name string) *Property {
+	for i := range t.Props {
+		if t.Props[i].Name == name {
+			return &t.Props[i]
+		}
+	}
+	return nil
+}
+
+// PropLike returns the property of a name in any spelling: start_line, startLine, Start-Line.
+func (t *Tool) PropLike(name string) *Property {
+	if p := t.Prop(name); p != nil {
+		return p
+	}
+	want := squeeze(name)
+	for i := range t.Props {
+		if squeeze(t.Props[i].Name) == want {
+			return &t.Props[i]
+		}
+	}
+	return nil
+}
+
+// For returns the first property that is likeliest for a role, else the first that is for it at all; nil if there is none.
+func (t *Tool) For(r Role, kind string) *Property {
+	var second *Property
+	for i := range t.Props {
+		p := &t.Props[i]
+		if !p.Is(r) || !p.Takes(kind) {
+			continue
+		}
+		if p.Roles[0] == r {
+			return p
+		}
+		if second == nil {
+			second = p
+		}
+	}
+	return second
+}
+
+// Missing returns the names of the required properties that an input lacks.
+func (t *Tool) Missing(input *jsondoc.Object) []string {
+	var names []string
+	for _, p := range t.Props {
+		if p.Required && !input.Has(p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Reads tells whether the tool changes nothing.
+func (t *Tool) Reads() bool { return t.GetEffect() == commonv1.Effect_EFFECT_READ }
+
+// Floor returns the lowest risk of a call: the pool's word, and never less than the effect demands.
+func (t *Tool) Floor() commonv1.RiskLevel {
+	byEffect := commonv1.RiskLevel_RISK_LEVEL_MEDIUM
+	switch t.GetEffect() {
+	case commonv1.Effect_EFFECT_READ:
+		byEffect = commonv1.RiskLevel_RISK_LEVEL_LOW
+	case commonv1.Effect_EFFECT_DESTRUCTIVE:
+		byEffect = commonv1.RiskLevel_RISK_LEVEL_HIGH
+	}
+	if t.GetRiskFloor() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+		return t.GetRiskFloor() // the operator's word may lower it, too
+	}
+	return byEffect
+}
+
+// squeeze makes spellings of a name equal.
+func squeeze(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r == ' ' || r == '.' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}

@@ -1,0 +1,106 @@
+package lang
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+)
+
+// Lang is a language that people read.
+type Lang string
+
+// The languages.
+const (
+	EN Lang = "en"
+	ZH Lang = "zh"
+)
+
+// Of returns the declared language; where none was declared, the one that the text is mostly written in.
+func Of(declared commonv1.Language, text string) Lang {
+	switch declared {
+	case commonv1.Language_LANGUAGE_ZH:
+		return ZH
+	case commonv1.Language_LANGUAGE_EN:
+		return EN
+	}
+	if MostlyChinese(text) {
+		return ZH
+	}
+	return EN
+}
+
+// MostlyChinese tells whether a text has more Chinese characters than words in Latin letters: a character is about a word,
+// and file names in Latin letters do not make a Chinese sentence English.
+func MostlyChinese(text string) bool {
+	han, words, inWord := 0, 0, false
+	for _, r := range text {
+		latin := r < unicode.MaxLatin1 && unicode.IsLetter(r)
+		if latin && !inWord {
+			words++
+		}
+		inWord = latin
+		if unicode.Is(unicode.Han, r) {
+			han++
+		}
+	}
+	return han > words
+}
+
+// Say formats the wording of the language. Both wordings take the same arguments; the verbs may name them by number.
+func (l Lang) Say(en, zh string, args ...any) string {
+	wording := en
+	if l == ZH {
+		wording = zh
+	}
+	if len(args) == 0 {
+		return wording
+	}
+	return fmt.Sprintf(wording, args...)
+}
+
+// Pick returns the wording of the language as it stands.
+func (l Lang) Pick(en, zh string) string {
+	if l == ZH {
+		return zh
+	}
+	return en
+}
+
+// Plural returns the English noun for n things; Chinese nouns do not change.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// List joins items as the language does: "a, b" and "a、b".
+func (l Lang) List(items []string) string {
+	return strings.Join(items, l.Pick(", ", "、"))
+}
+
+// Clip shortens a text to so many characters, with an ellipsis, at a space if one is near.
+func Clip(s string, most int) string {
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	cut := string(runes[:most-1])
+	if i := strings.LastIndexByte(cut, ' '); i > len(cut)/2 {
+		cut = cut[:i]
+	}
+	return strings.TrimRight(cut, " ,，、;；:：") + "…"
+}
+
+// Title makes a short title of a text: at most 40 characters, beginning with a capital letter, without a full stop.
+func Title(s string) string {
+	s = strings.TrimRight(strings.Join(strings.Fields(s), " "), ".。!！?？;； ")
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return ""
+	}
+	return Clip(string(unicode.ToUpper(r))+s[size:], 40)
+}

@@ -1,0 +1,168 @@
+package playbook
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/jsonref"
+
+	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/planner-svc/internal/model"
+)
+
+// run is a playbook with what was done of it.
+type run struct {
+	*Playbook
+	tc *plannerv1.TaskContext
+}
+
+// planned is a step with its references resolved.
+type planned struct {
+	*Step
+	description string
+	input       string
+}
+
+// next returns the step after the history, nil where nothing is left. The history must be that of the playbook, and have
+// come out as it expects.
+func (r *run) next() (*planned, error) {
+	if err := r.verify(); err != nil {
+		return nil, err
+	}
+	i := len(r.tc.GetHistory())
+	if i == len(r.Steps) {
+		return nil, nil
+	}
+	return r.plan(i)
+}
+
+// verify checks what was done: the right tools, no failure where the playbook stops at one, and every expectation.
+func (r *run) verify() error {
+	history := r.tc.GetHistory()
+	if len(history) > len(r.Steps) {
+		return failed("the task has done %d steps, but the playbook has %d; it is not the one that the task began with", len(history), len(r.Steps))
+	}
+	for i, e := range history {
+		s := &r.Steps[i]
+		if e.GetToolId() != s.Tool {
+			return failed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(i), s.Tool, e.GetToolId())
+		}
+		if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
+			if s.Continue {
+				continue
+			}
+			return failed("%s (%s) of the playbook failed: %s", r.stepName(i), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
+		}
+		for _, x := range s.Expect {
+			if err := x.holds(output(e), r.lookup(i+1)); err != nil {
+				return failed("%s (%s) of the playbook did not come out as expected (line %d): %w", r.stepName(i), s.Tool, x.Line, err).
+					With("line", strconv.Itoa(x.Line))
+			}
+		}
+	}
+	return nil
+}
+
+// plan resolves the references of a step.
+func (r *run) plan(i int) (*planned, error) {
+	s := &r.Steps[i]
+	facts := model.Facts{Context: r.tc, ToolID: s.Tool}
+	if facts.Tool() == nil {
+		return nil, unusable(s.Line, "%s: %s is not one of the task's tools; activate its MCP server, or mend the playbook", r.stepName(i), s.Tool)
+	}
+	input, err := jsonref.Resolve(s.Input, r.lookup(i))
+	if err != nil {
+		return nil, unusable(s.Line, "%s (%s): its input cannot be made: %w", r.stepName(i), s.Tool, err)
+	}
+	p := &planned{Step: s, input: input, description: r.defaultDescription(i)}
+	if s.Description != "" {
+		text, err := r.text(s.Description, i)
+		if err != nil {
+			return nil, unusable(s.Line, "%s (%s): its description cannot be made: %w", r.stepName(i), s.Tool, err)
+		}
+		p.description = text
+	}
+	return p, nil
+}
+
+func (r *run) defaultDescription(i int) string {
+	if id := r.Steps[i].ID; id != defaultID(i) {
+		return id
+	}
+	return fmt.Sprintf("Step %d of %d", i+1, len(r.Steps))
+}
+
+// text resolves a template that is a text. A value that is no text is written as JSON.
+func (r *run) text(template string, n int) (string, error) {
+	raw, err := jsonref.Resolve(template, r.lookup(n))
+	return jsondoc.Text(raw), err
+}
+
+// lookup gives the goal and the outputs of the first n steps. A step that failed has an error instead of an output.
+func (r *run) lookup(n int) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if name == goalName {
+			goal := r.tc.GetGoal()
+			if g := strings.TrimSpace(goal); r.Goal != "" && (g == "" || g == r.Name) {
+				goal = r.Goal // a task that was given a playbook alone may carry its name as the goal
+			}
+			return jsondoc.String(goal), true
+		}
+		for i, e := range r.tc.GetHistory() {
+			if i < n && r.Steps[i].ID == name {
+				return output(e), true
+			}
+		}
+		return "", false
+	}
+}
+
+// output is what references see of a step.
+func output(e *plannerv1.HistoryEntry) string {
+	switch {
+	case e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS:
+		return `{"error":` + jsondoc.String(reasonOf(e)) + `}`
+	case e.GetOutputJson() == "":
+		return `{"message":""}`
+	}
+	return e.GetOutputJson()
+}
+
+func reasonOf(e *plannerv1.HistoryEntry) string {
+	switch {
+	case e.GetResult() == plannerv1.StepResult_STEP_RESULT_CANCELLED:
+		return "it was cancelled"
+	case e.GetError() == "":
+		return "no reason was given"
+	}
+	return e.GetError()
+}
+
+// failed is a playbook that ran into something that it does not go on from.
+func failed(format string, args ...any) *errs.Error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED, format, args...)
+}
+
+// unusable is a playbook that refers to something that is not there.
+func unusable(line int, format string, args ...any) error {
+	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...)
+	return e.With("line", strconv.Itoa(line))
+}
+
+// precondition turns the error of a playbook that does not parse into one of planning: the request that planned was right.
+func precondition(err error) error {
+	var e *errs.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Code = codes.FailedPrecondition
+	return &c
+}

@@ -1,0 +1,84 @@
+package risk
+
+import (
+	"path"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/planner-svc/internal/catalog"
+	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/planner-svc/internal/lang"
+)
+
+// names are the levels as models write them.
+var names = map[commonv1.RiskLevel]string{
+	commonv1.RiskLevel_RISK_LEVEL_LOW:    "LOW",
+	commonv1.RiskLevel_RISK_LEVEL_MEDIUM: "MEDIUM",
+	commonv1.RiskLevel_RISK_LEVEL_HIGH:   "HIGH",
+}
+
+// Name writes a level as models do: LOW, MEDIUM, HIGH.
+func Name(level commonv1.RiskLevel) string { return names[level] }
+
+// Parse reads a level as models write it; unspecified for anything else.
+func Parse(name string) commonv1.RiskLevel {
+	for level, n := range names {
+		if n == strings.ToUpper(name) {
+			return level
+		}
+	}
+	return commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
+}
+
+// Assess returns the risk of a call.
+func Assess(l lang.Lang, t *catalog.Tool, in *jsondoc.Object) *commonv1.Risk {
+	if !t.Reads() && deletes(t) && wholesale(in) {
+		return &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_HIGH, Reason: l.Say("%s would delete everything in a folder.", "%s 将删除整个目录的内容。", t.GetName())}
+	}
+	return &commonv1.Risk{Level: t.Floor(), Reason: reason(l, t)}
+}
+
+func reason(l lang.Lang, t *catalog.Tool) string {
+	switch t.GetEffect() {
+	case commonv1.Effect_EFFECT_READ:
+		return l.Say("%s only reads.", "%s 只读取，不做更改。", t.GetName())
+	case commonv1.Effect_EFFECT_DESTRUCTIVE:
+		return l.Say("%s may destroy something that does not come back.", "%s 可能造成不可恢复的更改。", t.GetName())
+	}
+	return l.Say("%s may change something.", "%s 可能会做出更改。", t.GetName())
+}
+
+// OfTools returns the risk of a flow that uses these tools: the highest of their floors.
+func OfTools(l lang.Lang, tools []*catalog.Tool) *commonv1.Risk {
+	highest := &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("It only reads.", "只读取，不做更改。")}
+	if len(tools) == 0 {
+		highest.Reason = l.Pick("No tool is called.", "不调用任何工具。")
+	}
+	for _, t := range tools {
+		if t.Floor() > highest.Level {
+			highest.Level, highest.Reason = t.Floor(), reason(l, t)
+		}
+	}
+	return highest
+}
+
+// deletes tells whether a tool's name says that it deletes.
+func deletes(t *catalog.Tool) bool {
+	return catalog.WordsOf(strings.Join(t.NameWords(), " "))["delete"]
+}
+
+// wholesale tells whether an input names a root, or everything in a folder.
+func wholesale(in *jsondoc.Object) bool {
+	for _, k := range in.Keys() {
+		raw, _ := in.Get(k)
+		if jsondoc.Kind(raw) != "string" {
+			continue
+		}
+		switch v := path.Clean(strings.TrimSpace(jsondoc.Text(raw))); {
+		case v == "/", v == ".", v == "*", v == "~", v == "/*", v == "**", strings.HasSuffix(v, "/**"):
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,76 @@
+// Package planner is the planner service as a part of a program: it answers what an executor asks about tasks, with models.
+// It is stateless. It knows no store, no MCP server and no other service.
+package planner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/grpc"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/planner-svc/internal/api"
+	"pawl.dev/planner-svc/internal/offline"
+	"pawl.dev/planner-svc/internal/playbook"
+	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/reason"
+)
+
+// MaxRequestBytes is how large a request the server should take: it brings the whole history of a task, of which each
+// output may have 4 MiB.
+const MaxRequestBytes = 64 << 20
+
+// Config is what an operator decides.
+type Config struct {
+	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
+}
+
+// Deps is what the service stands on.
+type Deps struct {
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Service is the planner.
+type Service struct {
+	server *api.Server
+}
+
+// New makes the service. An unknown default model is an error that names the models.
+func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
+	if cfg.DefaultModel == "" {
+		cfg.DefaultModel = offline.Name
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	deterministic := offline.New()
+	models, err := reason.NewModels(cfg.DefaultModel, deterministic, playbook.New(deterministic))
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	prompts, err := prompt.New()
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	reasoner, err := reason.New(models, prompts, deps.Log)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	return &Service{server: api.New(reasoner)}, nil
+}
+
+// Register adds PlannerService to a server or an in-process connection.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	plannerv1.RegisterPlannerServiceServer(r, s.server)
+}
+
+// Run returns when ctx is done. The planner does nothing by itself.
+func (s *Service) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Close releases what New took: nothing, as long as models are computed here.
+func (s *Service) Close() error { return nil }

@@ -1,0 +1,198 @@
+package conf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+)
+
+// file resolves flags from a YAML document. A flag `http-addr` is the key `http-addr`, or `http_addr`, or `addr` under
+// `http`; the same holds for flags with dots.
+type file struct {
+	name   string
+	values map[string]setting // by flag name with all separators as "-"
+}
+
+// setting is one leaf of the document.
+type setting struct {
+	path    string // as in the document, for messages
+	line    int
+	mapping bool
+	value   any
+}
+
+func loadYAML(r io.Reader) (kong.Resolver, error) {
+	f := &file{name: "the settings file", values: map[string]setting{}}
+	if named, ok := r.(*os.File); ok {
+		f.name = named.Name()
+	}
+	var doc yaml.Node
+	if err := yaml.NewDecoder(r).Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return f, nil
+		}
+		return nil, fmt.Errorf("%s: %w", f.name, err)
+	}
+	if err := f.collect("", doc.Content[0]); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.name, err)
+	}
+	return f, nil
+}
+
+func canonical(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
+}
+
+// collect takes in every mapping as one value and, under longer names, as its members: which of the two is meant is known
+// only when a flag asks.
+func (f *file) collect(path string, n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if path == "" && n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: it must hold `name: value` lines", n.Line)
+	}
+	if path != "" {
+		if err := f.take(path, n); err != nil {
+			return err
+		}
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		if path != "" {
+			name = path + "." + name
+		}
+		if err := f.collect(name, n.Content[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *file) take(path string, n *yaml.Node) error {
+	key := canonical(path)
+	if before, twice := f.values[key]; twice {
+		return fmt.Errorf("line %d: %s was set in line %d already", n.Line, path, before.line)
+	}
+	value, err := plain(n)
+	if err != nil {
+		return fmt.Errorf("line %d: %s: %w", n.Line, path, err)
+	}
+	f.values[key] = setting{path: path, line: n.Line, mapping: n.Kind == yaml.MappingNode, value: value}
+	return nil
+}
+
+// plain gives kong what it would get from a command line: scalars as they are written (0644 and 1.10 stay what they are),
+// lists and maps of those.
+func plain(n *yaml.Node) (any, error) {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return plain(n.Alias)
+	case yaml.ScalarNode:
+		if n.Tag == "!!null" {
+			return nil, nil
+		}
+		return n.Value, nil
+	case yaml.SequenceNode:
+		list := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			v, err := plain(item)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			v, err := plain(n.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			m[n.Content[i].Value] = v
+		}
+		return m, nil
+	}
+	return nil, fmt.Errorf("this is no value")
+}
+
+// Resolve implements kong.Resolver. The environment goes before the file, which kong by itself has the other way round.
+func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	for _, env := range flag.Envs {
+		if _, set := os.LookupEnv(env); set {
+			return nil, nil
+		}
+	}
+	s := f.values[canonical(flag.Name)]
+	if s.mapping && !flag.IsMap() {
+		return nil, nil // it leads to longer names, or Validate says that its members are unknown
+	}
+	return s.value, nil
+}
+
+// Validate implements kong.Resolver: every key of the file must be a flag, or lead to one, or be within one.
+func (f *file) Validate(app *kong.Application) error {
+	flags := fileFlags(app.Node)
+	var unknown []setting
+	for key, s := range f.values {
+		if !known(key, s, flags) {
+			unknown = append(unknown, s)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.SortFunc(unknown, func(a, b setting) int { return cmp.Or(a.line-b.line, cmp.Compare(a.path, b.path)) })
+	var parts []string
+	outer := ""
+	for _, s := range unknown {
+		if outer != "" && strings.HasPrefix(s.path, outer+".") {
+			continue // it goes without saying
+		}
+		outer = s.path
+		parts = append(parts, fmt.Sprintf("%s (line %d)", s.path, s.line))
+	}
+	names := slices.Sorted(maps.Keys(flags))
+	return fmt.Errorf("%s: unknown settings: %s; known are %s", f.name, strings.Join(parts, ", "), strings.Join(names, ", "))
+}
+
+// known says whether the key is a flag, a mapping on the way to one, or an entry of a flag that is a map.
+func known(key string, s setting, flags map[string]*kong.Flag) bool {
+	if _, ok := flags[key]; ok {
+		return true
+	}
+	for name, flag := range flags {
+		if s.mapping && strings.HasPrefix(name, key+"-") || flag.IsMap() && strings.HasPrefix(key, name+"-") {
+			return true
+		}
+	}
+	return false
+}
+
+// fileFlags returns the flags that a file may set, of all commands.
+func fileFlags(n *kong.Node) map[string]*kong.Flag {
+	flags := map[string]*kong.Flag{}
+	for _, flag := range n.Flags {
+		switch flag.Name {
+		case "help", "config", "version":
+		default:
+			flags[canonical(flag.Name)] = flag
+		}
+	}
+	for _, child := range n.Children {
+		maps.Copy(flags, fileFlags(child))
+	}
+	return flags
+}

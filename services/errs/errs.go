@@ -1,0 +1,115 @@
+package errs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+)
+
+// Domain is the domain of every ErrorInfo of ours.
+const Domain = "pawl"
+
+// OutcomeKey is the metadata key that says what is known of a failed tool call's effect.
+const OutcomeKey = "outcome"
+
+// Values of OutcomeKey.
+const (
+	OutcomeNotExecuted = "NOT_EXECUTED"
+	OutcomeUnknown     = "UNKNOWN"
+)
+
+const reasonPrefix = "ERROR_REASON_"
+
+// Violation says what is wrong with one field of a request.
+type Violation struct {
+	Field       string // path of the field, as in the proto: `limits.max_steps`
+	Description string // what is wrong with it
+}
+
+// Error is a failure as callers see it. Its fields are read-only once it has been returned; the With methods copy.
+type Error struct {
+	Code       codes.Code
+	Reason     commonv1.ErrorReason
+	Message    string            // what went wrong and what to do next
+	Metadata   map[string]string // goes to ErrorInfo.metadata
+	Violations []Violation       // goes to BadRequest
+	RetryAfter time.Duration     // goes to RetryInfo; 0: not said
+
+	cause error
+}
+
+// New makes an error. The format may wrap a cause with %w; without args it is taken literally.
+func New(code codes.Code, reason commonv1.ErrorReason, format string, args ...any) *Error {
+	if len(args) == 0 {
+		return &Error{Code: code, Reason: reason, Message: format}
+	}
+	wrapped := fmt.Errorf(format, args...)
+	return &Error{Code: code, Reason: reason, Message: wrapped.Error(), cause: causeOf(wrapped)}
+}
+
+// causeOf strips the wrapper that fmt.Errorf made, except where it holds several causes.
+func causeOf(wrapped error) error {
+	if _, several := wrapped.(interface{ Unwrap() []error }); several {
+		return wrapped
+	}
+	return errors.Unwrap(wrapped)
+}
+
+// Error prints `[REASON] message`.
+func (e *Error) Error() string {
+	return "[" + ReasonName(e.Reason) + "] " + e.Message
+}
+
+// Unwrap returns the cause that %w named, if any.
+func (e *Error) Unwrap() error { return e.cause }
+
+// With returns a copy with one more metadata entry.
+func (e *Error) With(key, value string) *Error {
+	c := *e
+	c.Metadata = maps.Clone(e.Metadata)
+	if c.Metadata == nil {
+		c.Metadata = make(map[string]string, 1)
+	}
+	c.Metadata[key] = value
+	return &c
+}
+
+// WithViolation returns a copy that names one more wrong field.
+func (e *Error) WithViolation(field, description string) *Error {
+	c := *e
+	c.Violations = append(slices.Clip(e.Violations), Violation{Field: field, Description: description})
+	return &c
+}
+
+// WithRetryAfter returns a copy that says when to try again.
+func (e *Error) WithRetryAfter(d time.Duration) *Error {
+	c := *e
+	c.RetryAfter = d
+	return &c
+}
+
+// Reason returns the reason of an error as From sees it; unspecified for nil.
+func Reason(err error) commonv1.ErrorReason {
+	if err == nil {
+		return commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED
+	}
+	return From(err).Reason
+}
+
+// ReasonName returns the enum's name without its prefix, as it travels in ErrorInfo: TASK_NOT_FOUND.
+func ReasonName(r commonv1.ErrorReason) string {
+	return strings.TrimPrefix(r.String(), reasonPrefix)
+}
+
+// parseReason is the contrary of ReasonName; false for a name that this version does not know.
+func parseReason(name string) (commonv1.ErrorReason, bool) {
+	n, ok := commonv1.ErrorReason_value[reasonPrefix+name]
+	return commonv1.ErrorReason(n), ok
+}

@@ -1,0 +1,130 @@
+package errs
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// A status travels in HTTP/2 headers, twice (percent-encoded and as details), and gRPC's C core, under Python and many
+// others, refuses headers over 8 KiB. What is longer is cut, and says so.
+const (
+	maxMessage    = 2048
+	maxViolations = 2048 // bytes of all of them
+	maxMetadata   = 1024 // bytes of one value
+)
+
+// GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest where there are violations, RetryInfo
+// where there is a delay. It also makes status.FromError and status.Code understand an *Error.
+func (e *Error) GRPCStatus() *status.Status {
+	p := &spb.Status{Code: int32(e.code()), Message: clip(e.Message, maxMessage)}
+	p.Details = appendDetail(p.Details, e.errorInfo())
+	if len(e.Violations) > 0 {
+		p.Details = appendDetail(p.Details, e.badRequest())
+	}
+	if e.RetryAfter > 0 {
+		p.Details = appendDetail(p.Details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+	}
+	return status.FromProto(p)
+}
+
+// code never is OK, which would turn a failure into a success.
+func (e *Error) code() codes.Code {
+	if e.Code == codes.OK {
+		return codes.Internal
+	}
+	return e.Code
+}
+
+func (e *Error) errorInfo() *errdetails.ErrorInfo {
+	info := &errdetails.ErrorInfo{Reason: ReasonName(e.Reason), Domain: Domain}
+	if len(e.Metadata) > 0 {
+		info.Metadata = make(map[string]string, len(e.Metadata))
+		for k, v := range e.Metadata {
+			info.Metadata[strings.ToValidUTF8(k, "�")] = clip(v, maxMetadata)
+		}
+	}
+	return info
+}
+
+func (e *Error) badRequest() *errdetails.BadRequest {
+	br := &errdetails.BadRequest{}
+	used := 0
+	for i, v := range e.Violations {
+		used += len(v.Field) + len(v.Description)
+		if used > maxViolations && i > 0 {
+			br.FieldViolations = append(br.FieldViolations, &errdetails.BadRequest_FieldViolation{
+				Description: fmt.Sprintf("and %d more", len(e.Violations)-i),
+			})
+			break
+		}
+		br.FieldViolations = append(br.FieldViolations, &errdetails.BadRequest_FieldViolation{
+			Field:       clip(v.Field, maxMetadata),
+			Description: clip(v.Description, maxMetadata),
+		})
+	}
+	return br
+}
+
+// appendDetail packs a detail. Packing a message of valid UTF-8 cannot fail; should it, the status goes without it.
+func appendDetail(details []*anypb.Any, m proto.Message) []*anypb.Any {
+	packed, err := anypb.New(m)
+	if err != nil {
+		return details
+	}
+	return append(details, packed)
+}
+
+// clip makes text valid UTF-8 and cuts it to at most limit bytes, at a character.
+func clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= limit {
+		return s
+	}
+	const mark = " … (cut)"
+	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
+}
+
+// fromStatus reads a status back. What did not come from this suite gets the reason that fits its code.
+func fromStatus(st *status.Status, cause error) *Error {
+	e := &Error{Code: st.Code(), Message: st.Message(), Reason: reasonOfCode(st.Code()), cause: cause}
+	ours := false
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			ours = ours || e.readInfo(d)
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				e.Violations = append(e.Violations, Violation{Field: v.GetField(), Description: v.GetDescription()})
+			}
+		case *errdetails.RetryInfo:
+			e.RetryAfter = max(time.Duration(0), d.GetRetryDelay().AsDuration())
+		}
+	}
+	if !ours {
+		e.explainTransport()
+	}
+	return e
+}
+
+// readInfo takes over an ErrorInfo of our domain and says whether it was one.
+func (e *Error) readInfo(info *errdetails.ErrorInfo) bool {
+	if info.GetDomain() != Domain {
+		return false
+	}
+	if r, ok := parseReason(info.GetReason()); ok {
+		e.Reason = r
+	}
+	if md := info.GetMetadata(); len(md) > 0 {
+		e.Metadata = md
+	}
+	return true
+}

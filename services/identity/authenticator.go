@@ -1,0 +1,52 @@
+package identity
+
+import "context"
+
+// Authenticator says who sent a token; "" if none was sent. Errors are UNAUTHENTICATED.
+type Authenticator interface {
+	Authenticate(ctx context.Context, token string) (Principal, error)
+}
+
+// LocalSub is the one user of an installation without configured identities.
+const LocalSub = "local"
+
+// Local returns the authenticator of an installation that only its own machine reaches: everyone is the user `local`
+// and may do everything. A token that is sent all the same is ignored.
+func Local() Authenticator { return local{} }
+
+type local struct{}
+
+func (local) Authenticate(context.Context, string) (Principal, error) {
+	return Principal{Sub: LocalSub, Roles: []Role{RoleUser, RoleOperator, RoleService}}, nil
+}
+
+// delegate lets the parts of one local installation speak for its only user.
+func (local) delegate(_ Principal, sub string) (Principal, error) {
+	if sub != LocalSub {
+		return Principal{}, denied("there is no user %q here: without API keys everyone is %q; start with a key file "+
+			"to have several users", sub, LocalSub)
+	}
+	return onBehalf(sub), nil
+}
+
+// delegator is implemented by authenticators that have their own rule for who may speak for whom.
+type delegator interface {
+	delegate(caller Principal, sub string) (Principal, error)
+}
+
+// delegate applies the rule: only services speak for others, and then only as a plain user.
+func delegate(a Authenticator, caller Principal, sub string) (Principal, error) {
+	if d, ok := a.(delegator); ok {
+		return d.delegate(caller, sub)
+	}
+	if !caller.Has(RoleService) {
+		return Principal{}, denied("only a key with role %q may act on behalf of a user; leave out %s", RoleService, onBehalfKey)
+	}
+	p := onBehalf(sub)
+	p.KeyID = caller.KeyID
+	return p, nil
+}
+
+func onBehalf(sub string) Principal {
+	return Principal{Sub: sub, Roles: []Role{RoleUser}, OnBehalf: true}
+}

@@ -1,0 +1,116 @@
+package identity
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+)
+
+const (
+	authorizationKey = "authorization"
+	onBehalfKey      = "x-pawl-on-behalf-of" // its value is percent-encoded: metadata is ASCII, user ids need not be
+	healthPrefix     = "/grpc.health.v1.Health/"
+)
+
+// UnaryServerInterceptor authenticates every call and puts the principal into its context. Health checks are exempt,
+// for probes have no credential; reflection is not.
+func UnaryServerInterceptor(a Authenticator) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		ctx, err := authenticate(ctx, a, info.FullMethod)
+		if err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	}
+}
+
+// StreamServerInterceptor is the same for streams.
+func StreamServerInterceptor(a Authenticator) grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		ctx, err := authenticate(ss.Context(), a, info.FullMethod)
+		if err != nil {
+			return err
+		}
+		return next(srv, &principalStream{ServerStream: ss, ctx: ctx})
+	}
+}
+
+type principalStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *principalStream) Context() context.Context { return s.ctx }
+
+func authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
+	if strings.HasPrefix(method, healthPrefix) {
+		return ctx, nil
+	}
+	token, err := bearerToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.Authenticate(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	sub, given, err := onBehalfOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if given {
+		if p, err = delegate(a, p, sub); err != nil {
+			return nil, err
+		}
+	}
+	return NewContext(ctx, p), nil
+}
+
+// bearerToken returns the token of the call, "" where there is none. Two credentials on one call are refused rather than
+// guessed between.
+func bearerToken(ctx context.Context) (string, error) {
+	values := metadata.ValueFromIncomingContext(ctx, authorizationKey)
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", unauthenticated("the call has %d authorization headers; send one", len(values))
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "bearer") || token == "" {
+		return "", unauthenticated("the authorization header is not `Bearer TOKEN`")
+	}
+	return token, nil
+}
+
+func onBehalfOf(ctx context.Context) (sub string, given bool, err error) {
+	values := metadata.ValueFromIncomingContext(ctx, onBehalfKey)
+	if len(values) == 0 {
+		return "", false, nil
+	}
+	if len(values) > 1 {
+		return "", false, invalidOnBehalf("is there %d times", len(values))
+	}
+	sub, err = url.PathUnescape(values[0])
+	if err != nil {
+		return "", false, invalidOnBehalf("is not percent-encoded: %w", err)
+	}
+	if err := CheckSub(sub); err != nil {
+		return "", false, invalidOnBehalf("names no user: %w", err)
+	}
+	return sub, true, nil
+}
+
+func invalidOnBehalf(format string, args ...any) error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"the metadata "+onBehalfKey+" "+format, args...)
+}

@@ -1,0 +1,186 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	fileVersion  = 1
+	maxFile      = 16 << 20
+	idCharacters = "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	fileHeader   = "# API keys, hashed. Change it with `pawl keys`; running services follow it.\n"
+)
+
+// keysDoc is the file. Unknown fields are refused, so that a misspelt one is not silently without effect.
+type keysDoc struct {
+	Version int       `yaml:"version"`
+	Keys    []yamlKey `yaml:"keys"`
+}
+
+type yamlKey struct {
+	ID      string    `yaml:"id"`
+	Sub     string    `yaml:"sub"`
+	Roles   []Role    `yaml:"roles,flow"`
+	SHA256  string    `yaml:"sha256"` // of the secret, hex
+	Note    string    `yaml:"note,omitempty"`
+	Created time.Time `yaml:"created"`
+}
+
+// readKeys reads the file; where there is none it holds no keys.
+func readKeys(path string) ([]hashedKey, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the key file: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, fmt.Errorf("look at the key file: %w", err)
+	}
+	if err := checkMode(path, info); err != nil {
+		return nil, nil, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the key file: %w", err)
+	}
+	keys, err := parseKeys(raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("key file %s: %w", path, err)
+	}
+	return keys, info, nil
+}
+
+// checkMode refuses a file that others may write: whoever can add a line to it is operator.
+func checkMode(path string, info fs.FileInfo) error {
+	if info.IsDir() {
+		return fmt.Errorf("key file %s: it is a folder", path)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("key file %s: others may write it (mode %04o); run: chmod 600 %s", path, info.Mode().Perm(), path)
+	}
+	return nil
+}
+
+func parseKeys(raw []byte) ([]hashedKey, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	var doc keysDoc
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("it is empty; it needs at least `version: %d`", fileVersion)
+		}
+		return nil, err
+	}
+	if doc.Version != fileVersion {
+		return nil, fmt.Errorf("field version is %d; this program reads version %d", doc.Version, fileVersion)
+	}
+	lines := keyLines(raw)
+	keys := make([]hashedKey, 0, len(doc.Keys))
+	first := map[string]int{}
+	for i, y := range doc.Keys {
+		k, err := y.key()
+		if err != nil {
+			return nil, fmt.Errorf("line %d: keys[%d]: %w", lines[i], i, err)
+		}
+		if j, twice := first[k.ID]; twice {
+			return nil, fmt.Errorf("line %d: keys[%d]: field id: %q is also that of keys[%d]", lines[i], i, k.ID, j)
+		}
+		first[k.ID] = i
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// keyLines finds the line of each key; the raw text was decoded before, so it has the shape of keysDoc.
+func keyLines(raw []byte) map[int]int {
+	var doc struct {
+		Keys []yaml.Node `yaml:"keys"`
+	}
+	lines := map[int]int{}
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return lines
+	}
+	for i, n := range doc.Keys {
+		lines[i] = n.Line
+	}
+	return lines
+}
+
+func (y yamlKey) key() (hashedKey, error) {
+	k := hashedKey{Key: Key{ID: y.ID, Sub: y.Sub, Roles: y.Roles, Note: y.Note, Created: y.Created}}
+	if !validID(y.ID) {
+		return k, fmt.Errorf("field id: %q must be 1 to 64 letters, digits or hyphens", y.ID)
+	}
+	if err := CheckSub(y.Sub); err != nil {
+		return k, fmt.Errorf("field sub: %w", err)
+	}
+	if err := checkRoles(y.Roles); err != nil {
+		return k, fmt.Errorf("field roles: %w", err)
+	}
+	sum, err := hex.DecodeString(y.SHA256)
+	if err != nil || len(sum) != len(k.hash) {
+		return k, fmt.Errorf("field sha256: must be %d hex digits, the SHA-256 of the secret", 2*len(k.hash))
+	}
+	copy(k.hash[:], sum)
+	return k, nil
+}
+
+// validID keeps ids apart from secrets in a token: no underscore.
+func validID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	return strings.Trim(id, idCharacters) == ""
+}
+
+// writeKeys replaces the file in one step; whoever reads meanwhile sees the old version or the new one.
+func writeKeys(path string, keys []hashedKey) error {
+	doc := keysDoc{Version: fileVersion, Keys: make([]yamlKey, 0, len(keys))}
+	for _, k := range keys {
+		doc.Keys = append(doc.Keys, yamlKey{ID: k.ID, Sub: k.Sub, Roles: k.Roles,
+			SHA256: hex.EncodeToString(k.hash[:]), Note: k.Note, Created: k.Created})
+	}
+	body, err := yaml.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("write the key file: %w", err)
+	}
+	if err := replaceFile(path, append([]byte(fileHeader), body...)); err != nil {
+		return fmt.Errorf("write the key file: %w", err)
+	}
+	return nil
+}
+
+func replaceFile(path string, content []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".pawl-keys-*") // made with 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // of no effect after the rename
+	_, err = tmp.Write(content)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

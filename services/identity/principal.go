@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+)
+
+// Role is what a principal may do beside using what is its own.
+type Role string
+
+// The roles there are.
+const (
+	RoleUser     Role = "user"     // has tasks, agents and servers of its own
+	RoleOperator Role = "operator" // also configures what is everybody's
+	RoleService  Role = "service"  // may speak for any user
+)
+
+// ParseRole reads a role as it is written in key files and on command lines.
+func ParseRole(s string) (Role, error) {
+	switch r := Role(s); r {
+	case RoleUser, RoleOperator, RoleService:
+		return r, nil
+	}
+	return "", fmt.Errorf("unknown role %q; the roles are %s, %s and %s", s, RoleUser, RoleOperator, RoleService)
+}
+
+// Principal is who a call is from. It is a value; its roles are not to be changed.
+type Principal struct {
+	Sub      string // the user's stable id
+	Roles    []Role
+	KeyID    string // the API key that proved it; empty where there is none
+	OnBehalf bool   // a service speaks for Sub
+}
+
+// Has says whether the principal has that role.
+func (p Principal) Has(r Role) bool { return slices.Contains(p.Roles, r) }
+
+// IsOperator says whether the principal may configure what is everybody's.
+func (p Principal) IsOperator() bool { return p.Has(RoleOperator) }
+
+type principalKey struct{}
+
+// NewContext returns a context that carries the principal.
+func NewContext(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// FromContext returns the principal of the call; UNAUTHENTICATED where there is none.
+func FromContext(ctx context.Context) (Principal, error) {
+	p, ok := ctx.Value(principalKey{}).(Principal)
+	if !ok {
+		return Principal{}, unauthenticated("the call has no principal; send `authorization: Bearer` with an API key")
+	}
+	return p, nil
+}
+
+const maxSub = 200
+
+// CheckSub says what is wrong with a user id: it has 1 to 200 printable characters and no spaces.
+func CheckSub(sub string) error {
+	if sub == "" {
+		return fmt.Errorf("a user id is missing")
+	}
+	if !utf8.ValidString(sub) {
+		return fmt.Errorf("the user id %q is not valid UTF-8", sub)
+	}
+	if n := utf8.RuneCountInString(sub); n > maxSub {
+		return fmt.Errorf("the user id has %d characters; the limit is %d", n, maxSub)
+	}
+	for _, r := range sub {
+		if !unicode.IsPrint(r) || unicode.IsSpace(r) {
+			return fmt.Errorf("the user id %q holds %q; it must be printable and without spaces", sub, r)
+		}
+	}
+	return nil
+}
+
+func unauthenticated(format string, args ...any) *errs.Error {
+	return errs.New(codes.Unauthenticated, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, format, args...)
+}
+
+func denied(format string, args ...any) *errs.Error {
+	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
+}

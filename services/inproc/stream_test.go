@@ -1,0 +1,382 @@
+package inproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	outRequest  = testgrpc.StreamingOutputCallRequest
+	outResponse = testgrpc.StreamingOutputCallResponse
+	outStream   = testgrpc.TestService_StreamingOutputCallServer
+)
+
+func out(text string) *outResponse { return &outResponse{Payload: payload(text)} }
+
+// drain receives until the end.
+func drain(s interface{ Recv() (*outResponse, error) }) (texts []string, err error) {
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return texts, err
+		}
+		texts = append(texts, string(m.Payload.Body))
+	}
+}
+
+func TestServerStream(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{OutFn: func(in *outRequest, ss outStream) error {
+			if err := ss.SetHeader(metadata.Pairs("h", "1")); err != nil {
+				return err
+			}
+			reused := out("")
+			for i := range 50 {
+				reused.Payload.Body = fmt.Append(reused.Payload.Body[:0], string(in.Payload.Body), i)
+				if err := ss.Send(reused); err != nil {
+					return err
+				}
+			}
+			if ss.SetHeader(metadata.Pairs("late", "1")) == nil || ss.SendHeader(nil) == nil {
+				t.Error("a header after the first message was accepted")
+			}
+			ss.SetTrailer(metadata.Pairs("t", "1"))
+			ss.SetTrailer(metadata.Pairs("t", "2"))
+			return nil
+		}}))
+		var trailer metadata.MD
+		s, err := c.StreamingOutputCall(t.Context(), &outRequest{Payload: payload("n")}, grpc.Trailer(&trailer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := s.Header(); err != nil || h.Get("h") == nil {
+			t.Errorf("header = %v, %v", h, err)
+		}
+		texts, err := drain(s)
+		if !errors.Is(err, io.EOF) || len(texts) != 50 || texts[0] != "n0" || texts[49] != "n49" {
+			t.Errorf("received %v, %v", texts, err)
+		}
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("after the end: %v", err)
+		}
+		if diff := cmp.Diff([]string{"1", "2"}, s.Trailer().Get("t")); diff != "" || len(trailer) == 0 {
+			t.Errorf("trailer = %v and %v", s.Trailer(), trailer)
+		}
+	})
+}
+
+func TestStreamHeaderComesBeforeTheFirstMessage(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		for name, send := range map[string]func(outStream) error{
+			"a header":        func(ss outStream) error { return ss.SendHeader(metadata.Pairs("h", "1")) },
+			"an empty header": func(ss outStream) error { return ss.SendHeader(nil) },
+			"by the context":  func(ss outStream) error { return grpc.SendHeader(ss.Context(), metadata.Pairs("h", "1")) },
+			"set, not yet sent": func(ss outStream) error {
+				return errors.Join(grpc.SetHeader(ss.Context(), metadata.Pairs("h", "1")), ss.SendHeader(nil))
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				release := make(chan struct{})
+				c := testgrpc.NewTestServiceClient(connect(&service{OutFn: func(_ *outRequest, ss outStream) error {
+					if err := send(ss); err != nil {
+						return err
+					}
+					<-release
+					return ss.Send(out("x"))
+				}}))
+				s, err := c.StreamingOutputCall(t.Context(), &outRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				h, err := s.Header() // would hang if it waited for a message
+				close(release)
+				if err != nil || name != "an empty header" && h.Get("h") == nil {
+					t.Errorf("header = %v, %v", h, err)
+				}
+				if texts, err := drain(s); !errors.Is(err, io.EOF) || len(texts) != 1 {
+					t.Errorf("received %v, %v", texts, err)
+				}
+			})
+		}
+	})
+}
+
+func TestStreamErrorComesAfterItsMessages(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{OutFn: func(_ *outRequest, ss outStream) error {
+			ss.SetTrailer(metadata.Pairs("t", "1"))
+			return errors.Join(ss.Send(out("a")), ss.Send(out("b")),
+				errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "no").With("k", "v"))
+		}}))
+		s, err := c.StreamingOutputCall(t.Context(), &outRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts, err := drain(s)
+		if e := errs.From(err); len(texts) != 2 || e.Reason != commonv1.ErrorReason_ERROR_REASON_CONFLICT || e.Metadata["k"] != "v" {
+			t.Errorf("received %v, %v", texts, err)
+		}
+		if _, again := s.Recv(); status.Code(again) != codes.Aborted {
+			t.Errorf("the error again: %v", again)
+		}
+		if s.Trailer().Get("t") == nil {
+			t.Error("an error loses the trailer")
+		}
+	})
+}
+
+func TestClientStream(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{InFn: func(ss testgrpc.TestService_StreamingInputCallServer) error {
+			total := 0
+			for {
+				m, err := ss.Recv()
+				if errors.Is(err, io.EOF) {
+					return ss.SendAndClose(&testgrpc.StreamingInputCallResponse{AggregatedPayloadSize: int32(total)})
+				}
+				if err != nil {
+					return err
+				}
+				total += len(m.Payload.Body)
+			}
+		}}))
+		s, err := c.StreamingInputCall(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reused := &testgrpc.StreamingInputCallRequest{Payload: payload("")}
+		for i := range 50 {
+			reused.Payload.Body = []byte(strings.Repeat("x", i))
+			if err := s.Send(reused); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reply, err := s.CloseAndRecv()
+		if err != nil || reply.AggregatedPayloadSize != 49*50/2 {
+			t.Errorf("reply = %v, %v", reply, err)
+		}
+		if err := s.Send(reused); err == nil {
+			t.Error("Send after CloseSend was accepted")
+		}
+	})
+}
+
+// A handler that answers before it has received everything: the sender learns it by io.EOF, the receiver why.
+func TestClientStreamRefusedEarly(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{InFn: func(ss testgrpc.TestService_StreamingInputCallServer) error {
+			return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED, "enough")
+		}}))
+		s, err := c.StreamingInputCall(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			err = s.Send(&testgrpc.StreamingInputCallRequest{Payload: payload("x")})
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("Send = %v, want io.EOF", err)
+		}
+		if _, err := s.CloseAndRecv(); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
+			t.Errorf("CloseAndRecv = %v", err)
+		}
+	})
+}
+
+func TestClientStreamWithoutAnswer(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{InFn: func(testgrpc.TestService_StreamingInputCallServer) error { return nil }}))
+		s, err := c.StreamingInputCall(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CloseAndRecv(); status.Code(err) != codes.Internal {
+			t.Errorf("err = %v, want Internal", err)
+		}
+	})
+}
+
+func TestDuplex(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{DuplexFn: func(ss testgrpc.TestService_FullDuplexCallServer) error {
+			for {
+				m, err := ss.Recv()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if err := ss.Send(&outResponse{Payload: m.Payload}); err != nil {
+					return err
+				}
+			}
+		}}))
+		s, err := c.FullDuplexCall(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			text := fmt.Sprint("ping ", i)
+			if err := s.Send(&outRequest{Payload: payload(text)}); err != nil {
+				t.Fatal(err)
+			}
+			m, err := s.Recv()
+			if err != nil || string(m.Payload.Body) != text {
+				t.Fatalf("Recv = %v, %v", m, err)
+			}
+		}
+		if err := s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("Recv = %v, want io.EOF", err)
+		}
+	})
+}
+
+// A client that goes away without receiving frees the handler, wherever it is.
+func TestAbandonedStreams(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		flood := func(_ *outRequest, ss outStream) error {
+			for {
+				if err := ss.Send(out(strings.Repeat("x", 10_000))); err != nil {
+					return err
+				}
+			}
+		}
+		wait := func(_ *outRequest, ss outStream) error {
+			<-ss.Context().Done()
+			return ss.Context().Err()
+		}
+		for name, handler := range map[string]func(*outRequest, outStream) error{"sending": flood, "waiting": wait} {
+			t.Run(name, func(t *testing.T) {
+				entered, left := make(chan struct{}), make(chan error, 1)
+				c := testgrpc.NewTestServiceClient(connect(&service{OutFn: func(in *outRequest, ss outStream) error {
+					close(entered)
+					err := handler(in, ss)
+					left <- err
+					return err
+				}}))
+				ctx, cancel := context.WithCancel(t.Context())
+				told := make(chan error, 2)
+				s, err := c.StreamingOutputCall(ctx, &outRequest{}, grpc.OnFinish(func(err error) { told <- err }))
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-entered
+				cancel()
+				if err := <-left; errs.From(err).Code != codes.Canceled {
+					t.Errorf("the handler ended with %v", err)
+				}
+				if err := <-told; status.Code(err) != codes.Canceled {
+					t.Errorf("OnFinish got %v", err)
+				}
+				if _, err := drain(s); status.Code(err) != codes.Canceled {
+					t.Errorf("Recv = %v", err)
+				}
+			})
+		}
+		t.Run("receiving", func(t *testing.T) {
+			entered, left := make(chan struct{}), make(chan error, 1)
+			c := testgrpc.NewTestServiceClient(connect(&service{DuplexFn: func(ss testgrpc.TestService_FullDuplexCallServer) error {
+				close(entered)
+				_, err := ss.Recv()
+				left <- err
+				return err
+			}}))
+			ctx, cancel := context.WithCancel(t.Context())
+			if _, err := c.FullDuplexCall(ctx); err != nil {
+				t.Fatal(err)
+			}
+			<-entered
+			cancel()
+			if err := <-left; status.Code(err) != codes.Canceled {
+				t.Errorf("the handler's Recv = %v", err)
+			}
+		})
+	})
+}
+
+func TestStreamContextDoneBeforeItBegins(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.FullDuplexCall(ctx); status.Code(err) != codes.Canceled {
+			t.Errorf("err = %v", err)
+		}
+	})
+}
+
+func TestStreamPanicIsAnError(t *testing.T) {
+	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
+		c := testgrpc.NewTestServiceClient(connect(&service{OutFn: func(*outRequest, outStream) error { panic("boom") }}))
+		s, err := c.StreamingOutputCall(t.Context(), &outRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "boom") {
+			t.Errorf("err = %v", err)
+		}
+	})
+	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		bare := inproc.New(nil, nil)
+		testgrpc.RegisterTestServiceServer(bare, &service{OutFn: func(*outRequest, outStream) error { leave(); return nil }})
+		s, err := testgrpc.NewTestServiceClient(bare).StreamingOutputCall(t.Context(), &outRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); status.Code(err) != codes.Internal {
+			t.Errorf("without interceptors, %s: %v", name, err)
+		}
+	}
+}
+
+// Interceptors see streams, and what they refuse reaches the client through Recv.
+func TestStreamIdentity(t *testing.T) {
+	keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := direct(t, &service{OutFn: func(_ *outRequest, ss outStream) error {
+		p, err := identity.FromContext(ss.Context())
+		return errors.Join(err, ss.Send(out(p.Sub)))
+	}}, serve.Options{Auth: keys})
+	view := c.WithToken(keys.Ephemeral("svc", []identity.Role{identity.RoleService}))
+	s, err := testgrpc.NewTestServiceClient(view).StreamingOutputCall(identity.OnBehalfOf(t.Context(), "alice"), &outRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if texts, err := drain(s); !errors.Is(err, io.EOF) || !cmp.Equal(texts, []string{"alice"}) {
+		t.Errorf("received %v, %v", texts, err)
+	}
+	s, err = testgrpc.NewTestServiceClient(c).StreamingOutputCall(t.Context(), &outRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED {
+		t.Errorf("without token: %v", err)
+	}
+}

@@ -1,0 +1,202 @@
+package jsonref
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pawl.dev/services/internal/rawjson"
+)
+
+// Ref is a reference: a name, and a path into its value.
+type Ref struct {
+	Name string
+	Path []string // member names and array indexes
+}
+
+// String writes the reference as it stands in a template.
+func (r Ref) String() string {
+	return "${" + strings.Join(append([]string{r.Name}, r.Path...), ".") + "}"
+}
+
+// Resolve returns the template as compact JSON with each reference replaced. Lookup gives the value of a name as JSON
+// text. A name or a path that is not there is an error that says what is there.
+func Resolve(template string, lookup func(name string) (json string, ok bool)) (string, error) {
+	if err := rawjson.Check(template, nil); err != nil {
+		return "", fmt.Errorf("the template is not valid JSON: %w", err)
+	}
+	return mapStrings(template, func(raw string) (string, error) {
+		parts, err := parse(rawjson.Unquote(raw))
+		if err != nil {
+			return "", err
+		}
+		return render(raw, parts, lookup)
+	})
+}
+
+// Refs returns the references of a template, each once, in the order in which they stand there.
+func Refs(template string) ([]Ref, error) {
+	if err := rawjson.Check(template, nil); err != nil {
+		return nil, fmt.Errorf("the template is not valid JSON: %w", err)
+	}
+	var refs []Ref
+	_, err := mapStrings(template, func(raw string) (string, error) {
+		parts, err := parse(rawjson.Unquote(raw))
+		for _, p := range parts {
+			if p.ref != nil && !slices.ContainsFunc(refs, func(r Ref) bool { return r.String() == p.ref.String() }) {
+				refs = append(refs, *p.ref)
+			}
+		}
+		return raw, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return refs, nil
+}
+
+// mapStrings writes JSON compactly with each string that is a value, not a key, replaced by what f makes of it.
+func mapStrings(raw string, f func(raw string) (string, error)) (string, error) {
+	var b strings.Builder
+	if err := writeMapped(&b, raw, f); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+func writeMapped(b *strings.Builder, raw string, f func(string) (string, error)) error {
+	switch rawjson.Kind(raw) {
+	case "object":
+		separator := "{"
+		for key, value := range rawjson.RawMembers(raw) {
+			b.WriteString(separator + key + ":")
+			if err := writeMapped(b, value, f); err != nil {
+				return err
+			}
+			separator = ","
+		}
+		if separator == "{" {
+			b.WriteByte('{')
+		}
+		b.WriteByte('}')
+	case "array":
+		separator := "["
+		for item := range rawjson.Items(raw) {
+			b.WriteString(separator)
+			if err := writeMapped(b, item, f); err != nil {
+				return err
+			}
+			separator = ","
+		}
+		if separator == "[" {
+			b.WriteByte('[')
+		}
+		b.WriteByte(']')
+	case "string":
+		s, err := f(strings.TrimSpace(raw))
+		if err != nil {
+			return err
+		}
+		b.WriteString(s)
+	default:
+		b.WriteString(strings.TrimSpace(raw))
+	}
+	return nil
+}
+
+// render makes the JSON that takes a string's place.
+func render(raw string, parts []part, lookup func(string) (string, bool)) (string, error) {
+	if len(parts) == 1 && parts[0].ref != nil {
+		value, err := find(*parts[0].ref, lookup)
+		return rawjson.Compact(value), err
+	}
+	if !slices.ContainsFunc(parts, func(p part) bool { return p.changes }) {
+		return raw, nil
+	}
+	var text strings.Builder
+	for _, p := range parts {
+		if p.ref == nil {
+			text.WriteString(p.text)
+			continue
+		}
+		value, err := find(*p.ref, lookup)
+		if err != nil {
+			return "", err
+		}
+		if rawjson.Kind(value) != "string" {
+			value = rawjson.Compact(value)
+		}
+		text.WriteString(rawjson.Text(value))
+	}
+	return rawjson.Quote(text.String()), nil
+}
+
+// find follows a reference to its value.
+func find(ref Ref, lookup func(string) (string, bool)) (string, error) {
+	value, ok := lookup(ref.Name)
+	if !ok {
+		return "", fmt.Errorf("%s: there is no value named %q", ref, ref.Name)
+	}
+	if err := rawjson.Check(value, nil); err != nil {
+		return "", fmt.Errorf("%s: the value of %q is not valid JSON: %w", ref, ref.Name, err)
+	}
+	at := ref.Name
+	for _, step := range ref.Path {
+		next, err := descend(value, step)
+		if err != nil {
+			return "", fmt.Errorf("%s: %s %w", ref, at, err)
+		}
+		value, at = next, at+"."+step
+	}
+	return value, nil
+}
+
+func descend(value, step string) (string, error) {
+	switch kind := rawjson.Kind(value); kind {
+	case "object":
+		if next, ok := rawjson.Member(value, step); ok {
+			return next, nil
+		}
+		return "", fmt.Errorf("has no member %q; it has %s", step, memberNames(value))
+	case "array":
+		return item(value, step)
+	default:
+		return "", fmt.Errorf("is a %s and has no members, so there is no %q", strings.Replace(kind, "null", "null value", 1), step)
+	}
+}
+
+func item(array, step string) (string, error) {
+	want, err := strconv.Atoi(step)
+	n := 0
+	for value := range rawjson.Items(array) {
+		if err == nil && n == want {
+			return value, nil
+		}
+		n++
+	}
+	switch {
+	case n == 0:
+		return "", fmt.Errorf("is an empty array and has no item %q", step)
+	case err != nil || want < 0:
+		return "", fmt.Errorf("is an array; %q is not one of its indexes 0 to %d", step, n-1)
+	default:
+		return "", fmt.Errorf("is an array and has no item %d; its indexes are 0 to %d", want, n-1)
+	}
+}
+
+func memberNames(object string) string {
+	const most = 20
+	var names []string
+	for name := range rawjson.Members(object) {
+		if len(names) == most {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, strconv.Quote(name))
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,73 @@
+package jsonref
+
+import (
+	"fmt"
+	"strings"
+)
+
+// part is a piece of a string: literal text or a reference.
+type part struct {
+	text    string
+	ref     *Ref
+	changes bool // the piece is not written as it stands: a reference or an escape
+}
+
+const (
+	open    = "${"
+	escaped = "$${"
+
+	nameCharacters = "_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// parse takes the content of a string apart.
+func parse(s string) ([]part, error) {
+	var parts []part
+	for s != "" {
+		i := strings.Index(s, open)
+		if i < 0 {
+			return append(parts, part{text: s}), nil
+		}
+		if i > 0 && s[i-1] == '$' { // $${
+			parts = append(parts, part{text: s[:i-1] + open, changes: true})
+			s = s[i+len(open):]
+			continue
+		}
+		if i > 0 {
+			parts = append(parts, part{text: s[:i]})
+		}
+		body, rest, closed := strings.Cut(s[i+len(open):], "}")
+		if !closed {
+			return nil, fmt.Errorf("%q has no closing brace; write %s for a literal %s", clip(s[i:]), escaped, open)
+		}
+		ref, err := parseRef(body)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{ref: &ref, changes: true})
+		s = rest
+	}
+	return parts, nil
+}
+
+func parseRef(body string) (Ref, error) {
+	steps := strings.Split(body, ".")
+	for _, step := range steps {
+		if !isName(step) {
+			return Ref{}, fmt.Errorf("%q is not a reference: names and path steps have letters, digits, _ and -; "+
+				"write %s for a literal %s", clip(open+body+"}"), escaped, open)
+		}
+	}
+	return Ref{Name: steps[0], Path: steps[1:]}, nil
+}
+
+func isName(s string) bool {
+	return s != "" && strings.Trim(s, nameCharacters) == ""
+}
+
+func clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,47 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+)
+
+const (
+	version   = 1
+	hashBytes = 8 // tells queries apart; it is no protection, for callers may see what the key leads to anyway
+)
+
+// Encode makes the token that continues after key. Scope names the query: method, caller and every filter.
+func Encode(scope string, key []byte) string {
+	b := make([]byte, 0, 1+hashBytes+len(key))
+	b = append(b, version)
+	b = append(b, scopeHash(scope)...)
+	b = append(b, key...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Decode returns the key that Encode put in. The empty token, of the first page, gives nil. Anything that was not made
+// for this scope is INVALID_REQUEST.
+func Decode(scope, token string) ([]byte, error) {
+	if token == "" {
+		return nil, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || strings.ContainsAny(token, "\r\n") || len(b) < 1+hashBytes || b[0] != version || !bytes.Equal(b[1:1+hashBytes], scopeHash(scope)) {
+		const what = "page_token is not one of this list; start again without it"
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, what).
+			WithViolation("page_token", "is not one of this list")
+	}
+	return b[1+hashBytes:], nil
+}
+
+func scopeHash(scope string) []byte {
+	sum := sha256.Sum256([]byte(scope))
+	return sum[:hashBytes]
+}

@@ -1,0 +1,112 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/internal/rawjson"
+)
+
+// baseURL is where a schema pretends to be, so that relative references have something to be relative to.
+const baseURL = "pawl-schema:///"
+
+// compiled keeps what Compile made. Schemas are immutable and the same text always gives the same schema, so this is
+// memory of work done and not state.
+var compiled = newCache(1024, 4<<20)
+
+// Schema is a compiled JSON Schema. It may be used by several goroutines.
+type Schema struct {
+	raw      string
+	compiled *jsonschema.Schema // nil: everything fits
+	plan     *plan
+}
+
+// Compile reads a schema: draft 2020-12 where it does not say which. "", "{}" and "true" accept everything. References
+// out of the schema are refused. Errors are INVALID_REQUEST and name the place in the schema.
+func Compile(raw string) (*Schema, error) {
+	switch strings.TrimSpace(raw) {
+	case "", "{}", "true":
+		return &Schema{raw: raw}, nil
+	}
+	if s, ok := compiled.get(raw); ok {
+		return s, nil
+	}
+	c, err := compile(raw)
+	var p *plan
+	if err == nil {
+		p, err = newPlan(c)
+	}
+	if err != nil {
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"the JSON Schema cannot be used: %w", err)
+	}
+	s := &Schema{raw: raw, compiled: c, plan: p}
+	compiled.put(raw, s)
+	return s, nil
+}
+
+func compile(raw string) (*jsonschema.Schema, error) {
+	if err := rawjson.Check(raw, rawjson.Computable); err != nil {
+		return nil, fmt.Errorf("it is not valid JSON: %w", err)
+	}
+	if kind := rawjson.Kind(raw); kind != "object" && kind != "boolean" {
+		return nil, fmt.Errorf("it must be an object, is %s", withArticle(kind))
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("it is not valid JSON: %w", err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(refuseLoading{})
+	c.AssertFormat()
+	if err := c.AddResource(baseURL, doc); err != nil {
+		return nil, describeCompile(err)
+	}
+	s, err := c.Compile(baseURL)
+	if err != nil {
+		return nil, describeCompile(err)
+	}
+	return s, nil
+}
+
+// refuseLoading keeps the schemas of strangers from reading files and calling addresses.
+type refuseLoading struct{}
+
+func (refuseLoading) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%q is outside the schema, and nothing outside is loaded; put it under $defs",
+		strings.TrimPrefix(url, baseURL))
+}
+
+func describeCompile(err error) error {
+	var load *jsonschema.LoadURLError
+	if errors.As(err, &load) {
+		return load.Err
+	}
+	var invalid *jsonschema.SchemaValidationError
+	if errors.As(err, &invalid) {
+		var v *jsonschema.ValidationError
+		if errors.As(invalid.Err, &v) {
+			return problemsOf(v)
+		}
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), baseURL, ""))
+}
+
+func withArticle(kind string) string {
+	switch kind {
+	case "":
+		return "nothing"
+	case "null":
+		return "null"
+	case "array", "object":
+		return "an " + kind
+	}
+	return "a " + kind
+}

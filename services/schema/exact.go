@@ -1,0 +1,95 @@
+package schema
+
+import (
+	"encoding/json"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/internal/rawjson"
+)
+
+// ExactObject applies the rule of fields that come in two forms, a Struct and exact JSON text: either is accepted, not
+// both, and neither is "{}". It returns compact JSON text of an object in which numbers are as they were written. Errors
+// are INVALID_REQUEST.
+func ExactObject(structInput *structpb.Struct, jsonText string) (string, error) {
+	if jsonText != "" {
+		if structInput != nil {
+			return "", invalid("the input is given twice, as an object and as JSON text; give one of them")
+		}
+		return exactText(jsonText)
+	}
+	if structInput == nil {
+		return "{}", nil
+	}
+	b, err := protojson.Marshal(structInput)
+	if err != nil {
+		return "", invalid("the object cannot be written as JSON: %w", err)
+	}
+	return exactText(string(b))
+}
+
+func exactText(text string) (string, error) {
+	if err := rawjson.Check(text, nil); err != nil {
+		return "", invalid("it is not valid JSON: %w", err)
+	}
+	if kind := rawjson.Kind(text); kind != "object" {
+		return "", invalid("it must be a JSON object, is %s", withArticle(kind))
+	}
+	return rawjson.Compact(text), nil
+}
+
+func invalid(format string, args ...any) error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
+}
+
+// ToStruct makes the twin of exact JSON text that clients read. Integers above 2^53 are rounded in it; a number that no
+// double can hold becomes its text. Nil where the text is not an object.
+func ToStruct(jsonText string) *structpb.Struct {
+	if rawjson.Check(jsonText, nil) != nil || rawjson.Kind(jsonText) != "object" {
+		return nil
+	}
+	dec := json.NewDecoder(strings.NewReader(jsonText))
+	dec.UseNumber()
+	var object map[string]any
+	if err := dec.Decode(&object); err != nil {
+		return nil
+	}
+	return toStruct(object)
+}
+
+func toStruct(object map[string]any) *structpb.Struct {
+	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(object))}
+	for key, value := range object {
+		s.Fields[key] = toValue(value)
+	}
+	return s
+}
+
+func toValue(v any) *structpb.Value {
+	switch v := v.(type) {
+	case map[string]any:
+		return structpb.NewStructValue(toStruct(v))
+	case []any:
+		list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(v))}
+		for _, item := range v {
+			list.Values = append(list.Values, toValue(item))
+		}
+		return structpb.NewListValue(list)
+	case string:
+		return structpb.NewStringValue(v)
+	case bool:
+		return structpb.NewBoolValue(v)
+	case json.Number:
+		n, err := v.Float64()
+		if err != nil {
+			return structpb.NewStringValue(v.String())
+		}
+		return structpb.NewNumberValue(n)
+	}
+	return structpb.NewNullValue()
+}

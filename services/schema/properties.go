@@ -1,0 +1,144 @@
+package schema
+
+import (
+	"slices"
+	"strings"
+
+	"pawl.dev/services/internal/rawjson"
+)
+
+// Property is one member of the object that a schema describes.
+type Property struct {
+	Name        string
+	Type        string // `string`, `integer` …; several are joined with |; "" where the schema does not say
+	Description string
+	Required    bool
+	Default     string // as written in the schema; "" where there is none
+	Enum        string // the array as written in the schema; "" where there is none
+	Schema      string // the property's whole schema, as written
+}
+
+// Properties returns the members that the schema names at its top level, in the order in which it names them. References
+// within the schema are followed.
+func (s *Schema) Properties() []Property {
+	if s.compiled == nil {
+		return nil
+	}
+	top := s.follow(s.raw)
+	required := map[string]bool{}
+	if names, ok := rawjson.Member(top, "required"); ok {
+		for name := range rawjson.Items(names) {
+			required[rawjson.Text(name)] = true
+		}
+	}
+	members, _ := rawjson.Member(top, "properties")
+	var props []Property
+	for name, raw := range rawjson.Members(members) {
+		p := s.property(raw)
+		p.Name, p.Required = name, required[name]
+		props = append(props, p)
+	}
+	return props
+}
+
+func (s *Schema) property(raw string) Property {
+	p := Property{Schema: raw}
+	target := s.follow(raw)
+	p.Type = s.typeOf(target, 0)
+	p.Default = member(raw, target, "default")
+	p.Enum = member(raw, target, "enum")
+	if d := member(raw, target, "description"); rawjson.Kind(d) == "string" {
+		p.Description = rawjson.Text(d)
+	}
+	return p
+}
+
+// member looks a keyword up beside a reference, and then where the reference leads.
+func member(raw, target, keyword string) string {
+	if v, ok := rawjson.Member(raw, keyword); ok {
+		return v
+	}
+	v, _ := rawjson.Member(target, keyword)
+	return v
+}
+
+// typeOf reads the type keyword, and else what the alternatives, the constant or the enum say.
+func (s *Schema) typeOf(raw string, depth int) string {
+	const deepest = 8
+	if depth > deepest {
+		return ""
+	}
+	if t, ok := rawjson.Member(raw, "type"); ok {
+		return joinTypes(t)
+	}
+	var found []string
+	for _, keyword := range []string{"anyOf", "oneOf", "allOf"} {
+		branches, _ := rawjson.Member(raw, keyword)
+		for branch := range rawjson.Items(branches) {
+			found = append(found, strings.Split(s.typeOf(s.follow(branch), depth+1), "|")...)
+		}
+	}
+	if c, ok := rawjson.Member(raw, "const"); ok {
+		found = append(found, rawjson.Kind(c))
+	}
+	values, _ := rawjson.Member(raw, "enum")
+	for v := range rawjson.Items(values) {
+		found = append(found, rawjson.Kind(v))
+	}
+	return joinUnique(found)
+}
+
+func joinTypes(t string) string {
+	if rawjson.Kind(t) == "string" {
+		return rawjson.Text(t)
+	}
+	var types []string
+	for one := range rawjson.Items(t) {
+		types = append(types, rawjson.Text(one))
+	}
+	return joinUnique(types)
+}
+
+func joinUnique(types []string) string {
+	var unique []string
+	for _, t := range types {
+		if t != "" && !slices.Contains(unique, t) {
+			unique = append(unique, t)
+		}
+	}
+	return strings.Join(unique, "|")
+}
+
+// follow goes where a `$ref` within the document leads; the schema itself where there is none, or where the reference is
+// of a kind that only the validator understands (anchors, ids).
+func (s *Schema) follow(raw string) string {
+	const longest = 16
+	for range longest {
+		ref, ok := rawjson.Member(raw, "$ref")
+		if !ok || rawjson.Kind(ref) != "string" {
+			return raw
+		}
+		path, ok := strings.CutPrefix(rawjson.Text(ref), "#/")
+		if !ok {
+			return raw
+		}
+		target, ok := walk(s.raw, strings.Split(path, "/"))
+		if !ok {
+			return raw
+		}
+		raw = target
+	}
+	return raw
+}
+
+func walk(raw string, steps []string) (string, bool) {
+	unescape := strings.NewReplacer("~1", "/", "~0", "~", "%25", "%", "%22", `"`, "%20", " ")
+	for _, step := range steps {
+		next, ok := rawjson.Member(raw, unescape.Replace(step))
+		if !ok {
+			return "", false
+		}
+		raw = next
+	}
+	return raw, true
+}

@@ -1,0 +1,108 @@
+package serve_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+
+	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
+)
+
+func TestCheckBind(t *testing.T) {
+	cases := []struct {
+		addr          string
+		authenticated bool
+		ok            bool
+	}{
+		{"127.0.0.1:0", false, true}, {"localhost:80", false, true}, {"[::1]:80", false, true},
+		{":80", false, false}, {"0.0.0.0:80", false, false}, {"[::]:80", false, false}, {"192.168.1.1:80", false, false}, {"example.com:80", false, false},
+		{":80", true, true}, {"0.0.0.0:80", true, true},
+		{"localhost", true, false}, {"", false, false},
+	}
+	for _, c := range cases {
+		err := serve.CheckBind(c.addr, c.authenticated)
+		if (err == nil) != c.ok {
+			t.Errorf("CheckBind(%q, %v) = %v", c.addr, c.authenticated, err)
+		}
+		if err != nil && strings.Contains(c.addr, ":") && !strings.Contains(err.Error(), "key file") {
+			t.Errorf("the error does not say what to do: %v", err)
+		}
+	}
+}
+
+// Issue 2, shown by 7: a port in use is a clear error with the next step.
+func TestListenErrorsSayWhatToDo(t *testing.T) {
+	first, err := serve.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	addr := first.Addr().String()
+	for addr, wants := range map[string][]string{
+		addr:                 {addr, "in use", "flag", "stop the process"},
+		"203.0.113.7:0":      {"203.0.113.7", "not an address of this machine"},
+		"127.0.0.1":          {"127.0.0.1", "host:port"},
+		"127.0.0.1:99999":    {"99999", "host:port"},
+		"no-host.invalid:80": {"no-host.invalid", "resolved"},
+	} {
+		lis, err := serve.Listen(addr)
+		if err == nil {
+			lis.Close()
+			t.Errorf("Listen(%q) worked", addr)
+			continue
+		}
+		for _, want := range wants {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("Listen(%q): %q lacks %q", addr, err, want)
+			}
+		}
+	}
+}
+
+func TestDialOverTCP(t *testing.T) {
+	keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen identity.Principal
+	s := &service{UnaryFn: func(ctx context.Context) (err error) {
+		seen, err = identity.FromContext(ctx)
+		return err
+	}}
+	srv, err := serve.New(serve.Options{Auth: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.register(srv)
+	var lis net.Listener
+	if lis, err = serve.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, lis) }()
+
+	conn, err := serve.Dial(lis.Addr().String(), keys.Ephemeral("svc", []identity.Role{identity.RoleService}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := testgrpc.NewTestServiceClient(conn)
+	big := &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: make([]byte, 4<<20)}}
+	if _, err := c.UnaryCall(identity.OnBehalfOf(t.Context(), "alice"), big); err != nil || seen.Sub != "alice" {
+		t.Errorf("call as %v: %v", seen, err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := serve.Dial("\x00bad\n", ""); err == nil {
+		t.Error("Dial accepted rubbish")
+	}
+}

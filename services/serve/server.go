@@ -1,0 +1,174 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"pawl.dev/services/telemetry"
+)
+
+const (
+	// stopGrace is how long running calls may take to end once the server stops.
+	stopGrace = 10 * time.Second
+	// A connection is replaced after half an hour, so that clients resolve names again and find new replicas. Its calls
+	// go on: the grace is longer than the longest tool call that a contract allows (24 h).
+	maxConnectionAge      = 30 * time.Minute
+	maxConnectionAgeGrace = 25 * time.Hour
+	// hardLimitFactor leaves room between the limit that answers with an error of ours and the one where gRPC cuts off.
+	hardLimitFactor = 4
+	watchHealth     = "/grpc.health.v1.Health/Watch"
+)
+
+// Server is a gRPC server with health and reflection.
+type Server struct {
+	options  []grpc.ServerOption
+	health   *health.Server
+	stopping chan struct{}
+	stop     sync.Once
+
+	mu       sync.Mutex
+	services []registration
+}
+
+type registration struct {
+	desc *grpc.ServiceDesc
+	impl any
+}
+
+// New makes a server. Register services, then Serve.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	unary, stream, err := Interceptors(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	s.options = []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{s.tellStoppingUnary}, unary...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{s.tellStoppingStream}, stream...)...),
+		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: maxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,
+			Time: time.Minute, Timeout: 20 * time.Second,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		// Goroutines that are used again have their stacks grown already: 15 % of the CPU of a short call.
+		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
+		telemetry.ServerOption(),
+	}
+	return s, nil
+}
+
+// RegisterService implements grpc.ServiceRegistrar; call it before Serve. The service is SERVING in health from then on.
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.services = append(s.services, registration{desc, impl})
+	s.health.SetServingStatus(desc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
+}
+
+// Serve takes calls until ctx is done. Then health says NOT_SERVING, new calls are refused, running ones have 10 s to
+// end, and what is left is cut off. It returns nil after a stop that was asked for. A server serves once.
+func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
+	srv := s.build()
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(lis) }()
+	select {
+	case err := <-ended:
+		s.announceStop()
+		srv.Stop()
+		return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.announceStop()
+	shutDown(srv)
+	if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
+	}
+	return nil
+}
+
+// build makes gRPC's server here and not in New because it starts goroutines, which only its Stop ends.
+func (s *Server) build() *grpc.Server {
+	srv := grpc.NewServer(s.options...)
+	healthpb.RegisterHealthServer(srv, s.health)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.services {
+		srv.RegisterService(r.desc, r.impl)
+		s.health.SetServingStatus(r.desc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	}
+	reflection.Register(srv)
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+	return srv
+}
+
+func (s *Server) announceStop() {
+	s.stop.Do(func() {
+		s.health.Shutdown()
+		close(s.stopping)
+	})
+}
+
+func shutDown(srv *grpc.Server) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.GracefulStop()
+	}()
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		srv.Stop()
+		<-done
+	}
+}
+
+type stoppingKey struct{}
+
+// Stopping returns a channel that is closed when the server of this call begins to stop. Streams that have no end of
+// their own (watching) select on it and end with SHUTTING_DOWN, for a graceful stop waits for them. On calls that no
+// Server serves it is nil, which never is ready.
+func Stopping(ctx context.Context) <-chan struct{} {
+	ch, _ := ctx.Value(stoppingKey{}).(chan struct{})
+	return ch
+}
+
+func (s *Server) tellStoppingUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return next(context.WithValue(ctx, stoppingKey{}, s.stopping), req)
+}
+
+// tellStoppingStream also ends watches of health, which are gRPC's own and would hold up every stop.
+func (s *Server) tellStoppingStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	ctx := context.WithValue(ss.Context(), stoppingKey{}, s.stopping)
+	if info.FullMethod != watchHealth {
+		return next(srv, &contextStream{ServerStream: ss, ctx: ctx})
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return next(srv, &contextStream{ServerStream: ss, ctx: ctx})
+}

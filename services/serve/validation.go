@@ -1,0 +1,52 @@
+package serve
+
+import (
+	"context"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"pawl.dev/services/errs"
+)
+
+// validation refuses messages that are too large or break the rules in their proto.
+type validation struct {
+	validator protovalidate.Validator
+	maxBytes  int
+}
+
+func (v validation) check(msg any) error {
+	m, ok := msg.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if n := proto.Size(m); n > v.maxBytes {
+		return errs.TooLarge(int64(n), int64(v.maxBytes))
+	}
+	return v.validator.Validate(m)
+}
+
+func (v validation) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if err := v.check(req); err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+func (v validation) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, &checkedStream{ServerStream: ss, check: v.check})
+}
+
+// checkedStream checks each message as it is received.
+type checkedStream struct {
+	grpc.ServerStream
+	check func(any) error
+}
+
+func (s *checkedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.check(m)
+}

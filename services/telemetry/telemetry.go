@@ -1,0 +1,158 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
+)
+
+// signal is one of the three things that OpenTelemetry carries, as its variables name it.
+type signal string
+
+const (
+	traces  signal = "TRACES"
+	metrics signal = "METRICS"
+	logs    signal = "LOGS"
+)
+
+// on says whether the environment asks for the signal. The specification would export to localhost by default; here,
+// nothing leaves the process unasked.
+func (s signal) on() bool {
+	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return false
+	}
+	if exporter := os.Getenv("OTEL_" + string(s) + "_EXPORTER"); exporter != "" {
+		return exporter != "none"
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT") != ""
+}
+
+// Setup starts the exporters that the environment asks for and makes them the process's global ones. Shutdown sends what
+// is left; it is never nil where err is nil.
+func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, err error) {
+	var closers []func(context.Context) error
+	shutdown = func(ctx context.Context) error {
+		var failed error
+		for i := len(closers) - 1; i >= 0; i-- {
+			failed = errors.Join(failed, closers[i](ctx))
+		}
+		closers = nil
+		return failed
+	}
+	if !traces.on() && !metrics.on() && !logs.on() {
+		return shutdown, nil
+	}
+	res, err := describe(ctx, service, version)
+	if err != nil {
+		return nil, fmt.Errorf("set up telemetry: %w", err)
+	}
+	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	for _, s := range []struct {
+		signal signal
+		start  func(context.Context, *resource.Resource) (func(context.Context) error, error)
+	}{{traces, startTraces}, {metrics, startMetrics}, {logs, startLogs}} {
+		if !s.signal.on() {
+			continue
+		}
+		closer, err := s.start(ctx, res)
+		if err != nil {
+			err = fmt.Errorf("set up telemetry; check OTEL_%s_EXPORTER (%q) and the OTEL_EXPORTER_OTLP_ variables: %w",
+				s.signal, os.Getenv("OTEL_"+string(s.signal)+"_EXPORTER"), err)
+			return nil, errors.Join(err, shutdown(ctx))
+		}
+		closers = append(closers, closer)
+	}
+	return shutdown, nil
+}
+
+// describe names the process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
+func describe(ctx context.Context, service, version string) (*resource.Resource, error) {
+	return resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+}
+
+func startTraces(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(res))
+	otel.SetTracerProvider(provider)
+	return provider.Shutdown, nil
+}
+
+func startMetrics(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
+	reader, err := autoexport.NewMetricReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res))
+	otel.SetMeterProvider(provider)
+	return provider.Shutdown, nil
+}
+
+func startLogs(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
+	exporter, err := autoexport.NewLogExporter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	provider := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)), sdklog.WithResource(res))
+	otel.SetLoggerProvider(provider)
+	return provider.Shutdown, nil
+}
+
+// LogHandler also sends records to OpenTelemetry where that is asked for; else it returns next itself.
+func LogHandler(service string, next slog.Handler) slog.Handler {
+	if !logs.on() {
+		return next
+	}
+	return slog.NewMultiHandler(next, otelslog.NewHandler(service))
+}
+
+// ServerHandler returns the stats handler that traces and measures a gRPC server; nil where neither is asked for.
+func ServerHandler() stats.Handler {
+	if !traces.on() && !metrics.on() {
+		return nil
+	}
+	return otelgrpc.NewServerHandler()
+}
+
+// ClientHandler is the same for clients.
+func ClientHandler() stats.Handler {
+	if !traces.on() && !metrics.on() {
+		return nil
+	}
+	return otelgrpc.NewClientHandler()
+}
+
+// ServerOption traces and measures the calls of a gRPC server; no cost where neither is asked for.
+func ServerOption() grpc.ServerOption {
+	if h := ServerHandler(); h != nil {
+		return grpc.StatsHandler(h)
+	}
+	return grpc.EmptyServerOption{}
+}
+
+// DialOption is the same for a client connection.
+func DialOption() grpc.DialOption {
+	if h := ClientHandler(); h != nil {
+		return grpc.WithStatsHandler(h)
+	}
+	return grpc.EmptyDialOption{}
+}
