@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/test/rig"
@@ -138,6 +142,61 @@ steps:
 	}
 	if d := cmp.Diff(want, names(kinds(events))); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+// Killed in the middle of a writing call: the effect is not repeated, and the task says that its outcome is not known.
+func TestKillInTheMiddleOfAWrite(t *testing.T) {
+	dir, addr, web := t.TempDir(), rig.FreeAddr(t), rig.FreeAddr(t)
+	args := []string{"up", "--data", dir, "--grpc", addr, "--http", web, "--mcp-config", rig.MCPConfig(t, rig.Options{})}
+	p := rig.Start(t, binaries.Pawl, args...)
+	client := rig.NewGRPC(rig.Dial(t, addr, ""))
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+	defer cancel()
+	awaitPort(ctx, t, addr)
+	effects := filepath.Join(t.TempDir(), "effects.txt")
+	task, err := client.Create(ctx, &executorv1.CreateTaskRequest{Playbook: fmt.Sprintf("steps: [{tool: t/stall, input: {path: %q}}]", effects)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Watch(ctx, task.GetId(), 0, func(e *executorv1.ExecutorEvent) bool { return e.GetFlowStop() == nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resume(ctx, &executorv1.ResumeTaskRequest{
+		Id: task.GetId(), WaitId: "wait-1", Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	awaitFile(ctx, t, effects)
+	p.Kill()
+	rig.Start(t, binaries.Pawl, args...)
+	awaitPort(ctx, t, addr)
+	if err := client.Watch(ctx, task.GetId(), 0, func(*executorv1.ExecutorEvent) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	end, err := client.Get(ctx, task.GetId())
+	if err != nil || end.GetError().GetReason() != commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
+		t.Errorf("task %v, %v; want OUTCOME_UNKNOWN", end, err)
+	}
+	if raw, err := os.ReadFile(effects); err != nil || string(raw) != "stalled\n" {
+		t.Errorf("effects %q, %v; want exactly one", raw, err)
+	}
+}
+
+// awaitFile returns when the file is there.
+func awaitFile(ctx context.Context, t *testing.T, path string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if raw, err := os.ReadFile(path); err == nil && len(raw) > 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s did not appear", path)
+		}
 	}
 }
 

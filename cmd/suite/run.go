@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -20,17 +21,16 @@ type part struct {
 	done chan error
 }
 
-// Run serves until ctx is done, and then stops in an order in which nothing is lost: health says NOT_SERVING, streams and
-// calls from outside end, the executor waits for its running tool calls and records what came of them, then the pool and
-// the stores are closed. A part that fails stops all others; its error is returned. Run closes the suite.
+// Run serves until ctx is done, and then stops in an order in which nothing is lost: health says NOT_SERVING; streams and
+// calls from outside end while the executor, whose stop is what ends its watchers, waits for its running tool calls and
+// records what came of them; then the planner and the pool end, and the stores are closed. A part that fails stops all
+// others; its error is returned. Run closes the suite.
 func (s *Suite) Run(ctx context.Context) error {
-	fronts, engine, behind := s.parts()
-	failed := make(chan error, len(fronts)+len(engine)+len(behind))
+	front, behind := s.parts()
+	failed := make(chan error, len(front)+len(behind))
 	background := context.WithoutCancel(ctx)
-	for _, parts := range [][]*part{behind, engine, fronts} {
-		for _, p := range parts {
-			p.start(background, failed)
-		}
+	for _, p := range append(slices.Clone(behind), front...) {
+		p.start(background, failed)
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	err := s.note()
@@ -43,23 +43,21 @@ func (s *Suite) Run(ctx context.Context) error {
 	}
 	errs := []error{err, serverfile.Remove(s.cfg.DataDir, os.Getpid())}
 	s.health.Shutdown()
-	for _, parts := range [][]*part{fronts, engine, behind} {
-		errs = append(errs, stop(parts))
-	}
-	return errors.Join(append(errs, s.close())...)
+	errs = append(errs, stop(front), stop(behind), s.close())
+	return errors.Join(errs...)
 }
 
 // parts are what runs, in the order in which it stops.
-func (s *Suite) parts() (fronts, engine, behind []*part) {
+func (s *Suite) parts() (front, behind []*part) {
+	front = []*part{{name: "executor", run: s.executor.Run}}
 	if s.gateway != nil {
-		fronts = append(fronts, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
+		front = append(front, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
 	}
 	if s.server != nil {
-		fronts = append(fronts, &part{name: "gRPC", run: func(ctx context.Context) error { return s.server.Serve(ctx, s.grpcLis) }})
+		front = append(front, &part{name: "gRPC", run: func(ctx context.Context) error { return s.server.Serve(ctx, s.grpcLis) }})
 	}
-	engine = []*part{{name: "executor", run: s.executor.Run}}
 	behind = []*part{{name: "planner", run: s.planner.Run}, {name: "MCP pool", run: s.pool.Run}}
-	return fronts, engine, behind
+	return front, behind
 }
 
 // start runs the part; what ends before it was told to is a failure.

@@ -124,8 +124,8 @@ func checkFrames(t *testing.T, got []frame, after uint64) {
 		t.Fatalf("%d events, want %d: %v", len(got), len(want), got)
 	}
 	for i, w := range want {
-		if got[i].id != w.id || got[i].event != w.event || !json.Valid([]byte(got[i].data)) {
-			t.Errorf("event %d is %+v, want id %q, event %q and JSON", i, got[i], w.id, w.event)
+		if got[i].id != w.id || got[i].event != w.event || !json.Valid([]byte(got[i].data)) || strings.Contains(got[i].data, `", "`) {
+			t.Errorf("event %d is %+v, want id %q, event %q and compact JSON", i, got[i], w.id, w.event)
 		}
 	}
 	if last := got[len(got)-1].data; last != `{"lastSeq":3,"status":"EXECUTOR_STATUS_SUCCESS"}` {

@@ -106,6 +106,38 @@ func TestTimesOfASilentStream(t *testing.T) {
 	})
 }
 
+// TestStopTellsLineReaders: a stream that is not open yet has a status, an open one a last line.
+func TestStopTellsLineReaders(t *testing.T) {
+	for name, opened := range map[string]bool{"not open yet": false, "open": true} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor, stop func()) {
+				f.WatchTaskFn = silent
+				client := p.dial(t, events, "application/x-ndjson")
+				defer func() { _ = client.Close() }()
+				reader := bufio.NewReader(client)
+				if opened {
+					if status, err := reader.ReadString('\n'); err != nil || status != "HTTP/1.1 200 OK\r\n" {
+						t.Fatalf("status %q, %v", status, err)
+					}
+				}
+				synctest.Wait()
+				go stop()
+				rest, err := io.ReadAll(reader)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := "HTTP/1.1 503 "
+				if opened {
+					want = `{"error":{"type":"https://pawl.dev/problems/SHUTTING_DOWN"`
+				}
+				if !strings.Contains(string(rest), want) {
+					t.Errorf("got %s, want %s", rest, want)
+				}
+			})
+		})
+	}
+}
+
 // TestSlowClient: one that does not read for 30 s has its call ended.
 func TestSlowClient(t *testing.T) {
 	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor, _ func()) {

@@ -22,6 +22,8 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/fakemcp"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/grpctest"
+	"pawl.dev/services/serve"
 )
 
 func listTools(t *testing.T, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.ListToolsRequest) *mcppoolv1.ListToolsResponse {
@@ -419,4 +421,47 @@ func TestConcurrentCalls(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A pool that stops lets running calls end, and says of those that it cut off that nobody knows what came of them.
+func TestStopDrainsCalls(t *testing.T) {
+	service, err := New(t.Context(), Config{
+		DrainTimeout: 100 * time.Millisecond, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})},
+	}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := service.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	local := mcppoolv1.NewMcpPoolServiceClient(grpctest.Serve(t, service.Register, serve.Options{}))
+	answers := running(t, t.Context(), local, "answers when cancelled")
+	hangs := make(chan outcome, 1)
+	stream, err := local.CallTool(t.Context(), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hang", CallId: "hangs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { hangs <- drain(stream) }()
+	probe := &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info", CallId: "hangs"}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for invoke(t, local, probe).reason() != "ALREADY_EXISTS" { // not there yet
+		<-tick.C
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := service.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if o := <-answers; o.err != nil || o.text() != "stopped in time" {
+		t.Errorf("a call that the server ended: %+v", o)
+	}
+	if o := <-hangs; o.reason() != "SHUTTING_DOWN" || o.ran() == "" {
+		t.Errorf("a call that was cut off: %+v", o)
+	}
+	if o := invoke(t, local, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.reason() != "SHUTTING_DOWN" || o.ran() != errs.OutcomeNotExecuted {
+		t.Errorf("a call after that: %+v", o)
+	}
 }

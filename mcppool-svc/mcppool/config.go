@@ -25,7 +25,7 @@ type Config struct {
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server; 32 MiB where 0."`
 	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When a connection that nobody needs is closed; 5m where 0."`
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten; 30m where 0."`
-	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 10s where 0."`
+	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
 
 	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil
 	Version string   `kong:"-"` // of this program, as servers are told
@@ -36,7 +36,9 @@ type Deps struct {
 	Log *slog.Logger
 }
 
-const defaultDrain = 10 * time.Second
+// defaultDrain leaves those calls that are stopped then the time to say what came of them, before the server cuts them
+// off after 10 s.
+const defaultDrain = 7 * time.Second
 
 func (c Config) withDefaults() Config {
 	if c.DrainTimeout == 0 {

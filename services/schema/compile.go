@@ -16,6 +16,9 @@ import (
 // baseURL is where a schema pretends to be, so that relative references have something to be relative to.
 const baseURL = "pawl-schema:///"
 
+// maxSchema bounds the text of a schema, in bytes. The largest that tools really have are a tenth of it.
+const maxSchema = 1 << 20
+
 // compiled keeps what Compile made. Schemas are immutable and the same text always gives the same schema, so this is
 // memory of work done and not state.
 var compiled = newCache(1024, 4<<20)
@@ -52,6 +55,9 @@ func Compile(raw string) (*Schema, error) {
 }
 
 func compile(raw string) (*jsonschema.Schema, error) {
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(raw), maxSchema)
+	}
 	if err := rawjson.Check(raw, rawjson.Computable); err != nil {
 		return nil, fmt.Errorf("it is not valid JSON: %w", err)
 	}

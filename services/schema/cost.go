@@ -11,8 +11,12 @@ import (
 // and schemas come from strangers. So the work is counted before it is done: how often each subschema would be applied to
 // each value. Counting itself is proportional to the document, because equal applications are counted together.
 
-// maxChecks bounds one validation: about a second, and the memory of as many problems.
-const maxChecks = 1_000_000
+const (
+	// maxChecks bounds one validation: about a second, and the memory of as many problems.
+	maxChecks = 1_000_000
+	// maxEdges bounds a schema: the ways from subschemas to subschemas.
+	maxEdges = 200_000
+)
 
 // plan is what counting needs to know of a compiled schema.
 type plan struct {
@@ -30,21 +34,42 @@ type node struct {
 	rank   int
 }
 
-var errEndless = errors.New("it refers to itself without going into a value, so no document could ever be checked by it")
+var (
+	errEndless  = errors.New("it refers to itself without going into a value, so no document could ever be checked by it")
+	errTooLarge = errors.New("it has too many parts that refer to each other")
+)
 
 func newPlan(root *jsonschema.Schema) (*plan, error) {
 	p := &plan{nodes: map[*jsonschema.Schema]*node{}}
 	p.root = p.collect(root)
-	for _, n := range p.nodes {
-		for _, s := range append(sameValue(n.schema), p.dynamic(n.schema)...) {
-			n.same = append(n.same, p.nodes[s])
-		}
+	if err := p.link(); err != nil {
+		return nil, err
 	}
 	if err := p.rank(); err != nil {
 		return nil, err
 	}
 	p.perByte = p.bound()
 	return p, nil
+}
+
+// link notes what each node applies to its own value.
+func (p *plan) link() error {
+	var anchored []*jsonschema.Schema
+	for s := range p.nodes {
+		if s.RecursiveAnchor || s.DynamicAnchor != "" {
+			anchored = append(anchored, s)
+		}
+	}
+	edges := 0
+	for _, n := range p.nodes {
+		for _, s := range append(sameValue(n.schema), dynamic(n.schema, anchored)...) {
+			n.same = append(n.same, p.nodes[s])
+		}
+		if edges += len(n.same); edges > maxEdges {
+			return errTooLarge
+		}
+	}
+	return nil
 }
 
 // collect finds all subschemas that can be reached.
@@ -93,9 +118,12 @@ func sameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 }
 
 // dynamic lists where a dynamic reference may lead beside its first target: it is resolved by who is asking.
-func (p *plan) dynamic(s *jsonschema.Schema) []*jsonschema.Schema {
+func dynamic(s *jsonschema.Schema, anchored []*jsonschema.Schema) []*jsonschema.Schema {
+	if s.RecursiveRef == nil && s.DynamicRef == nil {
+		return nil
+	}
 	var all []*jsonschema.Schema
-	for other := range p.nodes {
+	for _, other := range anchored {
 		if s.RecursiveRef != nil && other != s.RecursiveRef && other.RecursiveAnchor ||
 			s.DynamicRef != nil && other != s.DynamicRef.Ref && s.DynamicRef.Anchor != "" && other.DynamicAnchor == s.DynamicRef.Anchor {
 			all = append(all, other)

@@ -46,6 +46,27 @@ func TestExponentialWorkIsRefused(t *testing.T) {
 	}
 }
 
+func TestSchemasAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"$defs":{`)
+	for i := range 1000 {
+		fmt.Fprintf(&b, `"a%d":{"$id":"https://example.com/%d","$dynamicAnchor":"x"},"b%d":{"items":{"$dynamicRef":"https://example.com/%d#x"}},`, i, i, i, i)
+	}
+	b.WriteString(`"last":{}},"properties":{`)
+	for i := range 1000 {
+		fmt.Fprintf(&b, `"p%d":{"$ref":"#/$defs/b%d"},`, i, i)
+	}
+	b.WriteString(`"last":{}}}`)
+	for name, raw := range map[string]string{
+		"text":       `{"description":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"references": b.String(),
+	} {
+		if _, err := schema.Compile(raw); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Real recursive schemas, whose alternatives overlap, stay usable.
 func TestRecursiveSchemasStayUsable(t *testing.T) {
 	filter := compile(t, `{"$ref":"#/$defs/f","$defs":{"f":{"anyOf":[

@@ -10,7 +10,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`); die.
+// New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`);
+// stall (writes a line and does not come back); die.
 func New() *server.MCPServer {
 	s := server.NewMCPServer("pawl-test", "1.0.0", server.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Gives the text back."),
@@ -25,6 +26,8 @@ func New() *server.MCPServer {
 		mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), appendLine)
 	s.AddTool(mcp.NewTool("wipe", mcp.WithDescription("Says in a file that it was wiped."),
 		mcp.WithString("path", mcp.Required())), wipe)
+	s.AddTool(mcp.NewTool("stall", mcp.WithDescription("Writes a line to the end of a file, and does not come back."),
+		mcp.WithString("path", mcp.Required())), stall)
 	s.AddTool(mcp.NewTool("die", mcp.WithDescription("Ends the server in the middle of the call.")), die)
 	return s
 }
@@ -75,6 +78,14 @@ func appendLine(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult
 
 func wipe(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return write(req.GetString("path", ""), "wiped")
+}
+
+func stall(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if res, err := write(req.GetString("path", ""), "stalled"); err != nil || res.IsError {
+		return res, err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 func write(path, line string) (*mcp.CallToolResult, error) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,12 +37,21 @@ type Options struct {
 	Workspace string
 	// Servers are further entries of the mcpServers file, beside `t`, the server of package mcpserver.
 	Servers map[string]any
+	// MaxRunning is how many tasks may run at once; the default where 0.
+	MaxRunning int
 	// Keys is a file of API keys.
 	Keys string
 	// Key is an API key of a user, for the connections that the target makes.
 	Key string
 	// ServiceKey is an API key of role service, for separate processes.
 	ServiceKey string
+}
+
+func (o Options) limits() []string {
+	if o.MaxRunning == 0 {
+		return nil
+	}
+	return []string{"--max-running", strconv.Itoa(o.MaxRunning)}
 }
 
 // Target is a running Pawl.
@@ -114,7 +124,7 @@ func Binary(t testing.TB, bin Binaries, o Options) *Target {
 	if o.Keys != "" {
 		args = append(args, "--keys", o.Keys)
 	}
-	p := Start(t, bin.Pawl, args...)
+	p := Start(t, bin.Pawl, append(args, o.limits()...)...)
 	conn := Dial(t, grpcAddr, o.Key)
 	return (&Target{HTTP: "http://" + httpAddr, Executor: conn, Pool: conn, Planner: conn, Processes: map[string]*Process{"pawl": p}}).await(t)
 }
@@ -124,7 +134,7 @@ func FourProcesses(t testing.TB, bin Binaries, o Options) *Target {
 	t.Helper()
 	executor, pool, planner, gateway := FreeAddr(t), FreeAddr(t), FreeAddr(t), FreeAddr(t)
 	poolArgs := []string{"--grpc", pool, "--data", t.TempDir(), "--mcp-config", MCPConfig(t, o), "--workspace", o.Workspace}
-	executorArgs := []string{"--grpc", executor, "--data", t.TempDir(), "--planner", planner, "--pool", pool}
+	executorArgs := append([]string{"--grpc", executor, "--data", t.TempDir(), "--planner", planner, "--pool", pool}, o.limits()...)
 	plannerArgs := []string{"--grpc", planner}
 	gatewayArgs := []string{"--http", gateway, "--executor", executor, "--pool", pool, "--planner", planner}
 	if o.Keys != "" {

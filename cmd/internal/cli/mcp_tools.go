@@ -41,6 +41,7 @@ func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		}
 		ids := []string{f.real(id)}
 		if id == "" {
+			f = a.knownFolder(ctx, session)
 			if ids, err = activeIDs(ctx, pool); err != nil {
 				return err
 			}
@@ -102,11 +103,19 @@ func (a *App) showTools(tools []*commonv1.Tool, f folder) error {
 	t.Mark(1, func(s string) string { return effectStyle(t.Style, s) })
 	t.Row("TOOL", "EFFECT", "WHAT")
 	for _, tool := range tools {
-		what := cmp.Or(tool.GetDescription(), tool.GetTitle())
-		what, _, _ = strings.Cut(strings.TrimSpace(what), "\n")
-		t.Row(f.alias(tool.GetId()), render.EffectName(tool.GetEffect()), what)
+		t.Row(f.alias(tool.GetId()), render.EffectName(tool.GetEffect()), summary(tool))
 	}
 	return t.Write(a.Console.Out)
+}
+
+// summary is a tool's title, or the first sentence of its description; pawl mcp tools SERVER/TOOL shows it whole.
+func summary(tool *commonv1.Tool) string {
+	text, _, _ := strings.Cut(strings.TrimSpace(tool.GetDescription()), "\n")
+	text, _, cut := strings.Cut(text, ". ")
+	if cut {
+		text += "."
+	}
+	return cmp.Or(text, tool.GetTitle())
 }
 
 func effectStyle(st render.Style, text string) string {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,18 +22,31 @@ import (
 	"pawl.dev/gateway/internal/route"
 )
 
-func routes(t *testing.T) []*route.Route {
-	t.Helper()
-	table, err := route.NewTable(
+func newTable() (*route.Table, error) {
+	return route.NewTable(
 		executorv1.File_pawl_executor_v1_executor_service_proto.Services().Get(0),
 		executorv1.File_pawl_executor_v1_agent_service_proto.Services().Get(0),
 		mcppoolv1.File_pawl_mcppool_v1_mcppool_proto.Services().Get(0),
 		plannerv1.File_pawl_planner_v1_planner_proto.Services().Get(0))
+}
+
+func routes(t *testing.T) []*route.Route {
+	t.Helper()
+	table, err := newTable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return table.Routes()
 }
+
+// served makes the documents once for all tests that only read them.
+var served = sync.OnceValue(func() map[string]http.Handler {
+	table, err := newTable()
+	if err != nil {
+		panic(err)
+	}
+	return New(table.Routes(), "v1.2.3").Handlers()
+})
 
 // fetch gets a document as a client does.
 func fetch(t *testing.T, path string, header http.Header) *httptest.ResponseRecorder {
@@ -40,7 +54,7 @@ func fetch(t *testing.T, path string, header http.Header) *httptest.ResponseReco
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.Header = header
 	w := httptest.NewRecorder()
-	New(routes(t), "v1.2.3").Handlers()[path].ServeHTTP(w, r)
+	served()[path].ServeHTTP(w, r)
 	return w
 }
 

@@ -10,6 +10,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/gateway/internal/problem"
+	"pawl.dev/gateway/internal/wire"
 )
 
 // newMux makes grpc-gateway's mux: JSON alone, whatever Accept says, and nothing of the HTTP headers in the metadata or
@@ -28,13 +29,20 @@ func newMux() *runtime.ServeMux {
 	)
 }
 
-// marshaler is protojson with its defaults: lowerCamel names, enums by name, fields at their default left out, unknown
-// fields refused. Answers end with a newline, for terminals.
+// marshaler reads requests as grpc-gateway does, unknown fields refused, and writes answers as package wire does, with a
+// newline for terminals.
 type marshaler struct{ runtime.JSONPb }
 
 func (m *marshaler) Marshal(v any) ([]byte, error) {
-	data, err := m.JSONPb.Marshal(v)
-	return append(data, '\n'), err
+	message, ok := v.(proto.Message)
+	if !ok {
+		return m.JSONPb.Marshal(v)
+	}
+	data, err := wire.JSON(message)
+	if err != nil {
+		return nil, err
+	}
+	return append(data, '\n'), nil
 }
 
 func noHeader(string) (string, bool) { return "", false }

@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/gateway/internal/problem"
+	"pawl.dev/gateway/internal/wire"
 )
 
 // framing is how a stream looks on the wire. What it returns is written and flushed as it is; nil is not written.
@@ -57,7 +57,7 @@ func (sse) heartbeat() []byte { return []byte(": keep-alive\n\n") }
 func (sse) stopping(problem.Problem) []byte { return []byte(": the gateway is stopping\n\n") }
 
 func (sse) message(m proto.Message) ([]byte, error) {
-	data, err := marshal(m)
+	data, err := wire.JSON(m)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (ndjson) end(summary) []byte { return nil }
 func (n ndjson) stopping(p problem.Problem) []byte { return n.failure(p) }
 
 func (ndjson) message(m proto.Message) ([]byte, error) {
-	data, err := marshal(m)
+	data, err := wire.JSON(m)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +130,4 @@ func (ndjson) message(m proto.Message) ([]byte, error) {
 
 func (ndjson) failure(p problem.Problem) []byte {
 	return fmt.Appendf(nil, "{\"error\":%s}\n", p.JSON())
-}
-
-// marshal gives one line: protojson breaks lines only where it is asked to.
-func marshal(m proto.Message) ([]byte, error) {
-	data, err := protojson.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().FullName(), err)
-	}
-	return data, nil
 }

@@ -161,3 +161,10 @@ func TestSendErrorsEndTheCall(t *testing.T) {
 		t.Errorf("%d messages were sent to a reader that is gone", sent)
 	}
 }
+
+func TestStoppingIsNoCancellation(t *testing.T) {
+	e := Explain(Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Message: errStopping.Error(), Err: errors.Join(context.Canceled, errStopping)})
+	if e.Code != codes.Unavailable || errs.ReasonName(e.Reason) != "SHUTTING_DOWN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
+		t.Errorf("got %v, %v", e, e.Metadata)
+	}
+}

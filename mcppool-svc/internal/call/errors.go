@@ -95,7 +95,10 @@ func interrupted(e *upstream.Error) *errs.Error {
 	case context.Canceled.Error():
 		own.Message = "the caller went away"
 	}
-	if errors.Is(e, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(e, errStopping):
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "%w", &own)
+	case errors.Is(e, context.DeadlineExceeded):
 		return errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT, "%w", &own)
 	}
 	return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "%w", &own)

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
 	case <-l.done:
 		return l.catalog, l.err
 	case <-ctx.Done():
-		return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: ctx.Err()}
+		return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 	}
 }
 

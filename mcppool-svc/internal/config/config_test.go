@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	off.ID, off.Stdio, off.Disabled = "off", &spec.Stdio{Command: "x"}, true
 	off2.ID, off2.Stdio, off2.Disabled = "off2", &spec.Stdio{Command: "x"}, true
 	want := []*spec.Server{&files, &search, &off, &off2}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(spec.Server{}, "UID")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(spec.Server{}, "UID"), cmpopts.IgnoreUnexported(spec.Server{})); diff != "" {
 		t.Error(diff)
 	}
 	for _, words := range []string{"key=autoApprove", "mcp_id=web-search"} {

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,7 +71,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		case <-e.ready:
 		case <-ctx.Done():
 			p.leave(e)
-			return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: ctx.Err()}
+			return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 		}
 		if e.err != nil {
 			p.leave(e)

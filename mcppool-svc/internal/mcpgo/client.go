@@ -176,7 +176,7 @@ func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan err
 	if r.result != nil {
 		return r.result, nil // it came in the last moment
 	}
-	return nil, &upstream.Error{Kind: upstream.Interrupted, Message: cause.Error(), Sent: r.sent, Err: ctx.Err()}
+	return nil, &upstream.Error{Kind: upstream.Interrupted, Message: cause.Error(), Sent: r.sent, Err: errors.Join(ctx.Err(), cause)}
 }
 
 // within waits for an answer, but not longer than d.

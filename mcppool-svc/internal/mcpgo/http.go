@@ -42,7 +42,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	conn.release = web.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {
 		failure := *upstream.As(err)
-		failure.Message = "MCP server " + s.ID + " at " + origin.Redacted() + ": " + failure.Message
+		failure.Message = "MCP server " + s.ID + " at " + place(origin) + ": " + failure.Message
 		if failure.Kind == upstream.Unavailable && failure.Lost {
 			failure.Message += "; check that it runs and that its url is right"
 		}

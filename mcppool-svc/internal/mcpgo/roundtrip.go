@@ -69,11 +69,16 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return redirectError("it redirects more than %d times", maxRedirects)
 	case req.Method != first.Method:
-		return redirectError("it redirects to %s in a way that loses the request; register that address instead", req.URL.Redacted())
+		return redirectError("it redirects to %s in a way that loses the request; register that address instead", place(req.URL))
 	case first.URL.Scheme == "https" && req.URL.Scheme != "https":
-		return redirectError("it redirects from https to %s", req.URL.Redacted())
+		return redirectError("it redirects from https to %s", place(req.URL))
 	}
 	return nil
+}
+
+// place is an address without what may be secret in it.
+func place(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 func redirectError(format string, args ...any) error {

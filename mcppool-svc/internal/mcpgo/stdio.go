@@ -82,7 +82,7 @@ func (c *client) stdioObituary(s *spec.Server, child *process.Process) *upstream
 	var known *upstream.Error
 	if errors.As(c.lines.Err(), &known) {
 		e := *known
-		e.Message = fmt.Sprintf("MCP server %s: %s", s.ID, e.Message)
+		e.Message = fmt.Sprintf("MCP server %s: %s", s.ID, c.hide(e.Message))
 		return &e
 	}
 	timer := time.NewTimer(lastWords)

@@ -42,7 +42,7 @@ func (r *Registry) Create(user, requestID, digest string, s *spec.Server) (*spec
 		changes = append(changes, change{bucketRequests, key, encode(q)})
 	}
 	err = r.commit(changes, func() {
-		r.servers[s.Key()] = s
+		r.servers[s.Key()] = s.Seal()
 		for _, key := range old {
 			delete(r.requests, key)
 		}
@@ -96,7 +96,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error)
 	}
 	s.Generation++
 	s.UpdateTime = r.now().UTC()
-	err = r.commit([]change{{bucketServers, s.Key(), encode(toRecord(s))}}, func() { r.servers[s.Key()] = s })
+	err = r.commit([]change{{bucketServers, s.Key(), encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
 	return s, err
 }
 

@@ -62,7 +62,7 @@ func Open(dir string, config []*spec.Server, log *slog.Logger) (*Registry, error
 		if old := r.servers[s.Key()]; old != nil && !old.FromConfig {
 			log.Warn("the configuration file hides a registered MCP server", "mcp_id", s.ID)
 		}
-		r.servers[s.Key()] = s
+		r.servers[s.Key()] = s.Seal()
 	}
 	return r, nil
 }
@@ -73,7 +73,7 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 	case bucketServers:
 		var rec record
 		if err = decode(value, &rec); err == nil {
-			r.servers[key] = rec.server()
+			r.servers[key] = rec.server().Seal()
 		}
 	case bucketActivations:
 		var a activation

@@ -46,6 +46,8 @@ type Server struct {
 	Generation uint64 // counts changes
 	CreateTime time.Time
 	UpdateTime time.Time
+
+	revision string // remembered by Seal
 }
 
 // Stdio is a child process that speaks MCP on stdin and stdout.
@@ -88,8 +90,17 @@ func (s *Server) Etag() string {
 
 // Revision changes whenever a connection made before would be the wrong one. It is derived from secrets: keep it inside.
 func (s *Server) Revision() string {
+	if s.revision != "" {
+		return s.revision
+	}
 	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator))
 	return hex.EncodeToString(sum[:])
+}
+
+// Seal remembers what every call asks for, and returns the server, which must not change any more.
+func (s *Server) Seal() *Server {
+	s.revision = s.Revision()
+	return s
 }
 
 // CallLimit is the longest that a call may take.
@@ -111,6 +122,7 @@ func (s *Server) StartLimit() time.Duration {
 // Clone copies the server so that the copy can be changed.
 func (s *Server) Clone() *Server {
 	c := *s
+	c.revision = ""
 	if s.Stdio != nil {
 		t := *s.Stdio
 		t.Args, t.Env = slices.Clone(t.Args), maps.Clone(t.Env)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"pawl.dev/services/schema"
+
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/jsondoc"
 )
@@ -95,11 +97,29 @@ func pick(t *catalog.Tool, set map[string]bool) []string {
 func Form(t *catalog.Tool, names []string) string {
 	props := &jsondoc.Object{}
 	for _, name := range names {
-		if p := t.Prop(name); p != nil {
-			props.Set(name, Nullable(p.Schema))
+		p := t.Prop(name)
+		if p == nil {
+			continue
+		}
+		props.Set(name, Nullable(p.Schema))
+		if _, err := schema.Compile(form(t.GetInputSchemaJson(), props)); err != nil {
+			props.Set(name, words(p.Schema)) // it refers to a place that is not in the form
 		}
 	}
 	return form(t.GetInputSchemaJson(), props)
+}
+
+// words keeps of a schema what people read.
+func words(raw string) string {
+	out := &jsondoc.Object{}
+	if doc, err := jsondoc.Parse(raw); err == nil {
+		for _, k := range []string{"title", "description"} {
+			if v, ok := doc.Get(k); ok {
+				out.Set(k, v)
+			}
+		}
+	}
+	return out.String()
 }
 
 // NullableForm rewrites a schema so that it asks as Form does: an object, every property nullable, none required.

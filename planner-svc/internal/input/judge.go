@@ -75,9 +75,9 @@ func firstLine(s string) string {
 	return line
 }
 
-// Shorten keeps a sentence within A16's limit: 50 words, in Chinese 50 characters.
+// Shorten keeps a sentence within A16's limit: 50 words of a sensible length, in Chinese 50 characters.
 func Shorten(l lang.Lang, s string) string {
-	const most = 50
+	const most, mostCharacters = 50, 500
 	s = strings.Join(strings.Fields(s), " ")
 	if l == lang.ZH {
 		if utf8.RuneCountInString(s) <= most {
@@ -88,5 +88,5 @@ func Shorten(l lang.Lang, s string) string {
 	if words := strings.Fields(s); len(words) > most {
 		s = strings.Join(words[:most], " ") + "…"
 	}
-	return s
+	return lang.Clip(s, mostCharacters)
 }
