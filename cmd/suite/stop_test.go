@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"pawl.dev/cmd/suite"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -58,11 +59,22 @@ func TestStopInTheMiddleOfACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-called
+	health, err := healthv1.NewHealthClient(s.Conn()).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		stop()
 	}()
+	for status := healthv1.HealthCheckResponse_SERVING; status == healthv1.HealthCheckResponse_SERVING; {
+		resp, err := health.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		status = resp.GetStatus()
+	}
 	close(let)
 	<-stopped
 

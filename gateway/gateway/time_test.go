@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +17,15 @@ import (
 
 // pipes is a listener of in-memory connections, whose reads and writes block in virtual time.
 type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
+	conns   chan net.Conn
+	done    chan struct{}
+	stop    func()        // makes the gateway that listens stop
+	stopped chan struct{} // it has
 }
 
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+func newPipes() *pipes {
+	return &pipes{conns: make(chan net.Conn), done: make(chan struct{}), stopped: make(chan struct{})}
+}
 
 func (p *pipes) Accept() (net.Conn, error) {
 	select {
@@ -52,7 +55,7 @@ func (p *pipes) dial(t *testing.T, path, accept string) net.Conn {
 }
 
 // inTime runs a gateway over one fake executor in virtual time.
-func inTime(t *testing.T, test func(t *testing.T, p *pipes, f *fakeExecutor, stop func())) {
+func inTime(t *testing.T, test func(t *testing.T, p *pipes, f *fakeExecutor)) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, f := inproc.New(nil, nil), &fakeExecutor{journal: &journal{}}
 		executorv1.RegisterExecutorServiceServer(conn, f)
@@ -60,17 +63,17 @@ func inTime(t *testing.T, test func(t *testing.T, p *pipes, f *fakeExecutor, sto
 		if err != nil {
 			t.Fatal(err)
 		}
+		p := newPipes()
 		ctx, cancel := context.WithCancel(t.Context())
-		p, done := newPipes(), make(chan error, 1)
-		go func() { done <- g.Serve(ctx, p) }()
-		stop := sync.OnceFunc(func() {
-			cancel()
-			if err := <-done; err != nil {
+		p.stop = cancel
+		go func() {
+			defer close(p.stopped)
+			if err := g.Serve(ctx, p); err != nil {
 				t.Errorf("serve: %v", err)
 			}
-		})
-		defer stop()
-		test(t, p, f, stop)
+		}()
+		defer func() { cancel(); <-p.stopped }()
+		test(t, p, f)
 	})
 }
 
@@ -81,7 +84,7 @@ func silent(_ *executorv1.WatchTaskRequest, s eventStream) error {
 
 // TestTimesOfASilentStream: open after 1 s, a comment every 15 s.
 func TestTimesOfASilentStream(t *testing.T) {
-	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor, _ func()) {
+	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor) {
 		f.WatchTaskFn = silent
 		begin := time.Now()
 		client := p.dial(t, events, "text/event-stream")
@@ -110,7 +113,7 @@ func TestTimesOfASilentStream(t *testing.T) {
 func TestStopTellsLineReaders(t *testing.T) {
 	for name, opened := range map[string]bool{"not open yet": false, "open": true} {
 		t.Run(name, func(t *testing.T) {
-			inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor, stop func()) {
+			inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor) {
 				f.WatchTaskFn = silent
 				client := p.dial(t, events, "application/x-ndjson")
 				defer func() { _ = client.Close() }()
@@ -121,7 +124,7 @@ func TestStopTellsLineReaders(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				go stop()
+				p.stop()
 				rest, err := io.ReadAll(reader)
 				if err != nil {
 					t.Fatal(err)
@@ -140,7 +143,7 @@ func TestStopTellsLineReaders(t *testing.T) {
 
 // TestSlowClient: one that does not read for 30 s has its call ended.
 func TestSlowClient(t *testing.T) {
-	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor, _ func()) {
+	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor) {
 		ended := make(chan time.Time, 1)
 		f.WatchTaskFn = func(_ *executorv1.WatchTaskRequest, s eventStream) error {
 			for seq := uint64(1); ; seq++ {
@@ -161,7 +164,7 @@ func TestSlowClient(t *testing.T) {
 
 // TestStopDoesNotWaitForEver: requests that do not end are cut off after 10 s.
 func TestStopDoesNotWaitForEver(t *testing.T) {
-	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor, stop func()) {
+	inTime(t, func(t *testing.T, p *pipes, f *fakeExecutor) {
 		entered, release := make(chan struct{}), make(chan struct{})
 		f.GetTaskFn = func(*executorv1.GetTaskRequest) (*executorv1.Task, error) {
 			close(entered)
@@ -172,7 +175,8 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		<-entered
 		begin := time.Now()
-		stop()
+		p.stop()
+		<-p.stopped
 		if got := time.Since(begin); got != 10*time.Second {
 			t.Errorf("the stop took %s, want 10 s", got)
 		}

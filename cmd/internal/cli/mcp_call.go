@@ -48,7 +48,7 @@ func (c *MCPCallCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		return exit.Usagef("the input is given twice, as values and with --input").Then("use one of the two")
 	}
 	return a.withPool(ctx, g, func(ctx context.Context, session *discover.Session, pool mcppoolv1.McpPoolServiceClient) error {
-		f, err := a.meantFolder(ctx, session, id)
+		f, err := a.meantFolder(ctx, g, session, id)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func (MCPToolsCmd) Help() string {
 func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 	return a.withPool(ctx, g, func(ctx context.Context, session *discover.Session, pool mcppoolv1.McpPoolServiceClient) error {
 		id, tool, _ := strings.Cut(c.ID, "/")
-		f, err := a.meantFolder(ctx, session, id)
+		f, err := a.meantFolder(ctx, g, session, id)
 		if err != nil {
 			return err
 		}
@@ -56,9 +56,10 @@ func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 	})
 }
 
-// meantFolder is the current folder's server where the command line says `workspace`; it is registered where needed.
-func (a *App) meantFolder(ctx context.Context, session *discover.Session, id string) (folder, error) {
-	if id != workspaceID || !session.Server().Local() {
+// meantFolder is the current folder's server where the command line says `workspace`; it is registered where needed. On
+// a server with keys, and on one elsewhere, the word is an id like any other.
+func (a *App) meantFolder(ctx context.Context, g *Globals, session *discover.Session, id string) (folder, error) {
+	if id != workspaceID || !session.Server().Local() || g.Key != "" {
 		return folder{}, nil
 	}
 	return a.openFolder(ctx, session, "")

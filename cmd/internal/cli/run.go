@@ -26,7 +26,7 @@ type RunCmd struct {
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
 	Language     string   `enum:"zh,en," default:"" placeholder:"zh|en" help:"Language of the answer: zh or en (default: as your locale says)."`
 	Model        string   `placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
-	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one)."`
+	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
 	NoWorkspace  bool     `help:"Give the task no folder."`
 	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
 	Detach       bool     `short:"d" help:"Print the task's id and do not wait for it."`
@@ -57,7 +57,7 @@ func (c *RunCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		return err
 	}
 	return a.withSession(ctx, g, func(ctx context.Context, session *discover.Session) error {
-		folder, err := c.scope(ctx, a, session, req)
+		folder, err := c.scope(ctx, a, g, session, req)
 		if err != nil {
 			return err
 		}
@@ -103,12 +103,16 @@ func (c *RunCmd) request(a *App) (*executorv1.CreateTaskRequest, error) {
 }
 
 // scope fills in the servers that the task may use.
-func (c *RunCmd) scope(ctx context.Context, a *App, session *discover.Session, req *executorv1.CreateTaskRequest) (folder, error) {
+func (c *RunCmd) scope(ctx context.Context, a *App, g *Globals, session *discover.Session, req *executorv1.CreateTaskRequest) (folder, error) {
+	if !session.Server().Local() && c.Workspace != "" {
+		return folder{}, exit.Usagef("--workspace is for a server on this machine, and --server names one that may be elsewhere").
+			Then("leave one of them out; pawl mcp list --server … shows the servers there are")
+	}
 	if !session.Server().Local() || c.NoWorkspace {
-		if c.Workspace != "" {
-			return folder{}, exit.Usagef("--workspace is for a server on this machine, and --server names one that may be elsewhere").
-				Then("leave one of them out; pawl mcp list --server … shows the servers there are")
-		}
+		return folder{}, nil
+	}
+	if g.Key != "" && c.Workspace == "" { // a server with keys has users who must not see each other's folders
+		a.note("with an API key the current folder is not offered to the task; --workspace DIR offers it, to all users of the server")
 		return folder{}, nil
 	}
 	f, err := a.openFolder(ctx, session, c.Workspace)

@@ -18,7 +18,7 @@ var (
 	findCue     = regexp.MustCompile(`(?i)\b(?:find|locate|search|look\s+for|where(?:['’]s|\s+is|\s+are)|is\s+there|are\s+there|do\s+we\s+have|exists?)\b|找|搜|查|在哪|哪里|有没有|是否有|存在`)
 	deepCue     = regexp.MustCompile(`(?i)\brecursive(?:ly)?\b|\btree\b|\ball\s+(?:of\s+)?(?:the\s+)?files\b|\bsub(?:folders|directories|dirs)\b|\beverything\b|递归|所有的?文件(?:[^夹]|$)|全部文件|子目录|子文件夹|目录树`)
 	whereCue    = regexp.MustCompile(`(?i)\bwhere\b|\bwhich\s+lines?\b|\bline\s+numbers?\b|\b(?:show|list|print)\b.*\blines\b|\boccurrences\b|\busages?\b|哪里|哪儿|哪一?行|什么地方|何处`)
-	backCue     = regexp.MustCompile(`(?i)\b(?:it|them|they|those|these|its|their)\b|它们?|这些文件|那些文件|其中|其内容`)
+	backCue     = regexp.MustCompile(`(?i)\b(?:it|them|they|those|these|its|their|each|the\s+(?:first|found|matching)\s+(?:one|file|result|match|hit)s?)\b|它们?|第一个|每个|这些文件|那些文件|其中|其内容`)
 	aboutCue    = regexp.MustCompile(`(?i)\bwhat\s+(?:does|is|do)\s+(?:this|the|our|my)\s+(?:\w+\s+)?(?:project|repo|repository|code|codebase|program|workspace|folder|app|application|tool|library)\b|\b(?:summari[sz]e|describe|explain|introduce|(?:tell\s+me\s+)?about|overview\s+of|summary\s+of)\s+(?:this|the|our|my)\s+(?:\w+\s+)?(?:project|repo|repository|code|codebase|program|workspace|app|application|library)\b|(?:项目|仓库|工程|代码库|程序|代码)(?:主要)?(?:到底)?是?(?:用来)?(?:做|干|关于)(?:什么|啥)|(?:项目|仓库|工程|代码库|程序)是(?:什么|啥)|(?:介绍|总结|概括|说明|描述|解释)(?:一下)?(?:这个|本|该)?(?:项目|仓库|工程|代码库|程序)|(?:项目|仓库)(?:的)?(?:简介|概述|用途|作用)`)
 	docPattern  = regexp.MustCompile(`(?i)\b(readme|licen[sc]e|changelog|makefile|dockerfile|contributing|codeowners|notice)\b|(许可证|更新日志|贡献指南|自述文件|说明文档)`)
 	namedCue    = regexp.MustCompile(`(?i)\b(?:named|called|matching|match(?:es)?|whose\s+names?\s+(?:is|are|contains?|includes?))\s+(?:like\s+)?(` + lit + `|[\w.-]+)|(?:名为|名叫|叫做?|文件名(?:是|为|叫|包含|含有|中?含)|名字(?:是|叫|包含|含有|中?含))\s*(` + lit + `|[\w.-]+)`)
@@ -42,10 +42,13 @@ func (c *clauseReader) read() Clause {
 			cl.Tool = l.Text
 		}
 	}
+	cl.Question = questionCue.MatchString(c.masked)
+	if cl.Question && !slices.ContainsFunc(cl.Literals, func(l Literal) bool { return l.Kind == JSON || l.Kind == Pair }) {
+		cl.Tool = "" // a question about a tool is no order to call it
+	}
 	cl.Count, cl.Where = countCue.MatchString(c.masked), whereCue.MatchString(c.masked)
 	cl.Deep, cl.Back = deepCue.MatchString(c.masked), c.later && backCue.MatchString(c.masked)
 	cl.Stats = statsCue.MatchString(c.masked)
-	cl.Question = questionCue.MatchString(c.masked)
 	cl.Lone = isLone(c.masked)
 	if m := toolCue.FindString(c.masked); m != "" && cl.Tool != "" {
 		c.masked = strings.TrimSpace(c.masked[len(m):]) // what the tool is to do, with things named as in any other clause

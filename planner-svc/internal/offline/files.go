@@ -2,6 +2,7 @@ package offline
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +12,9 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
+// severalCue tells that all of what was found is meant, not the first.
+var severalCue = regexp.MustCompile(`(?i)\b(?:them|they|these|those|their|each|all)\b|它们|每个|这些|那些|都`)
+
 // files reads or describes the files that a clause names, or that were found before; nil where it names none.
 func (p *plan) files(t *catalog.Tool, c goal.Clause, root string) script {
 	paths := filePaths(c)
@@ -19,7 +23,7 @@ func (p *plan) files(t *catalog.Tool, c goal.Clause, root string) script {
 	}
 	if len(paths) == 0 && c.Back {
 		paths = p.known().Paths
-		if !strings.Contains(strings.ToLower(c.Text), "them") && !strings.Contains(c.Text, "它们") {
+		if !severalCue.MatchString(c.Text) {
 			paths = paths[:min(1, len(paths))]
 		}
 	}

@@ -72,7 +72,7 @@ var goals = []struct {
 	{"read server.go", []string{`read_file {"path":"server.go"}`, `search_files {"pattern":"**/server.go"}`, `read_file {"path":"server/server.go"}`},
 		[]string{"It is not where you named it; found server/server.go (6 lines):"}},
 	{"read nothing.xyz", []string{`read_file {"path":"nothing.xyz"}`, `search_files {"pattern":"**/nothing.xyz"}`},
-		[]string{`(workspace/read_file) failed: "nothing.xyz" does not exist`, "There is no file named nothing.xyz."}},
+		[]string{`/read_file) failed: "nothing.xyz" does not exist`, "There is no file named nothing.xyz."}},
 	{"find README.md and read it", []string{`search_files {"pattern":"**/README.md"}`, `read_file {"path":"README.md"}`}, []string{"1 file named README.md", "# Pawl"}},
 	{"find the Go files and read them", []string{`search_files {"pattern":"**/*.go"}`, `read_file {"path":"main.go"}`, `read_file {"path":"server/server.go"}`, `read_file {"path":"server/server_test.go"}`}, nil},
 	{"find Rust files and read them", []string{`search_files {"pattern":"**/*.rs"}`}, []string{"There are no Rust files", "nothing was found before that this could go on with"}},

@@ -91,7 +91,7 @@ func TestFilesystemServer(t *testing.T) {
 		"create a directory called build":     {ask, `filesystem/create_directory {"path":"/srv/x/build"}`},
 		"move a.txt to b.txt":                 {ask, `filesystem/move_file {"source":"/srv/x/a.txt","destination":"/srv/x/b.txt"}`},
 		"Which file mentions the word pawl?":  nil,
-		"find *.proto and read the first one": {ask, `filesystem/search_files {"path":"/srv/x","pattern":"**/*.proto"}`},
+		"find *.proto and read the first one": {ask, `filesystem/search_files {"path":"/srv/x","pattern":"**/*.proto"}`, `filesystem/read_text_file {"path":"/srv/x/a.go"}`},
 	} {
 		calls, answer := run(t, &plannerv1.TaskContext{Goal: goal, Tools: tools(t, "filesystem", "filesystem", commonv1.Effect_EFFECT_WRITE)}, func(tool, _ string) (string, error) {
 			switch tool {

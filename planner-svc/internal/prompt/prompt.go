@@ -37,9 +37,8 @@ func New() (*Renderer, error) {
 	r := &Renderer{templates: map[lang.Lang]*template.Template{}}
 	for _, l := range []lang.Lang{lang.EN, lang.ZH} {
 		funcs := template.FuncMap{
-			"fence": fence, "line": line, "schema": jsondoc.Compact,
-			"clip":   func(s string) string { return clip(l, s, mostAnswer) },
-			"effect": effect,
+			"fence": fence, "line": line, "effect": effect, "definition": definition,
+			"clip": func(s string) string { return clip(l, s, mostAnswer) },
 		}
 		t, err := template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl")
 		if err != nil {
@@ -166,4 +165,15 @@ func effect(t *commonv1.Tool) string {
 		return "DESTRUCTIVE"
 	}
 	return "WRITE"
+}
+
+// definition is all of a tool that its server wrote.
+func definition(t *commonv1.Tool) string {
+	var parts []string
+	for _, part := range []string{t.GetTitle(), t.GetDescription()} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(append(parts, "input schema: "+jsondoc.Compact(t.GetInputSchemaJson())), "\n")
 }

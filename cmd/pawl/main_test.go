@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/rogpeppe/go-internal/testscript"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/services/serve"
+)
+
+// TestMain makes this test binary the programs that scripts run: pawl itself, and an MCP server to work with.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pawl": main, "deskmcp": deskMCP})
+}
+
+// TestScripts uses pawl as people do: processes, files, exit codes.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PAWL_DATA", filepath.Join(env.WorkDir, "data"))
+			env.Setenv("LANG", "C.UTF-8")
+			return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serving": serving, "appears": appears,
+		},
+	})
+}
+
+// serving waits until the process that has the data folder answers: serving [DIR].
+func serving(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.Getenv("PAWL_DATA")
+	if len(args) == 1 {
+		dir = ts.MkAbs(args[0])
+	}
+	if neg || len(args) > 1 {
+		ts.Fatalf("usage: serving [DIR]")
+	}
+	ts.Check(until("a server of "+dir, func(ctx context.Context) bool {
+		info := serverfile.Read(dir)
+		if info == nil {
+			return false
+		}
+		conn, err := serve.Dial(info.GRPC, "")
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		answer, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+		return err == nil && answer.GetStatus() == healthv1.HealthCheckResponse_SERVING
+	}))
+}
+
+// appears waits until a file is there: appears FILE.
+func appears(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: appears FILE")
+	}
+	ts.Check(until(args[0], func(context.Context) bool {
+		_, err := os.Stat(ts.MkAbs(args[0]))
+		return !errors.Is(err, fs.ErrNotExist)
+	}))
+}
+
+// until asks again and again what another process has come to, for there is nothing to wait on.
+func until(what string, done func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done(ctx) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: it never came", what)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// deskMCP is an MCP server on standard input and output: `note` appends a line to a file, `hold` returns when something
+// is written into the pipe `let`, both in the folder $DESK.
+func deskMCP() {
+	desk := os.Getenv("DESK")
+	s := server.NewMCPServer("desk", "1", server.WithToolCapabilities(false))
+	s.AddTool(mcp.NewTool("note", mcp.WithDescription("Writes a note."),
+		mcp.WithString("text", mcp.Required(), mcp.Description("what to write"))),
+		func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return note(filepath.Join(desk, "notes"), req.GetString("text", "")), nil
+		})
+	s.AddTool(mcp.NewTool("hold", mcp.WithDescription("Waits until it is let.")),
+		func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return hold(ctx, desk), nil
+		})
+	if err := server.ServeStdio(s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func note(path, text string) *mcp.CallToolResult {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return mcp.NewToolResultError(err.Error())
+	}
+	_, err = f.WriteString(text + "\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		return mcp.NewToolResultError(err.Error())
+	}
+	return mcp.NewToolResultText("noted: " + text)
+}
+
+// hold reads the pipe, which blocks until somebody writes, unless it is cancelled before.
+func hold(ctx context.Context, desk string) *mcp.CallToolResult {
+	note(filepath.Join(desk, "held"), "held")
+	read := make(chan error, 1)
+	go func() {
+		_, err := os.ReadFile(filepath.Join(desk, "let"))
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		if err != nil {
+			return mcp.NewToolResultError(err.Error())
+		}
+		return mcp.NewToolResultText("let go")
+	case <-ctx.Done():
+		return mcp.NewToolResultError("cancelled while holding")
+	}
+}
