@@ -4,6 +4,7 @@ import (
 	"context"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/state"
 	"pawl.dev/executor-svc/internal/view"
@@ -47,6 +48,8 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, follow 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.draining:
+			return stopping()
+		case <-serve.Stopping(ctx):
 			return stopping()
 		}
 	}
