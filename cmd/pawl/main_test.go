@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PAWL_DATA", filepath.Join(env.WorkDir, "data"))
 			env.Setenv("LANG", "C.UTF-8")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each process waits a second at its end
 			return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -47,6 +47,8 @@ type App struct {
 	// Edit lets the person change a text; nil where they have no editor.
 	Edit func(ctx context.Context, text string) (string, error)
 	Now  func() time.Time
+	// Patience is how long to wait for whoever holds the data folder to answer; the finder's default where 0.
+	Patience time.Duration
 
 	signals *signals
 	lines   *prompt.Lines

@@ -134,6 +134,9 @@ func (t *attendance) stop(ctx context.Context, waitIDs []string) (bool, error) {
 		return false, nil // answered since
 	}
 	t.view.Suspend()
+	if t.asking != nil {
+		t.stopAsking()
+	}
 	if t.ask == nil {
 		t.app.howToGoOn(t.globals, task)
 		if t.past {

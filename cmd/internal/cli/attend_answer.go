@@ -22,21 +22,14 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 		return true, a.err
 	}
 	if a.answer.Leave {
-		t.app.laterHint(t.globals, t.task)
+		t.app.laterHint(t.globals, t.task, wait)
 		return true, stopped()
 	}
 	a.answer.Resume.Id = t.task
-	task, err := t.client.ResumeTask(ctx, a.answer.Resume)
-	if err != nil {
+	if _, err := t.client.ResumeTask(ctx, a.answer.Resume); err != nil {
 		return t.refused(ctx, wait, err)
 	}
-	for _, w := range task.GetWaits() { // other lanes may wait too
-		if w.GetId() != wait.GetId() && task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
-			t.startAsking(ctx, w)
-			break
-		}
-	}
-	return false, nil
+	return false, nil // what it waits for next comes with the events
 }
 
 // refused tells why an answer was not taken. One that can be mended is asked for again.
@@ -61,9 +54,10 @@ func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 	embedded := t.session.Server().Kind == discover.Embedded
 	switch {
 	case t.asking != nil:
+		wait := t.asking.wait
 		t.stopAsking()
 		fmt.Fprintln(t.app.Console.Err)
-		t.app.laterHint(t.globals, t.task)
+		t.app.laterHint(t.globals, t.task, wait)
 		return true, stopped()
 	case t.interrupts > 1:
 		t.app.leave = true
@@ -120,7 +114,11 @@ func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
 }
 
 // laterHint says how to come back to a wait that was left open.
-func (a *App) laterHint(g *Globals, taskID string) {
+func (a *App) laterHint(g *Globals, taskID string, wait *executorv1.Wait) {
 	id := render.ShortID(taskID)
-	a.note(fmt.Sprintf("the task waits; go on with pawl approve %s%s, or see pawl show %s%s", id, g.again(), id, g.again()))
+	answer := "approve " + id
+	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
+		answer = "params " + id + paramsHint(wait)
+	}
+	a.note(fmt.Sprintf("the task waits; go on with pawl %s%s, or see pawl show %s%s", answer, g.again(), id, g.again()))
 }

@@ -159,8 +159,9 @@ func (w *world) start(args ...string) *running {
 		},
 		Version: "v1.2.3", Signals: w.signals, Exit: func(code int) { w.exited <- code },
 		NewSuite: w.newSuite, Locked: func(err error) bool { return errors.Is(err, errLocked) },
-		Dial: func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) },
-		Edit: w.edit, Now: func() time.Time { return fake.Epoch.Add(time.Hour) },
+		Dial:     func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) },
+		Patience: 200 * time.Millisecond,
+		Edit:     w.edit, Now: func() time.Time { return fake.Epoch.Add(time.Hour) },
 	}
 	go func() { r.code <- app.Main(context.Background(), args) }()
 	return r

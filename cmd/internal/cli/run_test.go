@@ -309,3 +309,29 @@ func TestRunAgainWithItsRequestID(t *testing.T) {
 		t.Error("it was created twice")
 	}
 }
+
+// One answer leads to the next question at once: parameters, then approval of what was made of them (A10). Each is asked
+// once, after the events that lead to it.
+func TestRunAsksOneAfterTheOther(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.tty, w.typed = true, strings.NewReader("b.txt\n\na\n")
+	w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
+		tape.Wait(fake.ParamsWait("s1", tool, "which file?", paramsSchema)).Play(
+			fake.StepInit("s1", tool), fake.AskParams("s1", tool, "which file?", paramsSchema), fake.Stop("s1"))
+	}
+	_, resume := asks(commonv1.RiskLevel_RISK_LEVEL_LOW)
+	w.executor.OnResume = func(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+		if req.GetParams() == nil {
+			return resume(tape, req)
+		}
+		input := req.GetParams().GetContentJson()
+		wait := fake.ApprovalWait("s1", tool, input, commonv1.RiskLevel_RISK_LEVEL_LOW)
+		wait.Id = "wait-again"
+		tape.Resume().Wait(wait).Play(fake.AskApproval("s1", tool, input, nil), fake.Stop("again"))
+		return nil
+	}
+	got := w.pawl("run", "write")
+	got.expect(t, 0, "Written.", "")
+	w.golden("run asks twice", got)
+}

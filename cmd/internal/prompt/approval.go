@@ -17,7 +17,7 @@ import (
 
 // approval asks whether a step may run, shows exactly what would run, and lets the person change it.
 func (p *Prompter) approval(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
-	p.print("    %s wants to run with this input:\n", p.Style.Bold(p.tool(wait.GetToolId())))
+	p.print("    %s\n", p.Style.Dim(p.tool(wait.GetToolId())+" would run with"))
 	p.print("%s\n", render.PrettyJSON(wait.GetInputJson(), "    "))
 	p.lapses(wait)
 	edited := ""

@@ -19,9 +19,8 @@ func (p *Prompter) params(ctx context.Context, wait *executorv1.Wait) (Answer, e
 	if err != nil {
 		return leave, err
 	}
-	p.print("    %s needs more:\n", p.Style.Bold(p.tool(wait.GetToolId())))
 	if in := wait.GetInputJson(); in != "" && in != "{}" {
-		p.print("    %s\n%s\n", p.Style.Dim("its input so far:"), render.PrettyJSON(in, "    "))
+		p.print("    %s\n%s\n", p.Style.Dim(p.tool(wait.GetToolId())+" has so far"), render.PrettyJSON(in, "    "))
 	}
 	p.lapses(wait)
 	if len(fields) > 0 {

@@ -50,7 +50,7 @@ func TestRoles(t *testing.T) {
 
 func TestTool(t *testing.T) {
 	x := NewTool(tool("srv/x", `{"type":"object","properties":{"startLine":{"type":["integer","null"]},"b":{}},"required":["b","startLine"],"additionalProperties":false}`))
-	if !x.Closed || x.PropLike("start-line") == nil || x.PropLike("start") != nil || x.Prop("start_line") != nil {
+	if !x.Closed() || x.PropLike("start-line") == nil || x.PropLike("start") != nil || x.Prop("start_line") != nil {
 		t.Errorf("%+v", x)
 	}
 	if !x.Props[0].Takes("null") || x.Props[0].Takes("string") || !x.Props[1].Takes("string") {

@@ -15,7 +15,6 @@ type Tool struct {
 	*commonv1.Tool
 	Props  []Property
 	Schema *schema.Schema // nil where the tool's schema cannot be used
-	Closed bool           // other properties than those named are refused
 
 	nameWords []string
 }
@@ -50,14 +49,20 @@ func NewTool(t *commonv1.Tool) *Tool {
 		return tool
 	}
 	tool.Schema = compiled
-	if doc, err := jsondoc.Parse(t.GetInputSchemaJson()); err == nil {
-		extra, _ := doc.Get("additionalProperties")
-		tool.Closed = extra == "false"
-	}
 	for _, p := range compiled.Properties() {
 		tool.Props = append(tool.Props, Property{Property: p, Roles: rolesOf(p)})
 	}
 	return tool
+}
+
+// Closed tells whether other properties than those named are refused.
+func (t *Tool) Closed() bool {
+	doc, err := jsondoc.Parse(t.GetInputSchemaJson())
+	if err != nil || t.Schema == nil {
+		return false
+	}
+	extra, _ := doc.Get("additionalProperties")
+	return extra == "false"
 }
 
 // Prop returns the property of that name, nil if there is none.

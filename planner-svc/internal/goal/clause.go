@@ -44,6 +44,9 @@ type Clause struct {
 	Count    bool      // it asks how many
 	Where    bool      // it asks for positions, not only for files
 	Deep     bool      // it asks for folders within folders too
+	Folders  bool      // it asks for folders, not for files
+	Largest  bool      // it asks for the largest files
+	Smallest bool      // it asks for the smallest files
 	Stats    bool      // it asks for a property of a file, such as its size
 	Question bool      // it is a question, not an order
 	Lone     bool      // it is a mere thing, without a verb: it goes on with what the clause before asked

@@ -13,10 +13,12 @@ var (
 	folderNoun  = regexp.MustCompile(`(?i)\b(?:(?:sub)?folders?|(?:sub)?director(?:y|ies))\b|文件夹|目录`)
 	linesNoun   = regexp.MustCompile(`(?i)\blines?\b|\bhow\s+long\b|行`)
 	statsCue    = regexp.MustCompile(`(?i)\bhow\s+(?:big|large|long|old|heavy)\b|\b(?:file\s*)?sizes?\b|\b(?:last\s+)?(?:modified|changed|updated|edited)\b|\binfo(?:rmation)?\b|\bdetails?\b|\bmetadata\b|\bstat\b|\bpermissions?\b|\bmime\b|\btype\s+of\b|\bwhat\s+(?:type|kind)\b|^is\b.*\ban?\s+(?:file|folder|directory)\b|\bline\s+count\b|多大|大小|尺寸|多少行|几行|行数|多长|修改时间|什么时候|何时|信息|权限|类型`)
-	readCue     = regexp.MustCompile(`(?i)\b(?:read|open|cat|print|display|view|dump|show|output|see|head|tail|get|fetch|give|summari[sz]e|describe|explain|quote)\b|\bcontents?\s+of\b|\bwhat(?:['’]s|\s+is|\s+are|\s+does)?\b|读|打开|查看|显示|看|展示|输出|打印|内容|什么|总结|概括|介绍|解释|说明`)
-	listCue     = regexp.MustCompile(`(?i)^(?:list|ls|browse|tree|show|enumerate|display|view|print|get|give)\b|\b(?:what|which)\b.*\b(?:are\s+there|are\s+in|is\s+in|exist|there\s+are|do\s+we\s+have)\b|\bwhat(?:['’]s|\s+is|\s+are)?\s+(?:there\s+)?(?:in|inside|under)\b|\b(?:what|which)\s+(?:files?|(?:sub)?folders?|(?:sub)?director(?:y|ies))\s+(?:are|is|do|does|in|under|inside)\b|\bcontents?\s+of\b|列出|列举|列一?下|显示|查看|看|浏览|有(?:什么|哪些)|哪些|什么`)
+	readCue     = regexp.MustCompile(`(?i)\b(?:read|open|cat|print|display|view|dump|show|output|see|head|tail|get|fetch|give|summari[sz]e|describe|explain|quote)\b|^about\b|\bcontents?\s+of\b|\bwhat(?:['’]s|\s+is|\s+are|\s+does)?\b|读|打开|查看|显示|看|展示|输出|打印|内容|什么|总结|概括|介绍|解释|说明`)
+	listCue     = regexp.MustCompile(`(?i)^(?:list|ls|browse|tree|show|enumerate|display|view|print|get|give)\b|\b(?:what|which)\b.*\b(?:are\s+there|are\s+in|is\s+in|exist|there\s+are|do\s+we\s+have)\b|\bwhat(?:['’]s|\s+is|\s+are)?\s+(?:there\s+)?(?:in|inside|under)\b|\b(?:what|which)\s+(?:files?|(?:sub)?folders?|(?:sub)?director(?:y|ies))\s+(?:are|is|do|does|in|under|inside)\b|\bwhat\s+are\s+the\s+(?:files|(?:sub)?folders|(?:sub)?directories)\b|\bcontents?\s+of\b|列出|列举|列一?下|显示|查看|看|浏览|有(?:什么|哪些)|哪些|什么`)
 	findCue     = regexp.MustCompile(`(?i)\b(?:find|locate|search|look\s+for|where(?:['’]s|\s+is|\s+are)|is\s+there|are\s+there|do\s+we\s+have|exists?)\b|找|搜|查|在哪|哪里|有没有|是否有|存在`)
-	deepCue     = regexp.MustCompile(`(?i)\brecursive(?:ly)?\b|\btree\b|\ball\s+(?:of\s+)?(?:the\s+)?files\b|\bsub(?:folders|directories|dirs)\b|\beverything\b|递归|所有的?文件(?:[^夹]|$)|全部文件|子目录|子文件夹|目录树`)
+	deepCue     = regexp.MustCompile(`(?i)\brecursive(?:ly)?\b|\btree\b|\ball\s+(?:of\s+)?(?:the\s+)?files\b|\b(?:including|with|in|through|all)\s+(?:all\s+)?(?:the\s+)?sub(?:folders|directories|dirs)\b|\beverything\b|递归|所有的?文件(?:[^夹]|$)|全部文件|包括子目录|包括子文件夹|目录树`)
+	largestCue  = regexp.MustCompile(`(?i)\b(?:largest|biggest|heaviest)\b|最大的?`)
+	smallCue    = regexp.MustCompile(`(?i)\b(?:smallest|tiniest)\b|最小的?`)
 	whereCue    = regexp.MustCompile(`(?i)\bwhere\b|\bwhich\s+lines?\b|\bline\s+numbers?\b|\b(?:show|list|print)\b.*\blines\b|\boccurrences\b|\busages?\b|哪里|哪儿|哪一?行|什么地方|何处`)
 	backCue     = regexp.MustCompile(`(?i)\b(?:it|them|they|those|these|its|their|each|the\s+(?:first|found|matching)\s+(?:one|file|result|match|hit)s?)\b|它们?|第一个|每个|这些文件|那些文件|其中|其内容`)
 	aboutCue    = regexp.MustCompile(`(?i)\bwhat\s+(?:does|is|do)\s+(?:this|the|our|my)\s+(?:\w+\s+)?(?:project|repo|repository|code|codebase|program|workspace|folder|app|application|tool|library)\b|\b(?:summari[sz]e|describe|explain|introduce|(?:tell\s+me\s+)?about|overview\s+of|summary\s+of)\s+(?:this|the|our|my)\s+(?:\w+\s+)?(?:project|repo|repository|code|codebase|program|workspace|app|application|library)\b|(?:项目|仓库|工程|代码库|程序|代码)(?:主要)?(?:到底)?是?(?:用来)?(?:做|干|关于)(?:什么|啥)|(?:项目|仓库|工程|代码库|程序)是(?:什么|啥)|(?:介绍|总结|概括|说明|描述|解释)(?:一下)?(?:这个|本|该)?(?:项目|仓库|工程|代码库|程序)|(?:项目|仓库)(?:的)?(?:简介|概述|用途|作用)`)
@@ -49,6 +51,7 @@ func (c *clauseReader) read() Clause {
 	cl.Count, cl.Where = countCue.MatchString(c.masked), whereCue.MatchString(c.masked)
 	cl.Deep, cl.Back = deepCue.MatchString(c.masked), c.later && backCue.MatchString(c.masked)
 	cl.Stats = statsCue.MatchString(c.masked)
+	cl.Largest, cl.Smallest = largestCue.MatchString(c.masked), smallCue.MatchString(c.masked)
 	cl.Lone = isLone(c.masked)
 	if m := toolCue.FindString(c.masked); m != "" && cl.Tool != "" {
 		c.masked = strings.TrimSpace(c.masked[len(m):]) // what the tool is to do, with things named as in any other clause
@@ -118,7 +121,11 @@ func (c *clauseReader) decide(cl *Clause) Intent {
 	file := slices.ContainsFunc(cl.Places, func(p Place) bool { return p.File }) || cl.Doc != ""
 	files, folders := filesNoun.MatchString(c.rest), folderNoun.MatchString(c.rest)
 	list, find, read := listCue.MatchString(c.masked), findCue.MatchString(c.masked), readCue.MatchString(c.masked)
+	cl.Folders = folders && !files && len(cl.Kinds) == 0
 	switch {
+	case (cl.Largest || cl.Smallest) && (files || len(cl.Kinds) > 0):
+		cl.Deep = true
+		return ListFolder
 	case cl.Lines != Lines{} && (file || cl.Back):
 		return ReadFile
 	case cl.Count && linesNoun.MatchString(c.rest) && (file || cl.Back), cl.Stats && (file || cl.Back || len(cl.Places) > 0 && !files && !list):

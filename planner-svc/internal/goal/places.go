@@ -15,7 +15,7 @@ type Place struct {
 var (
 	placeName   = `(` + lit + `|[\w.-]+)`
 	placeNext   = `((?:\s*(?:,|，|、|\band\b|\bor\b|&|和)\s*(?:and\s+)?(?:the\s+)?(?:` + lit + `|[\w.-]+))*)`
-	inPattern   = regexp.MustCompile(`(?i)\b(?:in|under|inside|within|from|below|(?:contents?|files|entries|listing)\s+of)\s+(?:(?:the|my|our|this|that|a|your|its)\s+)?(?:(?:directory|folder|dir|subfolder|subdirectory|path|package|file|files)\s+)?(?:(?:called|named)\s+)?` + placeName + placeNext + `(?:\s+(?:director(?:y|ies)|folders?|dirs?|subfolders?|subdirector(?:y|ies)|trees?|packages?)\b)?`)
+	inPattern   = regexp.MustCompile(`(?i)\b(?:in|under|inside|within|from|below|(?:contents?|files|entries|listing|(?:sub)?(?:folders|directories))\s+of)\s+(?:(?:the|my|our|this|that|a|your|its)\s+)?(?:(?:directory|folder|dir|subfolder|subdirectory|path|package|file|files)\s+)?(?:(?:called|named)\s+)?` + placeName + placeNext + `(?:\s+(?:director(?:y|ies)|folders?|dirs?|subfolders?|subdirector(?:y|ies)|trees?|packages?)\b)?`)
 	dirPattern  = regexp.MustCompile(`(?i)` + placeName + placeNext + `\s*(?:(?:sub)?(?:director(?:y|ies)|folders?)\b|dirs?\b|这个目录|这个文件夹|目录|文件夹)`)
 	zhDir       = regexp.MustCompile(`(?:目录|文件夹|路径)\s*` + placeName)
 	zhIn        = regexp.MustCompile(`(?:在|从)\s*` + placeName + placeNext + `\s*(?:目录|文件夹)?\s*(?:下面?|里面?|中|内|之下|之中)`)

@@ -17,8 +17,8 @@ type Known struct {
 }
 
 // FromClause fills the input of any tool from a clause: JSON and key=value first, then properties that are named, numbers,
-// enums, flags, literals by what the properties are for, and at last, unless it is a question, the rest of the sentence
-// for the one text that a tool requires.
+// enums, flags, literals by what the properties are for, and at last, where it is an order for this tool, the rest of the
+// sentence for the one text that the tool requires.
 func FromClause(t *catalog.Tool, c goal.Clause, known Known) *jsondoc.Object {
 	f := &filler{t: t, c: c, known: known, in: &jsondoc.Object{}, used: make([]bool, len(c.Literals))}
 	f.fromJSON()
@@ -30,12 +30,18 @@ func FromClause(t *catalog.Tool, c goal.Clause, known Known) *jsondoc.Object {
 	f.fromLiterals(true)
 	f.fromLiterals(false)
 	f.fromSlots()
-	if c.Tool != "" || !c.Question {
+	if c.Tool != "" || !c.Question && speaksOf(t, c) {
 		f.fromRest()
 	}
 	f.fromKnown()
 	fillConstants(t, f.in)
 	return ordered(t, f.in)
+}
+
+// speaksOf tells whether a clause has a word of the tool's name.
+func speaksOf(t *catalog.Tool, c goal.Clause) bool {
+	said := catalog.WordsOf(c.Bare)
+	return slices.ContainsFunc(t.NameWords(), said.Has)
 }
 
 type filler struct {
@@ -78,7 +84,7 @@ func (f *filler) fromJSON() {
 			v, _ := doc.Get(k)
 			if p := f.t.PropLike(k); p != nil {
 				f.set(p, v)
-			} else if !f.t.Closed {
+			} else if !f.t.Closed() {
 				f.in.Set(k, v)
 			}
 		}
@@ -92,7 +98,7 @@ func (f *filler) fromPairs() {
 		}
 		if p := f.t.PropLike(l.Key); p != nil {
 			f.used[i] = f.set(p, pairValue(l))
-		} else if len(f.t.Props) == 0 && !f.t.Closed {
+		} else if len(f.t.Props) == 0 && !f.t.Closed() {
 			f.in.Set(l.Key, pairValue(l))
 			f.used[i] = true
 		}

@@ -55,7 +55,7 @@ func (m *merger) give(key, raw string) {
 	case p != nil:
 		v, _ := Coerce(p, raw)
 		m.out.Set(p.Name, v)
-	case !m.t.Closed:
+	case !m.t.Closed():
 		m.out.Set(key, raw)
 	default:
 		return
@@ -115,7 +115,7 @@ func dropUnknown(t *catalog.Tool, out *jsondoc.Object, failure string) {
 			v, _ := out.Get(k)
 			out.Set(like.Name, v)
 			out.Delete(k)
-		} else if t.Closed || saysUnknown(failure, k) {
+		} else if t.Closed() || saysUnknown(failure, k) {
 			out.Delete(k)
 		}
 	}

@@ -18,6 +18,7 @@ type Slots struct {
 	Path  string // the file or folder; "" is the root
 	Lines goal.Lines
 	Deep  bool
+	All   bool // as much as the tool gives at once
 }
 
 // FromSlots makes the input of a tool. A required path that nothing was said about is the root.
@@ -33,6 +34,13 @@ func FromSlots(t *catalog.Tool, s Slots) *jsondoc.Object {
 	setLines(t, in, s.Lines)
 	if p := t.For(catalog.Recursive, "boolean"); s.Deep && p != nil {
 		in.Set(p.Name, "true")
+	}
+	if p := t.For(catalog.Limit, "integer"); s.All && p != nil {
+		if doc, err := jsondoc.Parse(p.Schema); err == nil {
+			if most, ok := doc.Get("maximum"); ok {
+				in.Set(p.Name, most)
+			}
+		}
 	}
 	fillConstants(t, in)
 	return ordered(t, in)

@@ -132,6 +132,9 @@ func (p *plan) byWords(c goal.Clause) match {
 	lead, imperative := leadOf(c)
 	var best match
 	for _, t := range p.catalog.Tools {
+		if c.Question && hasCapability(t) {
+			continue // its questions are understood by their wording, or not at all
+		}
 		m := rate(t, c, said, lead)
 		asked := imperative && namedBy(t, lead)
 		switch {

@@ -1,8 +1,10 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,7 +25,13 @@ const (
 // found tells what a search for text found: the files with their counts, and the lines where those were asked for.
 func (p *plan) found(d done, s result.Search, c goal.Clause) []string {
 	term, where := d.item.term.Text, p.within(d.item)
+	if d.item.file {
+		where = ""
+	}
 	if s.Count == 0 {
+		if d.item.file {
+			return []string{p.l.Say("%[2]s does not mention %[1]q.", "%[2]s 没有提到“%[1]s”。", term, d.item.path)}
+		}
 		if d.item.intent == goal.FindDefinition {
 			return []string{p.l.Say("%s is not defined or mentioned anywhere%s.", "没有找到 %s 的定义，也没有提到它的地方%s。", term, where)}
 		}
@@ -127,35 +135,70 @@ func (p *plan) bullets(things []string, count int) []string {
 	return out
 }
 
-// listing shows what is in a folder.
+// listing shows what is in a folder: all of it, its folders, or its largest or smallest files.
 func (p *plan) listing(d done, l result.Listing, c goal.Clause) []string {
-	folders := 0
+	if c.Largest || c.Smallest {
+		return p.extremes(d, l, c)
+	}
+	var folders, files []string
+	all := make([]string, 0, len(l.Entries))
 	for _, e := range l.Entries {
+		line := entry(e, d.item.deep)
+		all = append(all, line)
 		if e.Folder() {
-			folders++
+			folders = append(folders, line)
+		} else {
+			files = append(files, line)
 		}
 	}
-	others := len(l.Entries) - folders
 	least := ""
 	if l.Truncated {
 		least = p.l.Pick("at least ", "至少")
 	}
+	n, m := len(folders), len(files)
 	head := p.l.Say("%s holds %s%d %s and %d %s", "%s 有%s %d 个文件夹和 %[5]d 个文件", capital(p.folder(d.item.path)), least,
-		folders, lang.Plural(folders, "folder", "folders"), others, lang.Plural(others, "file", "files"))
-	if d.item.intent == goal.CountFolders && folders > 20 || len(l.Entries) == 0 {
+		n, lang.Plural(n, "folder", "folders"), m, lang.Plural(m, "file", "files"))
+	if c.Folders {
+		head = p.l.Say("%s holds %s%d %s", "%s 有%s %d 个文件夹", capital(p.folder(d.item.path)), least, n, lang.Plural(n, "folder", "folders"))
+		all = folders
+	}
+	if len(all) == 0 {
 		return []string{head + p.l.Pick(".", "。")}
 	}
-	out := []string{head + p.l.Pick(":", "：")}
-	shown := 0
+	return append([]string{head + p.l.Pick(":", "：")}, p.bullets(all, len(all))...)
+}
+
+// extremes shows the largest or smallest files of a listing.
+func (p *plan) extremes(d done, l result.Listing, c goal.Clause) []string {
+	var files []result.Entry
 	for _, e := range l.Entries {
-		if d.item.intent == goal.CountFolders && !e.Folder() {
-			continue
+		if e.Type == "file" && (len(c.Kinds) == 0 || slices.ContainsFunc(c.Kinds, func(k goal.Kind) bool { return goal.Matches(k.Pattern, e.Path) })) {
+			files = append(files, e)
 		}
-		if shown++; shown > mostEntries {
-			out = append(out, p.l.Pick("- … and more", "- ……另有更多"))
-			break
+	}
+	slices.SortStableFunc(files, func(a, b result.Entry) int {
+		if c.Smallest {
+			return cmp.Compare(a.Size, b.Size)
 		}
-		out = append(out, "- "+entry(e, d.item.deep))
+		return cmp.Compare(b.Size, a.Size)
+	})
+	it := d.item
+	if len(c.Kinds) == 1 {
+		it.kind = c.Kinds[0]
+	}
+	if len(files) == 0 {
+		return []string{p.l.Say("There are no %s%s.", "没有%s%s。", p.gap(p.filesOf(it, 2)), p.place(it.path))}
+	}
+	head := p.l.Say("The largest of %d %s%s:", "%d 个%s中最大的%s：", len(files), p.gap(p.filesOf(it, len(files))), p.place(it.path))
+	if c.Smallest {
+		head = p.l.Say("The smallest of %d %s%s:", "%d 个%s中最小的%s：", len(files), p.gap(p.filesOf(it, len(files))), p.place(it.path))
+	}
+	out := []string{head}
+	for _, e := range files[:min(5, len(files))] {
+		out = append(out, "- "+e.Path+" ("+size(e.Size)+")")
+	}
+	if l.Truncated {
+		out = append(out, p.l.Pick("The listing was cut off; there may be others.", "列表被截断，可能还有其他文件。"))
 	}
 	return out
 }

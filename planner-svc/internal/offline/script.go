@@ -35,6 +35,7 @@ type item struct {
 	term   goal.Term
 	kind   goal.Kind
 	path   string
+	file   bool // path is a file
 	lines  goal.Lines
 	deep   bool
 }

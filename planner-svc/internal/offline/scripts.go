@@ -166,7 +166,7 @@ func (p *plan) searches(t *catalog.Tool, c goal.Clause, root string) script {
 		for _, kind := range orNone(c.Kinds) {
 			for _, place := range orNone(c.Places) {
 				if len(all) < most {
-					it := item{intent: c.Intent, term: term, kind: kind, path: place.Path}
+					it := item{intent: c.Intent, term: term, kind: kind, path: place.Path, file: place.File}
 					all = append(all, p.search(t, it, root))
 				}
 			}
@@ -234,7 +234,7 @@ func (p *plan) lists(t *catalog.Tool, c goal.Clause, root string) script {
 	for _, place := range orNone(c.Places) {
 		if len(all) < most {
 			it := item{intent: c.Intent, path: place.Path, deep: c.Deep}
-			all = append(all, once(&step{tool: t, item: it, input: input.FromSlots(t, input.Slots{Path: under(root, place.Path), Deep: c.Deep})}))
+			all = append(all, once(&step{tool: t, item: it, input: input.FromSlots(t, input.Slots{Path: under(root, place.Path), Deep: c.Deep, All: c.Largest || c.Smallest})}))
 		}
 	}
 	return series(all)

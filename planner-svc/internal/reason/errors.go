@@ -84,7 +84,7 @@ func (r *Reasoner) MissingParams(ctx context.Context, req *plannerv1.GetMissingP
 			return err
 		}
 		for _, p := range compiled.Properties() {
-			if s.tool.Closed && s.tool.Prop(p.Name) == nil {
+			if s.tool.Closed() && s.tool.Prop(p.Name) == nil {
 				return fmt.Errorf("%s has no property %q", s.tool.GetId(), p.Name)
 			}
 		}

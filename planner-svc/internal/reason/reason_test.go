@@ -218,7 +218,7 @@ func TestAnswer(t *testing.T) {
 // A model that computes never renders a prompt, and costs nothing.
 func TestComputingModelsCostNothing(t *testing.T) {
 	tc := task()
-	tc.Model = "offline"
+	tc.Model, tc.Goal = "offline", "call ws/find with pattern=*.go"
 	r := reasoner(t, &scripted{})
 	steps, usage, err := r.PlanSteps(t.Context(), tc)
 	if err != nil || usage != (model.Usage{}) || steps[0].GetToolId() != "ws/find" {

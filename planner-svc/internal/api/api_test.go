@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+)
+
+// Handlers refuse calls without a principal themselves, also where no interceptor did. What they answer is tested over gRPC
+// in the planner package.
+func TestNobodyIsRefused(t *testing.T) {
+	s, ctx := New(nil), t.Context()
+	for name, call := range map[string]func() error{
+		"GetFlowName":    func() error { _, err := s.GetFlowName(ctx, &plannerv1.GetFlowNameRequest{}); return err },
+		"AssessFlowRisk": func() error { _, err := s.AssessFlowRisk(ctx, &plannerv1.AssessFlowRiskRequest{}); return err },
+		"PlanSteps":      func() error { _, err := s.PlanSteps(ctx, &plannerv1.PlanStepsRequest{}); return err },
+		"CreateNextStep": func() error { _, err := s.CreateNextStep(ctx, &plannerv1.CreateNextStepRequest{}); return err },
+		"GetFirstInputParams": func() error {
+			_, err := s.GetFirstInputParams(ctx, &plannerv1.GetFirstInputParamsRequest{})
+			return err
+		},
+		"FillParams":       func() error { _, err := s.FillParams(ctx, &plannerv1.FillParamsRequest{}); return err },
+		"AssessToolRisk":   func() error { _, err := s.AssessToolRisk(ctx, &plannerv1.AssessToolRiskRequest{}); return err },
+		"IsParamError":     func() error { _, err := s.IsParamError(ctx, &plannerv1.IsParamErrorRequest{}); return err },
+		"DescribeError":    func() error { _, err := s.DescribeError(ctx, &plannerv1.DescribeErrorRequest{}); return err },
+		"GetMissingParams": func() error { _, err := s.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{}); return err },
+		"GenerateAnswer":   func() error { return s.GenerateAnswer(&plannerv1.GenerateAnswerRequest{}, nobody{t: t}) },
+		"CheckPlaybook":    func() error { _, err := s.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{}); return err },
+		"ListModels":       func() error { _, err := s.ListModels(ctx, &plannerv1.ListModelsRequest{}); return err },
+	} {
+		if err := call(); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// nobody is a stream without a principal.
+type nobody struct {
+	grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]
+	t *testing.T
+}
+
+func (n nobody) Context() context.Context { return n.t.Context() }
