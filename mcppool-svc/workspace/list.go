@@ -37,7 +37,7 @@ func (s *Server) listDirectory(ctx context.Context, in listInput, report reporte
 	if err != nil {
 		return listOutput{}, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	limit := cmp.Or(in.MaxEntries, 1000)
 	out := listOutput{Path: rel, Entries: []listEntry{}}
 	w := walk{limit: s.walkLimit, flat: !in.Recursive, report: report}

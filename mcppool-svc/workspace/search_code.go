@@ -77,7 +77,7 @@ func (s *Server) searchCode(ctx context.Context, in searchCodeInput, report repo
 	if err != nil {
 		return searchCodeOutput{}, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	w := walk{limit: s.walkLimit, report: report}
 	if err := w.run(ctx, dir, rel, func(e entry) error { return search.visit(ctx, e) }); err != nil {
 		return searchCodeOutput{}, s.explain(rel, err)
@@ -128,7 +128,7 @@ func (s *codeSearch) visit(ctx context.Context, e entry) error {
 		return nil
 	case err != nil:
 		s.out.Skipped.Unreadable++
-		return nil
+		return nil //nolint:nilerr // it is counted; one unreadable file does not end the search
 	case isBinary(s.text):
 		s.out.Skipped.Binary++
 		return nil

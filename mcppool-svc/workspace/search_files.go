@@ -35,7 +35,7 @@ func (s *Server) searchFiles(ctx context.Context, in searchFilesInput, report re
 	if err != nil {
 		return searchFilesOutput{}, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	limit := cmp.Or(in.MaxResults, 1000)
 	out := searchFilesOutput{Pattern: in.Pattern, Files: []string{}}
 	w := walk{limit: s.walkLimit, report: report}

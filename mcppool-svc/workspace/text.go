@@ -38,7 +38,7 @@ func countLines(ctx context.Context, r io.Reader) (int, error) {
 		n, err := r.Read(buf)
 		if n > 0 {
 			lines += bytes.Count(buf[:n], []byte{'\n'})
-			last = buf[n-1]
+			last = buf[n-1] //nolint:gosec // n > 0
 		}
 		switch {
 		case errors.Is(err, io.EOF):

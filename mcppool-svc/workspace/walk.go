@@ -89,7 +89,7 @@ func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) 
 		w.unreadable++
 		return nil
 	}
-	defer sub.Close()
+	defer func() { _ = sub.Close() }()
 	err = w.folder(ctx, sub, e.path, depth, visit)
 	if _, unreadable := errors.AsType[*readDirError](err); unreadable {
 		w.unreadable++
