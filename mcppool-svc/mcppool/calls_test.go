@@ -289,10 +289,10 @@ func TestNewToolsAreSeen(t *testing.T) {
 	}
 }
 
-// running starts a call and waits until its server has it.
-func running(t *testing.T, ctx context.Context, c mcppoolv1.McpPoolServiceClient, callID string) (ended <-chan outcome) {
+// running starts a call of a tool that says so when it runs (wait, hang).
+func running(ctx context.Context, t *testing.T, c mcppoolv1.McpPoolServiceClient, tool, callID string) (ended <-chan outcome) {
 	t.Helper()
-	stream, err := c.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "wait", CallId: callID})
+	stream, err := c.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool, CallId: callID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func running(t *testing.T, ctx context.Context, c mcppoolv1.McpPoolServiceClient
 
 func TestCancelCall(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
-	ended := running(t, t.Context(), s.as("ann"), "c1")
+	ended := running(t.Context(), t, s.as("ann"), "wait", "c1")
 
 	_, err := s.as("bob").CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: "c1"})
 	if status.Code(err) != codes.NotFound {
@@ -330,19 +330,13 @@ func TestCancelCall(t *testing.T) {
 
 func TestCancelCallThatTheServerIgnores(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
-	ann := s.as("ann")
-	ended := make(chan outcome, 1)
-	go func() {
-		ended <- invokeCtx(context.Background(), ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hang", CallId: "c1"})
-	}()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for status.Code(cancelCall(t, ann, "c1")) == codes.NotFound { // not there yet
-		<-tick.C
-	}
+	ended := running(t.Context(), t, s.as("ann"), "hang", "c1")
 	start := time.Now()
+	if err := cancelCall(t, s.as("ann"), "c1"); err != nil {
+		t.Fatal(err)
+	}
 	o := <-ended
-	if o.reason() != "CANCELLED" || o.ran() == "" {
+	if o.reason() != "CANCELLED" || o.ran() != errs.OutcomeUnknown {
 		t.Errorf("got %+v", o)
 	}
 	if took := time.Since(start); took > 4*time.Second {
@@ -359,7 +353,7 @@ func cancelCall(t *testing.T, c mcppoolv1.McpPoolServiceClient, id string) error
 func TestClosingTheStreamCancels(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := running(t, ctx, s.as("ann"), "c1")
+	ended := running(ctx, t, s.as("ann"), "wait", "c1")
 	cancel()
 	<-ended
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -437,19 +431,8 @@ func TestStopDrainsCalls(t *testing.T) {
 		}
 	})
 	local := mcppoolv1.NewMcpPoolServiceClient(grpctest.Serve(t, service.Register, serve.Options{}))
-	answers := running(t, t.Context(), local, "answers when cancelled")
-	hangs := make(chan outcome, 1)
-	stream, err := local.CallTool(t.Context(), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hang", CallId: "hangs"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { hangs <- drain(stream) }()
-	probe := &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info", CallId: "hangs"}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for invoke(t, local, probe).reason() != "ALREADY_EXISTS" { // not there yet
-		<-tick.C
-	}
+	answers := running(t.Context(), t, local, "wait", "answers when cancelled")
+	hangs := running(t.Context(), t, local, "hang", "does not")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := service.Run(ctx); err != nil {
@@ -458,7 +441,7 @@ func TestStopDrainsCalls(t *testing.T) {
 	if o := <-answers; o.err != nil || o.text() != "stopped in time" {
 		t.Errorf("a call that the server ended: %+v", o)
 	}
-	if o := <-hangs; o.reason() != "SHUTTING_DOWN" || o.ran() == "" {
+	if o := <-hangs; o.reason() != "SHUTTING_DOWN" || o.ran() != errs.OutcomeUnknown {
 		t.Errorf("a call that was cut off: %+v", o)
 	}
 	if o := invoke(t, local, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.reason() != "SHUTTING_DOWN" || o.ran() != errs.OutcomeNotExecuted {

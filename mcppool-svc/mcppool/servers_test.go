@@ -372,7 +372,7 @@ func TestC2UpdateDuringACall(t *testing.T) {
 	create(t, s.as("op"), fake("fake", fakemcp.Good))
 	op := s.as("op")
 	old := invoke(t, op, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).text()
-	ended := running(t, t.Context(), op, "c1")
+	ended := running(t.Context(), t, op, "wait", "c1")
 	changed := fake("fake", fakemcp.Good)
 	changed.GetStdio().Env["CHANGED"] = "yes"
 	if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: changed}); err != nil {
@@ -398,7 +398,7 @@ func TestC2UpdateDuringACall(t *testing.T) {
 	if after := invoke(t, op, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).text(); after != before {
 		t.Error("a new description made a new connection")
 	}
-	ended = running(t, t.Context(), op, "c2")
+	ended = running(t.Context(), t, op, "wait", "c2")
 	if _, err := op.DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "fake"}); err != nil {
 		t.Fatal(err)
 	}

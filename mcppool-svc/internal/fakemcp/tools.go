@@ -88,6 +88,7 @@ func (s *server) call(m message) {
 	case "grow":
 		s.grow(m)
 	case "hang":
+		s.notify("notifications/message", `{"level":"info","data":"hanging"}`)
 	case "crash":
 		fmt.Fprintln(os.Stderr, "fake: out of memory")
 		os.Exit(7)

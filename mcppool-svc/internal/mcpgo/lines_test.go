@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
@@ -124,5 +127,38 @@ func TestLineWriterBoundsWhatWaits(t *testing.T) {
 	}
 	if took := time.Since(start); took > 10*flushLimit {
 		t.Errorf("Close took %v", took)
+	}
+}
+
+// What a broken pipe did not take never ran; what it took may have.
+func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	lw := newLineWriter(w, time.Minute, func(err error) { failed <- err })
+	first, second := string(beginning(mcp.NewRequestId(int64(1))))+"}\n", string(beginning(mcp.NewRequestId(int64(11))))+"}\n"
+	if _, err := io.WriteString(lw, first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(r, make([]byte, len(first))); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if _, err := io.WriteString(lw, second); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("error = %v", err)
+	}
+	if lw.undelivered([]byte(first[:len(first)-2])) {
+		t.Error("what was read counts as not delivered")
+	}
+	if !lw.undelivered([]byte(second[:len(second)-2])) {
+		t.Error("what nobody could read counts as delivered")
+	}
+	if err := lw.Close(); err != nil {
+		t.Error(err)
 	}
 }

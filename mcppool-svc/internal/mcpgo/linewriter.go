@@ -39,10 +39,18 @@ type lineWriter struct {
 	wake  chan struct{} // buffered; something was queued or closed
 	ended chan struct{} // the goroutine is gone
 
-	mu     sync.Mutex
-	queue  [][]byte // guarded by mu
-	queued int      // guarded by mu; bytes in queue and being written
-	closed bool     // guarded by mu
+	mu      sync.Mutex
+	lines   []line // guarded by mu; those not fully written yet
+	fresh   int    // guarded by mu; how many of lines, at their end, nobody began to write
+	queued  int64  // guarded by mu; bytes ever queued
+	written int64  // guarded by mu; bytes ever written
+	closed  bool   // guarded by mu
+}
+
+// line is a message on its way.
+type line struct {
+	text []byte
+	end  int64 // bytes queued with it and before it
 }
 
 func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *lineWriter {
@@ -58,11 +66,12 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	if w.closed {
 		return 0, errors.Join(errNotQueued, os.ErrClosed)
 	}
-	if w.queued > 0 && w.queued+len(p) > maxQueued {
+	if waiting := w.queued - w.written; waiting > 0 && waiting+int64(len(p)) > maxQueued {
 		return 0, errors.Join(errNotQueued, errors.New("the server does not read its stdin"))
 	}
-	w.queue = append(w.queue, bytes.Clone(p))
-	w.queued += len(p)
+	w.queued += int64(len(p))
+	w.lines = append(w.lines, line{text: bytes.Clone(p), end: w.queued})
+	w.fresh++
 	w.signal()
 	return len(p), nil
 }
@@ -106,16 +115,18 @@ func (w *lineWriter) run() {
 	}
 }
 
-// take empties the queue; its bytes count as queued until they are written.
+// take returns what is to be written next.
 func (w *lineWriter) take() (batch []byte, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 1 {
-		batch = w.queue[0]
-	} else {
-		batch = bytes.Join(w.queue, nil)
+	fresh := w.lines[len(w.lines)-w.fresh:]
+	w.fresh = 0
+	if len(fresh) == 1 {
+		return fresh[0].text, w.closed
 	}
-	w.queue = nil
+	for _, l := range fresh {
+		batch = append(batch, l.text...)
+	}
 	return batch, w.closed
 }
 
@@ -125,15 +136,57 @@ func (w *lineWriter) write(batch []byte) error {
 		if err := w.deadline(); err != nil {
 			return err
 		}
-		if _, err := w.out.Write(batch[:n]); err != nil {
+		n, err := w.out.Write(batch[:n])
+		w.advance(n)
+		if err != nil {
 			return err
 		}
 		batch = batch[n:]
-		w.mu.Lock()
-		w.queued -= n
-		w.mu.Unlock()
 	}
 	return nil
+}
+
+// advance counts what was written and forgets the lines that are through. A line that lacks but its end is through: a
+// reader may take it.
+func (w *lineWriter) advance(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written += int64(n)
+	through := 0
+	for through < len(w.lines)-w.fresh && w.written >= w.lines[through].end-1 {
+		through++
+	}
+	w.lines = w.lines[through:]
+	if len(w.lines) == 0 {
+		w.lines = nil // lets go of the backing array
+	}
+}
+
+// undelivered says whether it is certain that a message, named by how it begins, never reached the child whole, and never
+// will. Where the message is still on its way it waits for a moment.
+func (w *lineWriter) undelivered(prefix []byte) bool {
+	if !w.holds(prefix) {
+		return false
+	}
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-w.ended:
+		return w.holds(prefix)
+	case <-timer.C:
+		return false
+	}
+}
+
+func (w *lineWriter) holds(prefix []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lines {
+		if bytes.HasPrefix(l.text, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // deadline gives the next chunk its time; under the lock, so that it cannot undo Close's shorter one.

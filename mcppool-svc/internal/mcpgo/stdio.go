@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/spec"
@@ -55,12 +56,20 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		}
 		child.Close() // mcp-go notices a broken connection at the other end alone
 	})
-	conn = newClient(&tap{Interface: transport.NewIO(in, out, nil), blind: true, gone: in.eof}, e.option())
+	conn = newClient(&tap{
+		Interface: transport.NewIO(in, out, nil), blind: true, gone: in.eof,
+		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
+	}, e.option())
 	conn.lines = in
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close
 	conn.obituary = func() *upstream.Error { return conn.stdioObituary(s, child) }
 	return conn
+}
+
+// beginning is how mcp-go begins the line of a request.
+func beginning(id mcp.RequestId) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%v,`, id.Value())
 }
 
 // follow marks the connection as lost when the child's output ends.

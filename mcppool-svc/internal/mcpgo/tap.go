@@ -18,6 +18,8 @@ type tap struct {
 	transport.Interface
 	// blind: the transport does not tell whether a request went out, so whatever it was given counts as sent.
 	blind bool
+	// undelivered says of a request that failed whether it is certain that it never arrived; nil where nobody can say.
+	undelivered func(mcp.RequestId) bool
 	// gone is closed once the transport is known to lead nowhere; nil where that never shows.
 	gone <-chan struct{}
 }
@@ -35,7 +37,7 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 	}
 	response, err := t.Interface.SendRequest(ctx, request)
 	if err != nil {
-		if errors.Is(err, errNotQueued) {
+		if errors.Is(err, errNotQueued) || t.undelivered != nil && ctx.Err() == nil && t.undelivered(request.ID) {
 			x.notSent()
 		}
 		return nil, err

@@ -95,24 +95,27 @@ var namesCue = regexp.MustCompile(`(?i)\bnames?\b|\blist\b|名字|名称|列出`
 
 // merges folds a clause into the one before that says the same of the same thing: "find the Go files and count them".
 func merges(prev, c *Clause) bool {
-	searches := prev.Intent == SearchText || prev.Intent == FindFiles || prev.Intent == CountFiles || prev.Intent == ListFolder
-	aboutPrev := len(c.Kinds)+len(c.Names)+len(c.Places)+len(c.Terms)+len(c.Literals) == 0
-	switch {
-	case !searches || !aboutPrev:
+	if !prev.searches() || len(c.Kinds)+len(c.Places)+len(c.Terms)+len(c.Literals) > 0 {
 		return false
+	}
+	switch {
 	case c.Count && (c.Intent == Other || c.Intent == CountFiles && c.Back):
 		prev.Count = true
-		return true
 	case c.Back && (c.Intent == ListFolder || c.Intent == FindFiles || namesCue.MatchString(c.Text)):
 		if prev.Intent == CountFiles {
 			prev.Intent = FindFiles
 		}
-		return true
 	case c.Where && c.Intent == Other && prev.Intent == SearchText:
 		prev.Where = true
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
+}
+
+// searches tells whether the clause looks for files or text.
+func (c *Clause) searches() bool {
+	return c.Intent == SearchText || c.Intent == FindFiles || c.Intent == CountFiles || c.Intent == ListFolder
 }
 
 // restrict narrows a search to the files that the clause before was about: "which of them mention it".

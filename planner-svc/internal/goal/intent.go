@@ -11,10 +11,11 @@ var (
 	countCue    = regexp.MustCompile(`(?i)\b(?:how\s+many|count|number\s+of|how\s+often)\b|多少|几[个份次篇]|数量|个数|数目|总数|统计|计数|数一?下`)
 	filesNoun   = regexp.MustCompile(`(?i)\b(?:files?|documents?)\b|文件(?:[^夹]|$)|文档`)
 	folderNoun  = regexp.MustCompile(`(?i)\b(?:(?:sub)?folders?|(?:sub)?director(?:y|ies))\b|文件夹|目录`)
+	thisFolder  = regexp.MustCompile(`(?i)\b(?:this|the|my|our)\s+(?:(?:current|working|root|whole|same)\s+)*(?:folder|directory)\b|\b(?:current|working|root)\s+(?:folder|directory)\b|(?:当前|这个|本|根|该)(?:文件夹|目录)`)
 	linesNoun   = regexp.MustCompile(`(?i)\blines?\b|\bhow\s+long\b|行`)
 	statsCue    = regexp.MustCompile(`(?i)\bhow\s+(?:big|large|long|old|heavy)\b|\b(?:file\s*)?sizes?\b|\b(?:last\s+)?(?:modified|changed|updated|edited)\b|\binfo(?:rmation)?\b|\bdetails?\b|\bmetadata\b|\bstat\b|\bpermissions?\b|\bmime\b|\btype\s+of\b|\bwhat\s+(?:type|kind)\b|^is\b.*\ban?\s+(?:file|folder|directory)\b|\bline\s+count\b|多大|大小|尺寸|多少行|几行|行数|多长|修改时间|什么时候|何时|信息|权限|类型`)
 	readCue     = regexp.MustCompile(`(?i)\b(?:read|open|cat|print|display|view|dump|show|output|see|head|tail|get|fetch|give|summari[sz]e|describe|explain|quote)\b|^about\b|\bcontents?\s+of\b|\bwhat(?:['’]s|\s+is|\s+are|\s+does)?\b|读|打开|查看|显示|看|展示|输出|打印|内容|什么|总结|概括|介绍|解释|说明`)
-	listCue     = regexp.MustCompile(`(?i)^(?:list|ls|browse|tree|show|enumerate|display|view|print|get|give)\b|\b(?:what|which)\b.*\b(?:are\s+there|are\s+in|is\s+in|exist|there\s+are|do\s+we\s+have)\b|\bwhat(?:['’]s|\s+is|\s+are)?\s+(?:there\s+)?(?:in|inside|under)\b|\b(?:what|which)\s+(?:files?|(?:sub)?folders?|(?:sub)?director(?:y|ies))\s+(?:are|is|do|does|in|under|inside)\b|\bwhat\s+are\s+the\s+(?:files|(?:sub)?folders|(?:sub)?directories)\b|\bcontents?\s+of\b|列出|列举|列一?下|显示|查看|看|浏览|有(?:什么|哪些)|哪些|什么`)
+	listCue     = regexp.MustCompile(`(?i)^(?:list|ls|browse|tree|show|enumerate|display|view|print|get|give)\b|\b(?:what|which)\b.*\b(?:are\s+there|are\s+in|is\s+in|exist|there\s+are|do\s+we\s+have)\b|\bwhat(?:['’]s|\s+is|\s+are)?\s+(?:there\s+)?(?:in|inside|under)\b|\b(?:what|which)\s+(?:files|(?:sub)?folders|(?:sub)?directories)\s+(?:are|do|in|under|inside)\b|\bwhat\s+are\s+the\s+(?:files|(?:sub)?folders|(?:sub)?directories)\b|\bcontents?\s+of\b|列出|列举|列一?下|显示|查看|看|浏览|有(?:什么|哪些)|哪些|什么`)
 	findCue     = regexp.MustCompile(`(?i)\b(?:find|locate|search|look\s+for|where(?:['’]s|\s+is|\s+are)|is\s+there|are\s+there|do\s+we\s+have|exists?)\b|找|搜|查|在哪|哪里|有没有|是否有|存在`)
 	deepCue     = regexp.MustCompile(`(?i)\brecursive(?:ly)?\b|\btree\b|\ball\s+(?:of\s+)?(?:the\s+)?files\b|\b(?:including|with|in|through|all)\s+(?:all\s+)?(?:the\s+)?sub(?:folders|directories|dirs)\b|\beverything\b|递归|所有的?文件(?:[^夹]|$)|全部文件|包括子目录|包括子文件夹|目录树`)
 	largestCue  = regexp.MustCompile(`(?i)\b(?:largest|biggest|heaviest)\b|最大的?`)
@@ -26,7 +27,7 @@ var (
 	namedCue    = regexp.MustCompile(`(?i)\b(?:named|called|matching|match(?:es)?|whose\s+names?\s+(?:is|are|contains?|includes?))\s+(?:like\s+)?(` + lit + `|[\w.-]+)|(?:名为|名叫|叫做?|文件名(?:是|为|叫|包含|含有|中?含)|名字(?:是|叫|包含|含有|中?含))\s*(` + lit + `|[\w.-]+)`)
 	extCue      = regexp.MustCompile(`(?i)\b(?:(?:ending|ends?)\s+(?:in|with)|(?:file\s+)?extensions?(?:\s+is|\s+of)?)\s+(` + lit + `|\w+)|(` + lit + `)\s+extension|(?:扩展名|后缀)名?(?:为|是)?\s*(` + lit + `|\w+)|以\s*(` + lit + `|\w+)\s*结尾`)
 	toolCue     = regexp.MustCompile(`(?i)^(?:(?:call|invoke|execute|run|use|using|with|via)\s+(?:the\s+)?(?:tool\s+)?|(?:请?(?:调用|使用|运行|执行|用)|通过)\s*(?:工具)?\s*)` + lit + `\s*(?:(?:tool)\b|工具|来|去)?\s*(?:(?:to|and|for|in order to)\b)?[\s,，:：]*`)
-	questionCue = regexp.MustCompile(`(?i)^(?:what|which|where|how|who|whose|when|why|is|are|was|were|does|do|did|can|could|has|have)\b|什么|哪|多少|几|吗|如何|怎么|为什么`)
+	questionCue = regexp.MustCompile(`(?i)^(?:in\s+(?:what|which)|what|which|where|how|who|whose|when|why|is|are|was|were|does|do|did|can|could|has|have)\b|什么|哪|多少|几|吗|如何|怎么|为什么`)
 	loneCue     = regexp.MustCompile(`(?i)^(?:` + kindWord + `|(?:the|a|an|all|any|my|our|in|of|under|and|or|also|tests?|files?|folders?|documents?)\b|文件|目录|文档)`)
 )
 
@@ -116,37 +117,51 @@ func (c *clauseReader) searches(cl *Clause) {
 	}
 }
 
+// signs are what a clause that searches for no text shows of its intent.
+type signs struct {
+	file, files, folders                 bool // a file is named; files, folders are spoken of
+	list, find, read                     bool // verbs and questions
+	count, lines, stats, extreme         bool // what is asked of files
+	someLines, kinds, places, back, lone bool
+	deep, here                           bool // below, in the folder at hand
+}
+
+// rules decide by the first that applies.
+var rules = []struct {
+	intent Intent
+	when   func(s signs) bool
+}{
+	{ListFolder, func(s signs) bool { return s.extreme && (s.files || s.kinds) }},
+	{ReadFile, func(s signs) bool { return s.someLines && (s.file || s.back) }},
+	{DescribeFile, func(s signs) bool { return s.count && s.lines && (s.file || s.back) }},
+	{DescribeFile, func(s signs) bool { return s.stats && (s.file || s.back || s.places && !s.files && !s.list) }},
+	{CountFiles, func(s signs) bool { return s.count && (s.files || s.kinds) }},
+	{CountFolders, func(s signs) bool { return s.count && s.folders }},
+	{Other, func(s signs) bool { return s.count }},
+	{FindFiles, func(s signs) bool { return s.kinds && (s.find || s.list || s.read || s.lone) }},
+	{FindFiles, func(s signs) bool { return s.file && s.find }},
+	{ReadFile, func(s signs) bool { return (s.file || s.back && !s.folders) && (s.read || s.lone && s.places) }},
+	{ListFolder, func(s signs) bool { return s.lone && (s.files || s.folders) && s.places }},
+	{ListFolder, func(s signs) bool { return s.list && (s.places || s.files || s.folders || s.here) }},
+	{ListFolder, func(s signs) bool { return s.deep }},
+	{FindFiles, func(s signs) bool { return s.find && s.files && s.places }},
+}
+
 // decide finds the intent of a clause that searches for no text.
 func (c *clauseReader) decide(cl *Clause) Intent {
-	file := slices.ContainsFunc(cl.Places, func(p Place) bool { return p.File }) || cl.Doc != ""
-	files, folders := filesNoun.MatchString(c.rest), folderNoun.MatchString(c.rest)
-	list, find, read := listCue.MatchString(c.masked), findCue.MatchString(c.masked), readCue.MatchString(c.masked)
-	cl.Folders = folders && !files && len(cl.Kinds) == 0
-	switch {
-	case (cl.Largest || cl.Smallest) && (files || len(cl.Kinds) > 0):
-		cl.Deep = true
-		return ListFolder
-	case cl.Lines != Lines{} && (file || cl.Back):
-		return ReadFile
-	case cl.Count && linesNoun.MatchString(c.rest) && (file || cl.Back), cl.Stats && (file || cl.Back || len(cl.Places) > 0 && !files && !list):
-		cl.Stats = true
-		return DescribeFile
-	case cl.Count && (files || len(cl.Kinds) > 0):
-		return CountFiles
-	case cl.Count && folders:
-		return CountFolders
-	case cl.Count:
-		return Other
-	case len(cl.Kinds) > 0 && (find || list || read || cl.Lone):
-		return FindFiles
-	case file && find:
-		return FindFiles
-	case (file || cl.Back && !folders) && (read || cl.Lone && len(cl.Places) > 0):
-		return ReadFile
-	case (list || cl.Deep) && (len(cl.Places) > 0 || files || folders || cl.Deep):
-		return ListFolder
-	case find && files && len(cl.Places) > 0:
-		return FindFiles
+	s := signs{
+		file:  slices.ContainsFunc(cl.Places, func(p Place) bool { return p.File }) || cl.Doc != "",
+		files: filesNoun.MatchString(c.rest), folders: folderNoun.MatchString(thisFolder.ReplaceAllString(c.rest, "")),
+		list: listCue.MatchString(c.masked), find: findCue.MatchString(c.masked), read: readCue.MatchString(c.masked),
+		count: cl.Count, lines: linesNoun.MatchString(c.rest), stats: cl.Stats, extreme: cl.Largest || cl.Smallest,
+		someLines: cl.Lines != Lines{}, kinds: len(cl.Kinds) > 0, places: len(cl.Places) > 0, back: cl.Back, lone: cl.Lone, deep: cl.Deep, here: thisFolder.MatchString(c.rest),
+	}
+	cl.Folders = s.folders && !s.files && (s.count || !s.deep && !s.kinds && !s.places)
+	cl.Deep = s.deep || s.extreme
+	for _, r := range rules {
+		if r.when(s) {
+			return r.intent
+		}
 	}
 	return Other
 }

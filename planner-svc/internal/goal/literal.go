@@ -46,6 +46,8 @@ var (
 	tokenPattern = regexp.MustCompile(`^(?:\{[^{}\s]*\}|[A-Za-z0-9_.~*?/@+\-\[\]%#:])+`)
 	extPattern   = regexp.MustCompile(`^[\w+@~-][\w.+@~-]*\.[A-Za-z][A-Za-z0-9_]{0,9}$`)
 	dotPattern   = regexp.MustCompile(`^\.[A-Za-z][\w.-]*$`)
+	beforeDot    = regexp.MustCompile(`(?:^|\s)(?:find|ls|tree|in|under)\s+$`)
+	quotedGlob   = regexp.MustCompile(`^[\w./*?{},-]*\.[\w*?{},]+$`)
 	numPattern   = regexp.MustCompile(`^[-+]?\d[\d.,:]*$`)
 )
 
@@ -105,8 +107,11 @@ func (m *masker) literalAt(s string, r, prev rune) int {
 	}
 	if inner, n := leadingQuoted(s, r, prev); n > 0 {
 		kind := Quoted
-		if m.tools(inner) {
+		switch {
+		case m.tools(inner):
 			kind = Tool
+		case quotedGlob.MatchString(inner) && isGlob(inner):
+			kind = Glob
 		}
 		return m.add(Literal{Kind: kind, Text: inner, Raw: s[:n]})
 	}
@@ -125,6 +130,9 @@ func (m *masker) literalAt(s string, r, prev rune) int {
 func (m *masker) wordAt(s string, prev rune) int {
 	if isWordRune(prev) {
 		return 0
+	}
+	if strings.HasPrefix(s, ". ") && beforeDot.MatchString(m.out.String()) { // the current folder, as shells write it; no full stop
+		return m.add(Literal{Kind: Path, Text: ".", Raw: "."})
 	}
 	token := strings.TrimRight(tokenPattern.FindString(s), ".:!?")
 	if token == "" {

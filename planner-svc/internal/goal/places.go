@@ -21,7 +21,7 @@ var (
 	zhIn        = regexp.MustCompile(`(?:在|从)\s*` + placeName + placeNext + `\s*(?:目录|文件夹)?\s*(?:下面?|里面?|中|内|之下|之中)`)
 	zhBareIn    = regexp.MustCompile(placeName + `()\s*(?:下面?|里面?|中|内)`)
 	searchIn    = regexp.MustCompile(`(?i)\b(?:search|grep|scan|look\s+in|look\s+through)\s+(?:in\s+|through\s+)?(?:the\s+)?` + placeName + `()(?:\s+(?:folder|directory|dir))?\s+for\b`)
-	listPattern = regexp.MustCompile(`(?i)^(?:list|ls|browse|dir|tree|列出|列举|浏览)\s*(?:the\s+)?` + placeName + placeNext + `\s*$`)
+	listPattern = regexp.MustCompile(`(?i)^(?:list|ls|browse|dir|tree|列出|列举|浏览)\s*(?:-\w+\s+)*(?:the\s+)?` + placeName + placeNext + `\s*$`)
 	spacedFile  = regexp.MustCompile(`^[^/\s][^/]*\.[A-Za-z]\w{0,5}$`)
 	joinPattern = regexp.MustCompile(`(?i)\s*(?:,|，|、|\band\b|\bor\b|&|和)\s*(?:and\s+)?(?:the\s+)?`)
 )

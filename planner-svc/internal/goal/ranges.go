@@ -15,8 +15,8 @@ type Lines struct {
 const numeral = `(\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|fifty|hundred|few|[一二两三四五六七八九十百几]+)`
 
 var (
-	firstLines = regexp.MustCompile(`(?i)\b(?:first|top|head)\s+` + numeral + `\s+(?:lines?|rows?)\b|前\s*` + numeral + `\s*行|开头\s*` + numeral + `\s*行`)
-	lastLines  = regexp.MustCompile(`(?i)\b(?:last|bottom|final|tail)\s+` + numeral + `\s+(?:lines?|rows?)\b|(?:最后|末尾|后)\s*` + numeral + `\s*行`)
+	firstLines = regexp.MustCompile(`(?i)\b(?:first|top|head)\s+` + numeral + `\s+(?:lines?|rows?)\b|\bhead\s+-n?\s*(\d+)|前\s*` + numeral + `\s*行|开头\s*` + numeral + `\s*行`)
+	lastLines  = regexp.MustCompile(`(?i)\b(?:last|bottom|final|tail)\s+` + numeral + `\s+(?:lines?|rows?)\b|\btail\s+-n?\s*(\d+)|(?:最后|末尾|后)\s*` + numeral + `\s*行`)
 	lineRange  = regexp.MustCompile(`(?i)\blines?\s+(\d+)\s*(?:-|–|—|~|to|through|until|and|till)\s*(?:line\s+)?(\d+)|第?\s*(\d+)\s*行?\s*(?:到|至|-|–|~|—)\s*第?\s*(\d+)\s*行`)
 	oneLine    = regexp.MustCompile(`(?i)\bline\s+(\d+)|第\s*(\d+)\s*行`)
 	edgeLine   = regexp.MustCompile(`(?i)\b(first|last)\s+line\b|(第一|最后一|首|末)行`)
@@ -36,10 +36,10 @@ func findLines(masked string) Lines {
 		}
 	}
 	if m := firstLines.FindStringSubmatch(masked); m != nil {
-		return Lines{From: 1, To: number(m[1] + m[2] + m[3])}
+		return Lines{From: 1, To: number(m[1] + m[2] + m[3] + m[4])}
 	}
 	if m := lastLines.FindStringSubmatch(masked); m != nil {
-		return Lines{Last: number(m[1] + m[2])}
+		return Lines{Last: number(m[1] + m[2] + m[3])}
 	}
 	if m := oneLine.FindStringSubmatch(masked); m != nil {
 		n := number(m[1] + m[2])

@@ -9,7 +9,7 @@ import (
 var (
 	strongPattern = regexp.MustCompile(`(?i)[。；;！!？?\n]+|\.(?:\s+|$)|[,，]?\s*\b(?:and\s+)?(?:then|after that|afterwards)\b[,，]?|[,，]?(?:然后|接着|随后|之后再)[,，]?`)
 	weakPattern   = regexp.MustCompile(`(?i)[,，、]\s*(?:(?:and|also|plus)\s+)?|\s+(?:and also|and|also|plus|as well as)\s+|\s*&\s+|并且|并|以及|还有|同时|而且|和`)
-	fillerPattern = regexp.MustCompile(`(?i)^(?:[\s,，:：]+|(?:please|pls|kindly|also|and|now|next|finally|first|firstly|second|secondly|so|ok|okay|hi|hello|hey|thanks|just|can you|could you|would you|will you|i want(?: you)? to|i need(?: you)? to|i(?:'|’)?d like(?: you)? to|i would like(?: you)? to|let'?s|let us|help me(?: to)?|tell me|let me know|i want to know|do you know)(?:\s+|$)|请问?|麻烦你?|帮我|帮忙|告诉我|我想知道|我想要?|我要|再|还要?|也|顺便|首先|先|最后(?:再)|并且?|以及|还有|同时|你好|谢谢|看一?下(?:有))`)
+	fillerPattern = regexp.MustCompile(`(?i)^(?:[\s,，:：]+|(?:please|pls|kindly|also|and|now|next|finally|first|firstly|second|secondly|so|ok|okay|hi|hello|hey|thanks|just|can you|could you|would you|will you|i want(?: you)? to|i need(?: you)? to|i(?:'|’)?d like(?: you)? to|i would like(?: you)? to|let'?s|let us|help me(?: to)?|report(?: back)?|find out|figure out|work out|determine|check (?:if|whether)|see (?:if|whether)|tell me|let me know|i want to know|do you know)(?:\s+|$)|请问?|麻烦你?|帮我|帮忙|告诉我|我想知道|我想要?|我要|再|还要?|也|顺便|首先|先|最后(?:再)|并且?|以及|还有|同时|你好|谢谢|看一?下(?:有))`)
 	startEN       = regexp.MustCompile(`(?i)^([a-z]+(?:[-'’][a-z]+)*)\b`)
 	startZH       = regexp.MustCompile(`^(?:一共|总共|共)?(?:有)?(?:多少|几个|哪|什么|列出|列举|读取?|打开|查看|显示|看看|看一?下|展示|输出|打印|浏览|统计|计算|数一?下|查找|查询|搜索|寻找|检索|找出?|调用|使用|运行|执行|写入?|创建|新建|删除|移动|复制|重命名|发送|总结|概括|介绍|说明|解释|计数|列一?下)`)
 	cueZH         = regexp.MustCompile(`多少|几个|哪个|哪些|哪里|哪儿|什么|数量|个数|大小|多大|提到|包含`)

@@ -8,12 +8,15 @@ import (
 // What is searched for is what follows, or in a passive clause precedes, one of these.
 var searchPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(?:mentions?|occurrences?|instances?|uses?|usages?|references?|appearances?|callers?)\s+(?:of|to|for)\s+(.+)`),
-	regexp.MustCompile(`(?i)\b(?:mention(?:s|ed|ing)?|contain(?:s|ing|ed)?|references?|referencing|refer(?:s|ring)?\s+to|talk(?:s|ing)?\s+about|includ(?:es?|ing)|cit(?:es?|ing)|quot(?:es?|ing))\s+(.+)`),
+	regexp.MustCompile(`(?i)\b(?:mention(?:s|ed|ing)?|contain(?:s|ing|ed)?|references?|referencing|refer(?:s|ring)?\s+to|talk(?:s|ing)?\s+about|includes?|including|cit(?:es?|ing)|quot(?:es?|ing))\s+(.+)`),
 	regexp.MustCompile(`(?i)\b(?:files?|documents?|docs|code|places?|packages?|lines?|tests?|modules?|who|what|which)\b.*?\b(?:us(?:es?|ing)|imports?|importing|calls?|calling|says?|saying|describ(?:es?|ing)|discuss(?:es|ing)?|covers?|covering|explain(?:s|ing)|document(?:s|ing))\s+(.+)`),
-	regexp.MustCompile(`(?i)\b(?:files?|documents?|lines?|places?)\b.*?\b(?:with|having|have|has|match(?:es|ing)?)\s+((?:the\s+)?(?:words?|text|string|phrase|term|regex|regular expression|pattern)\s+.+)`),
+	regexp.MustCompile(`(?i)\b(?:files?|documents?|lines?|places?)\b.*?\b(?:with|having|have|has|match(?:es|ing)?)\s+((?:the\s+)?(?:words?|text|string|phrase|term|regex|regular expression|pattern)\s+.+|` + lit + `(?:.*[^.])?)`),
+	regexp.MustCompile(`(?i)\b(?:files?|documents?|docs|pages?)\b.*?\b(?:is|are)\s+about\s+(.+)`),
 	regexp.MustCompile(`(?i)\b(?:is|are|was|were|does|do|did|has|have)\s+(.+?)\s+(?:ever\s+|also\s+|being\s+|been\s+)*(?:mentioned|used|referenced|called|imported|found|contained|cited|quoted|occurs?|appears?|shows?\s+up|written|invoked)\b`),
+	regexp.MustCompile(`(?i)\bwhere\s+(.+?)\s+(?:is|are|was|were|gets?)\s+(?:ever\s+|also\s+|being\s+)*(?:mentioned|used|referenced|called|imported|found|contained|cited|quoted|written|invoked)\b`),
 	regexp.MustCompile(`(?i)\b(?:grep|search|look|scan)\b(?:\s+\S+){0,6}?\s+(?:for|about)\s+(.+)`),
 	regexp.MustCompile(`(?i)^(?:grep|rg)\s+(?:-\w+\s+)*(.+)`),
+	regexp.MustCompile(`(?:文件|文档)(?:里面?|中)?(?:有|含)\s*(.+?)\s*(?:这个|一)(?:单词|词|字样|字)`),
 	regexp.MustCompile(`(?:提到|提及|包含|含有|引用|用到|使用|出现|写有|写着|涉及|调用|导入)(?:了|过|有)?\s*([^在了过的\s].*)`),
 	regexp.MustCompile(`^(.+?)\s*(?:都|是|被)?\s*(?:出现|使用|提到|用|提及)?\s*在\s*(?:哪|什么|多少|几|何处).*?(?:被)?(?:提到|提及|使用|用到|引用|出现|调用)`),
 	regexp.MustCompile(`^(.+?)\s*(?:都)?(?:出现|使用|提到|用)在了?\s*(?:哪|什么|多少|几)`),
@@ -24,12 +27,13 @@ var searchPatterns = []*regexp.Regexp{
 var (
 	todoPattern    = regexp.MustCompile(`\b(TODO|FIXME|HACK|XXX)s?\b`)
 	zhSearch       = regexp.MustCompile(`(?i)(?:搜索|检索|查找|搜|查询|查|找|grep)(?:一下|出|到)?\s*(?:所有|全部)?(?:代码|文本|内容|文件|项目|仓库|工作区)?(?:中|里|里面)?的?\s*(.+)`)
-	findAnything   = regexp.MustCompile(`(?i)^(?:find|locate|where\s+(?:is|are)|where(?:'|’)s|look\s+for|search\s+for|search)\s+(?:me\s+)?(?:all\s+|every\s+|any\s+)?(?:the\s+|of\s+)*(.+)$`)
+	findAnything   = regexp.MustCompile(`(?i)^(?:find|locate|(?:where|in\s+(?:what|which)\s+\w+)\s+can\s+(?:i|we|you|one)\s+find|where\s+(?:is|are)|where(?:'|’)s|look\s+for|search\s+for|search)\s+(?:me\s+)?(?:all\s+|every\s+|any\s+)?(?:the\s+|of\s+)*(.+)$`)
 	definePatterns = []*regexp.Regexp{
 		regexp.MustCompile(`(?i)\b(?:is|are|do\s+we|does)\s+(.+?)\s+(?:get\s+|being\s+)?(?:defined?|declared?|implement(?:ed)?)\b`),
 		regexp.MustCompile(`(?i)\b(?:definition|declaration|implementation)s?\s+(?:of|for)\s+(.+)`),
 		regexp.MustCompile(`(?i)\b(?:which|what)\s+(?:\S+\s+)?(?:file|package|module)s?\s+(?:defines?|declares?|implements?)\s+(.+)`),
 		regexp.MustCompile(`(?i)\b(?:find|show|locate|where\s+is)\s+(?:me\s+)?(?:the\s+)?((?:function|method|type|struct|class|interface|constant|variable|enum|macro|message|service|rpc)\s+\S+)\s*$`),
+		regexp.MustCompile(`(?i)^where(?:\s+is|['’]s)\s+(?:the\s+)?(\S+)\s+(?:function|method|type|struct|class|interface|constant|enum|macro|message|service|rpc)$`),
 		regexp.MustCompile(`^(.+?)\s*(?:是|被)?\s*在\s*(?:哪|什么|何处).*?(?:定义|声明|实现)`),
 		regexp.MustCompile(`(?:哪|什么).*?(?:定义|声明|实现)了?\s*([^的在]+)$`),
 		regexp.MustCompile(`(?:查找|找到?|搜索|显示|查看)?\s*(.+?)\s*的\s*(?:定义|声明|实现)`),
@@ -81,6 +85,9 @@ func (c *clauseReader) findLoose() []Term {
 	for _, p := range []*regexp.Regexp{findAnything, zhSearch} {
 		terms := c.termsAt(p, func(c *clauseReader, s string) []Term {
 			trimmed := strings.TrimSpace(tailPattern.ReplaceAllString(s, ""))
+			if m := nounPrefix.FindString(trimmed); len(m) < len(trimmed) {
+				trimmed = trimmed[len(m):]
+			}
 			if l := c.literal(trimmed); l != nil && l.Kind == Quoted || identPattern.MatchString(trimmed) || !isASCII(trimmed) && c.literal(trimmed) == nil && !strings.Contains(trimmed, "文件") {
 				return cleanTerms(c, s)
 			}

@@ -82,22 +82,33 @@ func (f *filler) fromSlots() {
 		if len(p.Roles) == 0 || p.Enum != "" {
 			return
 		}
-		switch {
-		case p.Is(catalog.Path) && p.Required && len(f.c.Kinds) > 0 && f.c.Kinds[0].Name:
-			put(f.in, p, f.c.Kinds[0].Label)
-		case p.Is(catalog.Query) && len(f.c.Terms) > 0 && p.Required:
-			put(f.in, p, f.c.Terms[0].Text)
-		case p.Roles[0] == catalog.Pattern && len(f.c.Kinds) > 0:
-			put(f.in, p, f.c.Kinds[0].Pattern)
-		case p.Roles[0] == catalog.Path && len(f.c.Places) > 0 && !f.tells(f.c.Places[0].Path):
-			put(f.in, p, f.c.Places[0].Path)
-		case p.Roles[0] == catalog.Recursive && f.c.Deep:
+		if text := f.slot(p); text != "" {
+			put(f.in, p, text)
+		}
+		if p.Roles[0] == catalog.Recursive && f.c.Deep {
 			f.in.Set(p.Name, "true")
 		}
 	})
 	if f.c.Lines != (goal.Lines{}) {
 		setLines(f.t, f.in, f.c.Lines)
 	}
+}
+
+// slot returns the term, pattern or place of the clause that a property is for; "" if there is none.
+func (f *filler) slot(p *catalog.Property) string {
+	c := &f.c
+	named := len(c.Kinds) > 0 && c.Kinds[0].Name
+	switch {
+	case p.Required && p.Is(catalog.Path) && named:
+		return c.Kinds[0].Label
+	case p.Required && p.Is(catalog.Query) && len(c.Terms) > 0:
+		return c.Terms[0].Text
+	case p.Roles[0] == catalog.Pattern && len(c.Kinds) > 0:
+		return c.Kinds[0].Pattern
+	case p.Roles[0] == catalog.Path && len(c.Places) > 0 && !f.tells(c.Places[0].Path):
+		return c.Places[0].Path
+	}
+	return ""
 }
 
 // tells says whether a value is in the input already.

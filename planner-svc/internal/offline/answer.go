@@ -41,48 +41,55 @@ func (p *plan) answer(cutShort string) []string {
 
 // section tells what came of one clause.
 func (p *plan) section(s *section) []string {
-	var out []string
+	what := lang.Clip(s.clause.Text, 120)
 	if !s.matched {
-		if len(p.sections) > 1 {
-			out = append(out, p.l.Say("I could not match %q to a tool.", "无法为“%s”找到合适的工具。", lang.Clip(s.clause.Text, 120)))
+		if len(p.sections) == 1 {
+			return nil // then nothing was matched, which is told at length
 		}
-		return out
+		return []string{p.l.Say("I could not match %q to a tool.", "无法为“%s”找到合适的工具。", what)}
 	}
-	for i, d := range s.done {
-		last := i == len(s.done)-1
-		switch {
-		case !d.res.OK():
-			if d.part == mainPart && !last && s.done[i+1].part == lookAround && s.done[len(s.done)-1].res.OK() && hasPart(s.done[i:], elsewhere) {
-				continue // it was elsewhere; that is told with what it holds
-			}
-			out = append(out, p.failure(d))
-		case d.part == preparation && !(last && p.next == nil && d.item.intent == goal.ListFolder):
-		case d.part == mainPart && !last && standsIn(s.done[i+1].part):
-		case d.part == lookAround:
-			if last && p.next == nil {
-				out = append(out, p.l.Say("There is no file named %s.", "没有名为 %s 的文件。", d.item.kind.Label))
-			}
-		default:
-			out = append(out, p.report(d, s.clause)...)
-		}
+	var out []string
+	for i := range s.done {
+		out = append(out, p.tell(s, i)...)
 	}
-	if len(s.done) == 0 && s.skipped == nil && p.next == nil {
-		out = append(out, p.l.Say("%q: nothing was found before that this could go on with.", "“%s”：之前没有找到可用的内容。", lang.Clip(s.clause.Text, 120)))
-	}
-	if s.skipped != nil {
+	switch {
+	case s.skipped != nil:
 		out = append(out, p.l.Say("%q was not attempted, since a step before it failed and %s may change something.",
-			"未尝试“%s”：前面的步骤失败，而 %s 可能会更改内容。", lang.Clip(s.clause.Text, 120), s.skipped.GetId()))
+			"未尝试“%s”：前面的步骤失败，而 %s 可能会更改内容。", what, s.skipped.GetId()))
+	case len(s.done) == 0 && p.next == nil:
+		out = append(out, p.l.Say("%q: nothing was found before that this could go on with.", "“%s”：之前没有找到可用的内容。", what))
 	}
 	return out
 }
 
-func hasPart(ds []done, want part) bool {
-	for _, d := range ds {
-		if d.part == want {
-			return true
-		}
+// tell reports one step of a clause. Steps that only prepare others, or that another one stands in for, are passed over.
+func (p *plan) tell(s *section, i int) []string {
+	d, last := s.done[i], i == len(s.done)-1
+	ended := last && p.next == nil
+	if d.again {
+		return nil
 	}
-	return false
+	if !d.res.OK() {
+		if d.part == mainPart && foundElsewhere(s.done[i:]) {
+			return nil
+		}
+		return []string{p.failure(d)}
+	}
+	switch {
+	case d.part == preparation && ended && d.item.intent == goal.ListFolder:
+		return p.report(d, s.clause) // what was looked for is not there; this is what is
+	case d.part == preparation, d.part == lookAround && !ended, d.part == mainPart && !last && standsIn(s.done[i+1].part):
+		return nil
+	case d.part == lookAround:
+		return []string{p.l.Say("There is no file named %s.", "没有名为 %s 的文件。", d.item.kind.Label)}
+	}
+	return p.report(d, s.clause)
+}
+
+// foundElsewhere tells whether a file that was not where it should be was found and read.
+func foundElsewhere(ds []done) bool {
+	end := ds[len(ds)-1]
+	return end.part == elsewhere && end.res.OK()
 }
 
 // standsIn tells whether a step reports in place of the main one before it.
@@ -107,7 +114,7 @@ func (p *plan) report(d done, c goal.Clause) []string {
 		return p.about(d, d.res.Content())
 	case goal.DescribeFile:
 		if i, ok := d.res.Info(); ok {
-			return p.info(d, i, c)
+			return p.info(d, i)
 		}
 	}
 	return p.anything(d.res)

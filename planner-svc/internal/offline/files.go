@@ -12,12 +12,18 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
+// bareDocs are documents that people name without the extension that their files have.
+var bareDocs = map[string]bool{"README": true, "CHANGELOG": true, "CONTRIBUTING": true, "SECURITY": true}
+
 // severalCue tells that all of what was found is meant, not the first.
 var severalCue = regexp.MustCompile(`(?i)\b(?:them|they|these|those|their|each|all)\b|它们|每个|这些|那些|都`)
 
 // files reads or describes the files that a clause names, or that were found before; nil where it names none.
 func (p *plan) files(t *catalog.Tool, c goal.Clause, root string) script {
 	paths := filePaths(c)
+	if len(paths) == 1 && bareDocs[paths[0]] {
+		return p.document(t, c, strings.ToLower(paths[0]), root)
+	}
 	if len(paths) == 0 && c.Doc != "" {
 		return p.document(t, c, c.Doc, root)
 	}

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -155,7 +156,7 @@ func TestAnswerIsStreamed(t *testing.T) {
 		}
 		return nil
 	})
-	if err != stop || len(pieces) != 3 {
+	if !errors.Is(err, stop) || len(pieces) != 3 {
 		t.Errorf("%d pieces, %v", len(pieces), err)
 	}
 }

@@ -72,16 +72,30 @@ func (p *plan) work(c goal.Clause) {
 			res = p.take(st)
 		}
 		if res == nil && p.failed && !st.tool.Reads() {
-			s.skipped = st.tool
+			if st.part != lookAround { // that one only tries to help
+				s.skipped = st.tool
+			}
 			break
 		}
 		if res == nil {
 			p.next = st
 			break
 		}
-		s.done = append(s.done, done{step: st, res: res})
+		s.done = append(s.done, done{step: st, res: res, again: p.told(st, res)})
 	}
 	p.sections = append(p.sections, s)
+}
+
+// told tells whether an earlier clause has the same result for the same question.
+func (p *plan) told(st *step, res *result.Result) bool {
+	for _, s := range p.sections {
+		for _, d := range s.done {
+			if d.res == res && d.item.intent == st.item.intent && d.part == st.part {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // take returns the next entry of the history if it is of that tool. Entries of other tools before it were not asked for by

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"slices"
 	"strings"
 
 	"pawl.dev/services/schema"
@@ -11,106 +10,6 @@ import (
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
 )
-
-// capability describes the tools that an intent needs: words of their names and a property that they must have.
-type capability struct {
-	verbs, nouns []string // one of each must be in the name; a name of one word may be both
-	need         catalog.Role
-	needs        bool
-	never        []string // words that make it another thing
-}
-
-var capabilities = map[goal.Intent]capability{
-	goal.SearchText:   {verbs: []string{"search", "grep", "find", "query"}, nouns: []string{"code", "text", "content", "contents", "grep", "in", "lines"}, need: catalog.Query, needs: true, never: []string{"web"}},
-	goal.FindFiles:    {verbs: []string{"search", "find", "glob", "locate"}, nouns: []string{"file", "files", "path", "paths", "glob", "name", "names"}, need: catalog.Pattern, needs: true, never: []string{"content", "text", "in"}},
-	goal.ListFolder:   {verbs: []string{"list", "ls", "dir", "browse", "read"}, nouns: []string{"directory", "dir", "folder", "ls", "files"}, need: catalog.Path, needs: true, never: []string{"allowed", "delete", "create"}},
-	goal.ReadFile:     {verbs: []string{"read", "get", "cat", "open", "view", "show"}, nouns: []string{"file", "cat", "content", "contents"}, need: catalog.Path, needs: true, never: []string{"info", "media", "binary", "image", "stat", "metadata", "multiple", "directory", "resource"}},
-	goal.DescribeFile: {verbs: []string{"info", "stat", "metadata", "details", "attributes", "properties"}, nouns: []string{"file", "path", "stat"}, need: catalog.Path, needs: true},
-}
-
-// needed maps intents to the capability that serves them.
-var needed = map[goal.Intent]goal.Intent{
-	goal.SearchText: goal.SearchText, goal.FindDefinition: goal.SearchText, goal.CountFiles: goal.FindFiles, goal.FindFiles: goal.FindFiles,
-	goal.CountFolders: goal.ListFolder, goal.ListFolder: goal.ListFolder, goal.ReadFile: goal.ReadFile, goal.DescribeFile: goal.DescribeFile, goal.About: goal.ReadFile,
-}
-
-// fits tells how well a tool serves a capability: 0 not at all. Shorter names, and tools that only read, fit better.
-func fits(t *catalog.Tool, c capability) float64 {
-	words := t.NameWords()
-	has := func(list []string) bool {
-		return slices.ContainsFunc(list, func(w string) bool { return slices.Contains(words, w) })
-	}
-	if t.Schema == nil || !has(c.verbs) || !has(c.nouns) || has(c.never) {
-		return 0
-	}
-	if c.needs && t.For(c.need, "string") == nil {
-		return 0
-	}
-	score := 10 - float64(len(words))
-	for _, p := range t.Props {
-		if p.Required && len(p.Roles) == 0 && p.Default == "" {
-			score -= 3
-		}
-	}
-	if t.Reads() {
-		score++
-	}
-	if strings.Contains(strings.ToLower(t.GetDescription()), "deprecated") {
-		score -= 2
-	}
-	return max(score, 0.1)
-}
-
-// capable returns the tool that serves an intent best, nil if none does. A server that the clause names is preferred, then
-// the server of the tools used so far, so that paths of one server are not given to another.
-func (p *plan) capable(intent goal.Intent, c goal.Clause) *catalog.Tool {
-	want, ok := capabilities[needed[intent]]
-	if !ok {
-		return nil
-	}
-	server := p.server()
-	words := strings.ToLower(c.Text)
-	var best *catalog.Tool
-	top := 0.0
-	for _, t := range p.catalog.Tools {
-		score := fits(t, want)
-		if score == 0 {
-			continue
-		}
-		if id := strings.ToLower(t.GetMcpId()); id != "" && catalog.ContainsWord(words, id) {
-			score += 20
-		}
-		if t.GetMcpId() == server {
-			score += 3
-		}
-		if score > top {
-			best, top = t, score
-		}
-	}
-	return best
-}
-
-// server is the one that the plan's steps for files used last.
-func (p *plan) server() string {
-	for _, s := range slices.Backward(p.sections) {
-		for _, d := range slices.Backward(s.done) {
-			if d.item.intent != goal.Other {
-				return d.tool.GetMcpId()
-			}
-		}
-	}
-	return ""
-}
-
-// hasCapability tells whether a tool is one for files and text.
-func hasCapability(t *catalog.Tool) bool {
-	for _, c := range capabilities {
-		if fits(t, c) > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // common are words that many tools have in their names; they say less.
 var common = map[string]bool{"get": true, "read": true, "list": true, "file": true, "data": true, "item": true, "run": true, "tool": true, "search": true, "create": true}
@@ -129,37 +28,56 @@ const enough = 3.0
 // byWords returns the tool whose words suit the clause best; a zero match where none does well enough.
 func (p *plan) byWords(c goal.Clause) match {
 	said := catalog.WordsOf(c.Bare)
-	lead, imperative := leadOf(c)
+	lead, _ := leadOf(c)
 	var best match
 	for _, t := range p.catalog.Tools {
-		if c.Question && hasCapability(t) {
-			continue // its questions are understood by their wording, or not at all
+		m := p.consider(t, c, said, lead)
+		if hasCapability(t) && (c.Question || m.cover < 1) {
+			continue // what such tools are for is understood by its wording, or not at all, unless they are named
 		}
-		m := rate(t, c, said, lead)
-		asked := imperative && namedBy(t, lead)
-		switch {
-		case imperative && !leads(t, lead):
-			m.score *= 0.3
-		case imperative && retrieves(lead) && !m.noun && len(t.NameWords()) > 1:
-			m.score *= 0.4 // "show …" alone does not ask for everything that shows something
-		}
-		if m.score < enough || !t.Reads() && !asked && !p.harmless(m, c) {
-			continue
-		}
-		lacking := len(t.Missing(input.FromClause(t, c, p.known())))
-		if lacking > 0 && !asked {
-			continue // nobody asked for this tool; to ask for its inputs would be presumptuous
-		}
-		if m.score -= float64(lacking); m.score > best.score && m.score >= enough-1 {
+		if m.score > best.score {
 			best = m
 		}
 	}
 	return best
 }
 
+// consider rates a tool for a clause with that verb ("" where it has none); zero where it should not be called for it.
+func (p *plan) consider(t *catalog.Tool, c goal.Clause, said catalog.Words, lead string) match {
+	m := rate(t, c, said, lead)
+	asked := lead != "" && namedBy(t, lead)
+	switch {
+	case lead == "":
+	case !leads(t, lead) && m.cover < 1:
+		m.score *= 0.3
+	case retrieves(lead) && !m.noun && len(t.NameWords()) > 1:
+		m.score *= 0.4 // "show …" alone does not ask for everything that shows something
+	}
+	if m.score < enough || !t.Reads() && !asked && !harmless(m, c) {
+		return match{}
+	}
+	lacking := p.lacking(t, c)
+	m.score -= float64(lacking)
+	if lacking > 0 && !asked || m.score < enough-1 {
+		return match{} // nobody asked for this tool; to ask for its inputs would be presumptuous
+	}
+	return m
+}
+
+// lacking counts the required properties that a clause does not tell. The path of a tool for folders is none of them.
+func (p *plan) lacking(t *catalog.Tool, c goal.Clause) int {
+	n := 0
+	for _, name := range t.Missing(p.input(t, c)) {
+		if !forFolders(t) || !t.Prop(name).Is(catalog.Path) {
+			n++
+		}
+	}
+	return n
+}
+
 // harmless tells whether a tool that may change something can be meant by a clause that does not say its verb: the clause
 // names all that is particular about it, or one of its choices, and the name does not say that it acts.
-func (p *plan) harmless(m match, c goal.Clause) bool {
+func harmless(m match, c goal.Clause) bool {
 	if !m.core && !input.EnumHit(m.tool, c) {
 		return false
 	}

@@ -1,10 +1,8 @@
 package offline
 
 import (
-	"cmp"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -135,101 +133,6 @@ func (p *plan) bullets(things []string, count int) []string {
 	return out
 }
 
-// listing shows what is in a folder: all of it, its folders, or its largest or smallest files.
-func (p *plan) listing(d done, l result.Listing, c goal.Clause) []string {
-	if c.Largest || c.Smallest {
-		return p.extremes(d, l, c)
-	}
-	var folders, files []string
-	all := make([]string, 0, len(l.Entries))
-	for _, e := range l.Entries {
-		line := entry(e, d.item.deep)
-		all = append(all, line)
-		if e.Folder() {
-			folders = append(folders, line)
-		} else {
-			files = append(files, line)
-		}
-	}
-	least := ""
-	if l.Truncated {
-		least = p.l.Pick("at least ", "至少")
-	}
-	n, m := len(folders), len(files)
-	head := p.l.Say("%s holds %s%d %s and %d %s", "%s 有%s %d 个文件夹和 %[5]d 个文件", capital(p.folder(d.item.path)), least,
-		n, lang.Plural(n, "folder", "folders"), m, lang.Plural(m, "file", "files"))
-	if c.Folders {
-		head = p.l.Say("%s holds %s%d %s", "%s 有%s %d 个文件夹", capital(p.folder(d.item.path)), least, n, lang.Plural(n, "folder", "folders"))
-		all = folders
-	}
-	if len(all) == 0 {
-		return []string{head + p.l.Pick(".", "。")}
-	}
-	return append([]string{head + p.l.Pick(":", "：")}, p.bullets(all, len(all))...)
-}
-
-// extremes shows the largest or smallest files of a listing.
-func (p *plan) extremes(d done, l result.Listing, c goal.Clause) []string {
-	var files []result.Entry
-	for _, e := range l.Entries {
-		if e.Type == "file" && (len(c.Kinds) == 0 || slices.ContainsFunc(c.Kinds, func(k goal.Kind) bool { return goal.Matches(k.Pattern, e.Path) })) {
-			files = append(files, e)
-		}
-	}
-	slices.SortStableFunc(files, func(a, b result.Entry) int {
-		if c.Smallest {
-			return cmp.Compare(a.Size, b.Size)
-		}
-		return cmp.Compare(b.Size, a.Size)
-	})
-	it := d.item
-	if len(c.Kinds) == 1 {
-		it.kind = c.Kinds[0]
-	}
-	if len(files) == 0 {
-		return []string{p.l.Say("There are no %s%s.", "没有%s%s。", p.gap(p.filesOf(it, 2)), p.place(it.path))}
-	}
-	head := p.l.Say("The largest of %d %s%s:", "%d 个%s中最大的%s：", len(files), p.gap(p.filesOf(it, len(files))), p.place(it.path))
-	if c.Smallest {
-		head = p.l.Say("The smallest of %d %s%s:", "%d 个%s中最小的%s：", len(files), p.gap(p.filesOf(it, len(files))), p.place(it.path))
-	}
-	out := []string{head}
-	for _, e := range files[:min(5, len(files))] {
-		out = append(out, "- "+e.Path+" ("+size(e.Size)+")")
-	}
-	if l.Truncated {
-		out = append(out, p.l.Pick("The listing was cut off; there may be others.", "列表被截断，可能还有其他文件。"))
-	}
-	return out
-}
-
-func entry(e result.Entry, deep bool) string {
-	name := e.Name
-	if deep || name == "" {
-		name = e.Path
-	}
-	switch {
-	case e.Folder():
-		return name + "/"
-	case e.Size > 0:
-		return name + " (" + size(e.Size) + ")"
-	}
-	return name
-}
-
-// size writes bytes as people read them.
-func size(n int64) string {
-	switch {
-	case n < 1024:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/1024)
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-}
-
 // content shows a file, or the lines that were asked for.
 func (p *plan) content(d done, c result.Content) []string {
 	file := d.item.path
@@ -298,8 +201,8 @@ func (p *plan) about(d done, c result.Content) []string {
 	return []string{p.l.Say("%s says:", "%s 中写道：", d.item.path), strings.Join(quote, "\n")}
 }
 
-// info tells what is known of a file, what was asked first.
-func (p *plan) info(d done, i result.Info, c goal.Clause) []string {
+// info tells what is known of a file.
+func (p *plan) info(d done, i result.Info) []string {
 	name := i.Path
 	if name == "" {
 		name = d.item.path
@@ -328,12 +231,4 @@ func lineArgs(l lang.Lang, n int) []any {
 		return []any{n}
 	}
 	return []any{n, lang.Plural(n, "line", "lines")}
-}
-
-func capital(s string) string {
-	s = strings.TrimSpace(s)
-	if after, ok := strings.CutPrefix(s, "the "); ok {
-		return "The " + after
-	}
-	return s
 }

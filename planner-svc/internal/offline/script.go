@@ -43,7 +43,8 @@ type item struct {
 // done is a step and what came of it.
 type done struct {
 	*step
-	res *result.Result
+	res   *result.Result
+	again bool // the same was done for a clause before, and is not told again
 }
 
 // script tells the next step after those that it has seen done; nil when it is finished. It is pure: it is asked again from

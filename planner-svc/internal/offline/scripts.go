@@ -57,7 +57,7 @@ func (p *plan) explicit(c goal.Clause) (script, []*catalog.Tool) {
 // general is a single call with an input from the clause's words. Where a server has folders of its own, relative paths are
 // taken as below the first of them, and a tool for folders that was given none gets that one.
 func (p *plan) general(t *catalog.Tool, c goal.Clause) script {
-	in := input.FromClause(t, c, p.known())
+	in := p.input(t, c)
 	if t.For(catalog.Path, "string") == nil {
 		return once(&step{tool: t, input: in, part: direct, item: itemOf(t, in)})
 	}
@@ -76,6 +76,15 @@ func (p *plan) general(t *catalog.Tool, c goal.Clause) script {
 		}
 		return once(&step{tool: t, input: in, part: direct, item: itemOf(t, in)})
 	})
+}
+
+// input fills a tool's input from a clause. Tools for files and text that the clause does not name get no leftover words: a
+// sentence that was not understood is nothing to search for.
+func (p *plan) input(t *catalog.Tool, c goal.Clause) *jsondoc.Object {
+	if c.Tool == "" && hasCapability(t) {
+		c.Question = true
+	}
+	return input.FromClause(t, c, p.known())
 }
 
 // forFolders tells whether a tool reads folders, so that the root is a sensible one to begin with.

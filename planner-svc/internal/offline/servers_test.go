@@ -90,6 +90,7 @@ func TestFilesystemServer(t *testing.T) {
 		"write \"hello\" to notes.txt":        {ask, `filesystem/write_file {"path":"/srv/x/notes.txt","content":"hello"}`},
 		"create a directory called build":     {ask, `filesystem/create_directory {"path":"/srv/x/build"}`},
 		"move a.txt to b.txt":                 {ask, `filesystem/move_file {"source":"/srv/x/a.txt","destination":"/srv/x/b.txt"}`},
+		"show the directory tree":             {ask, `filesystem/directory_tree {"path":"/srv/x"}`},
 		"Which file mentions the word pawl?":  nil,
 		"find *.proto and read the first one": {ask, `filesystem/search_files {"path":"/srv/x","pattern":"**/*.proto"}`, `filesystem/read_text_file {"path":"/srv/x/a.go"}`},
 	} {

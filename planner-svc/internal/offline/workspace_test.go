@@ -88,6 +88,7 @@ type args struct {
 	Recursive bool   `json:"recursive"`
 	StartLine int    `json:"start_line"`
 	EndLine   int    `json:"end_line"`
+	Max       int    `json:"max_entries"`
 }
 
 // call runs a tool; it is what an executor and a pool do together.
