@@ -33,7 +33,7 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return process.Run(ctx, name, s.GRPC, s.Flags, s.build)
+		return process.Run(ctx, process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags}, s.build)
 	})
 }
 

@@ -29,7 +29,7 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return process.Run(ctx, name, s.GRPC, s.Flags, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
+		return process.Run(ctx, process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags}, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
 			return mcppool.New(ctx, s.Config, mcppool.Deps{Log: log})
 		})
 	})

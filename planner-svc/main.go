@@ -3,13 +3,12 @@ package main
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"os"
 
 	"pawl.dev/services/conf"
 	"pawl.dev/services/process"
 	"pawl.dev/services/serve"
-	"pawl.dev/services/telemetry"
 
 	"pawl.dev/planner-svc/planner"
 )
@@ -30,39 +29,15 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return s.run(ctx)
+		return process.Run(ctx, s.options(), s.build)
 	})
 }
 
-// run is process.Run with room for larger requests: they bring a task's whole history.
-func (s *settings) run(ctx context.Context) (err error) {
-	log := process.Logger(name, s.LogLevel)
-	auth, err := process.Authenticator(s.Keys)
-	if err != nil {
-		return err
-	}
-	if err := serve.CheckBind(s.GRPC, s.Keys != ""); err != nil {
-		return err
-	}
-	stop, err := telemetry.Setup(ctx, name, conf.Version())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop(context.WithoutCancel(ctx))) }()
-	service, err := planner.New(ctx, s.Config, planner.Deps{Log: log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, service.Close()) }()
-	srv, err := serve.New(serve.Options{Auth: auth, Log: log, Local: s.Keys == "", MaxRecvBytes: planner.MaxRequestBytes})
-	if err != nil {
-		return err
-	}
-	service.Register(srv)
-	lis, err := serve.Listen(s.GRPC)
-	if err != nil {
-		return err
-	}
-	log.Info("serving gRPC", "addr", lis.Addr().String())
-	return srv.Serve(ctx, lis)
+// options leave room for larger requests than usual: they bring a task's whole history.
+func (s *settings) options() process.Options {
+	return process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, MaxRecvBytes: planner.MaxRequestBytes}
+}
+
+func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+	return planner.New(ctx, s.Config, planner.Deps{Log: log})
 }

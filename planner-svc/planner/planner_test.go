@@ -150,8 +150,8 @@ func TestInputs(t *testing.T) {
 
 func TestPlaybooks(t *testing.T) {
 	c := client(t)
-	checked, err := c.CheckPlaybook(t.Context(), &plannerv1.CheckPlaybookRequest{Playbook: "name: N\nsteps:\n- {tool: ws/search_files}\n- {tool: ws/search_files}\n"})
-	if d := cmp.Diff(&plannerv1.CheckPlaybookResponse{Name: "N", StepCount: 2, ToolIds: []string{"ws/search_files"}}, checked, protocmp.Transform()); d != "" || err != nil {
+	checked, err := c.CheckPlaybook(t.Context(), &plannerv1.CheckPlaybookRequest{Playbook: "name: N\ngoal: G\nsteps:\n- {tool: ws/search_files}\n- {tool: ws/search_files}\n"})
+	if d := cmp.Diff(&plannerv1.CheckPlaybookResponse{Name: "N", StepCount: 2, ToolIds: []string{"ws/search_files"}, Goal: "G"}, checked, protocmp.Transform()); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
 	}
 	_, err = c.CheckPlaybook(t.Context(), &plannerv1.CheckPlaybookRequest{Playbook: "steps:\n- {tool: ws/x, input: {a: \"${later.b}\"}}\n"})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"pawl.dev/services/conf"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 	"pawl.dev/services/telemetry"
@@ -35,27 +36,38 @@ type Service interface {
 	Close() error
 }
 
-// Run serves what build makes on addr until ctx is done.
-func Run(ctx context.Context, name, addr string, f Flags, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
-	log := Logger(name, f.LogLevel)
-	auth, err := Authenticator(f.Keys)
+// Options say how a service is served.
+type Options struct {
+	// Name of the process, for logs and telemetry.
+	Name string
+	// Addr is where to serve gRPC.
+	Addr  string
+	Flags Flags
+	// MaxRecvBytes is the largest request; the kit's default where 0.
+	MaxRecvBytes int
+}
+
+// Run serves what build makes until ctx is done.
+func Run(ctx context.Context, o Options, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
+	log := Logger(o.Name, o.Flags.LogLevel)
+	auth, err := Authenticator(o.Flags.Keys)
 	if err != nil {
 		return err
 	}
-	if err := serve.CheckBind(addr, f.Keys != ""); err != nil {
+	if err := serve.CheckBind(o.Addr, o.Flags.Keys != ""); err != nil {
 		return err
 	}
-	stop, err := telemetry.Setup(ctx, name, "")
+	stop, err := telemetry.Setup(ctx, o.Name, conf.Version())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, flush(stop)) }()
-	lis, err := serve.Listen(addr)
+	lis, err := serve.Listen(o.Addr)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lis.Close() }() // the server closes it; this is for failures before
-	srv, err := serve.New(serve.Options{Auth: auth, Log: log, Local: f.Keys == ""})
+	srv, err := serve.New(serve.Options{Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes})
 	if err != nil {
 		return err
 	}
@@ -65,7 +77,7 @@ func Run(ctx context.Context, name, addr string, f Flags, build func(context.Con
 	}
 	defer func() { err = errors.Join(err, service.Close()) }()
 	service.Register(srv)
-	fmt.Fprintf(os.Stderr, "%s: serving gRPC on %s\n", name, lis.Addr())
+	fmt.Fprintf(os.Stderr, "%s: serving gRPC on %s\n", o.Name, lis.Addr())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return service.Run(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, lis) })
@@ -88,6 +100,10 @@ func Logger(name, level string) *slog.Logger {
 func Authenticator(keys string) (identity.Authenticator, error) {
 	if keys == "" {
 		return identity.Local(), nil
+	}
+	// Keys are made with a file that may not be there yet; a service without any would refuse everyone.
+	if _, err := os.Stat(keys); err != nil {
+		return nil, fmt.Errorf("reading the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, keys)
 	}
 	return identity.OpenKeyFile(keys)
 }

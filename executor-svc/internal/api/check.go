@@ -81,7 +81,10 @@ func needsPlaybook(head *storagev1.TaskHead) error {
 }
 
 func playbookGoal(res *plannerv1.CheckPlaybookResponse) string {
-	if res.GetName() != "" {
+	switch {
+	case res.GetGoal() != "":
+		return res.GetGoal()
+	case res.GetName() != "":
 		return res.GetName()
 	}
 	return fmt.Sprintf("Playbook of %d steps", res.GetStepCount())

@@ -120,7 +120,7 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.CheckPlaybookResponse{Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs()}, nil
+	return &plannerv1.CheckPlaybookResponse{Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal}, nil
 }
 
 // ListModels implements PlannerService.

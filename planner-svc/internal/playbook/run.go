@@ -110,8 +110,8 @@ func (r *run) lookup(n int) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if name == goalName {
 			goal := r.tc.GetGoal()
-			if g := strings.TrimSpace(goal); r.Goal != "" && (g == "" || g == r.Name) {
-				goal = r.Goal // a task that was given a playbook alone may carry its name as the goal
+			if strings.TrimSpace(goal) == "" {
+				goal = r.Goal
 			}
 			return jsondoc.String(goal), true
 		}

@@ -214,7 +214,7 @@ type HistoryEntry struct {
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// What came of it.
 	Result StepResult `protobuf:"varint,5,opt,name=result,proto3,enum=pawl.planner.v1.StepResult" json:"result,omitempty"`
-	// Exact JSON of its output, `{"message": …, "structured": …}`; empty where it failed.
+	// Exact JSON of its output, `{"message": …, "structured": …, "media": …}`; empty where it failed.
 	OutputJson string `protobuf:"bytes,6,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
 	// Why it failed; empty where it did not.
 	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
@@ -1819,7 +1819,9 @@ type CheckPlaybookResponse struct {
 	// Its steps.
 	StepCount uint32 `protobuf:"varint,2,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
 	// The tools it calls, each once.
-	ToolIds       []string `protobuf:"bytes,3,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
+	ToolIds []string `protobuf:"bytes,3,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
+	// What it is for, in its own words; may be empty.
+	Goal          string `protobuf:"bytes,4,opt,name=goal,proto3" json:"goal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1873,6 +1875,13 @@ func (x *CheckPlaybookResponse) GetToolIds() []string {
 		return x.ToolIds
 	}
 	return nil
+}
+
+func (x *CheckPlaybookResponse) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
 }
 
 // Which models.
@@ -2145,12 +2154,13 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"?\n" +
 	"\x14CheckPlaybookRequest\x12'\n" +
-	"\bplaybook\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x10R\bplaybook\"e\n" +
+	"\bplaybook\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x10R\bplaybook\"y\n" +
 	"\x15CheckPlaybookResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
-	"\btool_ids\x18\x03 \x03(\tR\atoolIds\"\x13\n" +
+	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
+	"\x04goal\x18\x04 \x01(\tR\x04goal\"\x13\n" +
 	"\x11ListModelsRequest\"D\n" +
 	"\x12ListModelsResponse\x12.\n" +
 	"\x06models\x18\x01 \x03(\v2\x16.pawl.planner.v1.ModelR\x06models\"\\\n" +
