@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 	"github.com/rogpeppe/go-internal/testscript"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"pawl.dev/cmd/internal/fake"
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/services/serve"
 )
@@ -95,37 +94,39 @@ func until(what string, done func(context.Context) bool) error {
 // is written into the pipe `let`, both in the folder $DESK.
 func deskMCP() {
 	desk := os.Getenv("DESK")
-	s := server.NewMCPServer("desk", "1", server.WithToolCapabilities(false))
-	s.AddTool(mcp.NewTool("note", mcp.WithDescription("Writes a note."),
-		mcp.WithString("text", mcp.Required(), mcp.Description("what to write"))),
-		func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return note(filepath.Join(desk, "notes"), req.GetString("text", "")), nil
-		})
-	s.AddTool(mcp.NewTool("hold", mcp.WithDescription("Waits until it is let.")),
-		func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return hold(ctx, desk), nil
-		})
-	if err := server.ServeStdio(s); err != nil {
+	s := fake.MCP{Tools: []fake.MCPTool{
+		{
+			Name:   "note",
+			Schema: `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`,
+			Call: func(_ context.Context, input map[string]any) (string, error) {
+				return "noted", note(filepath.Join(desk, "notes"), fmt.Sprint(input["text"]))
+			},
+		},
+		{
+			Name: "hold", Schema: `{"type":"object"}`,
+			Call: func(ctx context.Context, _ map[string]any) (string, error) { return "let go", hold(ctx, desk) },
+		},
+	}}
+	if err := s.ServeStdio(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func note(path, text string) *mcp.CallToolResult {
+func note(path, text string) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return mcp.NewToolResultError(err.Error())
+		return err
 	}
 	_, err = f.WriteString(text + "\n")
-	if err := errors.Join(err, f.Close()); err != nil {
-		return mcp.NewToolResultError(err.Error())
-	}
-	return mcp.NewToolResultText("noted: " + text)
+	return errors.Join(err, f.Close())
 }
 
 // hold reads the pipe, which blocks until somebody writes, unless it is cancelled before.
-func hold(ctx context.Context, desk string) *mcp.CallToolResult {
-	note(filepath.Join(desk, "held"), "held")
+func hold(ctx context.Context, desk string) error {
+	if err := note(filepath.Join(desk, "held"), "held"); err != nil {
+		return err
+	}
 	read := make(chan error, 1)
 	go func() {
 		_, err := os.ReadFile(filepath.Join(desk, "let"))
@@ -133,11 +134,8 @@ func hold(ctx context.Context, desk string) *mcp.CallToolResult {
 	}()
 	select {
 	case err := <-read:
-		if err != nil {
-			return mcp.NewToolResultError(err.Error())
-		}
-		return mcp.NewToolResultText("let go")
+		return err
 	case <-ctx.Done():
-		return mcp.NewToolResultError("cancelled while holding")
+		return errors.New("cancelled while holding")
 	}
 }

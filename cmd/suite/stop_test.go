@@ -2,15 +2,13 @@ package suite_test
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptest"
 	"testing"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"pawl.dev/cmd/internal/fake"
 	"pawl.dev/cmd/suite"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -20,14 +18,14 @@ import (
 func slowTool(t *testing.T) (url string, called, let chan struct{}) {
 	t.Helper()
 	called, let = make(chan struct{}, 1), make(chan struct{})
-	s := server.NewMCPServer("slow", "1", server.WithToolCapabilities(false))
-	s.AddTool(mcp.NewTool("work"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		called <- struct{}{}
-		<-let
-		return mcp.NewToolResultText("worked"), nil
-	})
-	var handler http.Handler = server.NewStreamableHTTPServer(s)
-	web := httptest.NewServer(handler)
+	web := httptest.NewServer(&fake.MCP{Tools: []fake.MCPTool{{
+		Name: "work", Schema: `{"type":"object"}`,
+		Call: func(context.Context, map[string]any) (string, error) {
+			called <- struct{}{}
+			<-let
+			return "worked", nil
+		},
+	}}})
 	t.Cleanup(web.Close)
 	return web.URL + "/mcp", called, let
 }

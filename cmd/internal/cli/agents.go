@@ -228,10 +228,10 @@ func (a *App) showAgent(g *Globals, agent *executorv1.Agent, became string, err 
 	if became != "" {
 		head += " " + became
 	}
-	fmt.Fprintln(a.Console.Out, head)
+	a.printf("%s\n", head)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(a.Console.Out, "  %s %s\n", st.Dim(fmt.Sprintf("%-8s", name)), render.Line(value))
+			a.printf("  %s %s\n", st.Dim(fmt.Sprintf("%-8s", name)), render.Line(value))
 		}
 	}
 	row("name", agent.GetDisplayName())

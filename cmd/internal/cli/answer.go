@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -86,6 +85,6 @@ func (a *App) answeredAndLeft(g *Globals, task *executorv1.Task) error {
 		return render.JSONDocument(a.Console.Out, task)
 	}
 	id := render.ShortID(task.GetId())
-	fmt.Fprintf(a.Console.Out, "task %s is %s\n", id, a.outStyle().StatusStyle(render.StatusName(task.GetStatus())))
+	a.printf("task %s is %s\n", id, a.outStyle().StatusStyle(render.StatusName(task.GetStatus())))
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -51,6 +50,7 @@ type App struct {
 	Patience time.Duration
 
 	signals *signals
+	out     *console.Output // Console.Out, with the first error of it
 	lines   *prompt.Lines
 	leave   bool // at once, without waiting for anything
 }
@@ -65,6 +65,8 @@ func (a *App) Main(ctx context.Context, args []string) int {
 
 	var grammar Grammar
 	exited := false
+	a.out = &console.Output{W: a.Console.Out}
+	a.Console.Out = a.out
 	parser, err := a.parser(&grammar, func(int) { exited = true })
 	if err != nil {
 		return a.report(fmt.Errorf("build the command line: %w", err))
@@ -77,13 +79,17 @@ func (a *App) Main(ctx context.Context, args []string) int {
 		return exit.Done
 	}
 	if err != nil {
-		return a.report(usageError(parser, args, err))
+		return a.report(usageError(err))
 	}
 	if grammar.NoColor {
 		a.Console.Color = false
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	return a.report(command.Run(a, &grammar.Globals, parser.Model))
+	err = command.Run(a, &grammar.Globals, parser.Model)
+	if err == nil && a.out.Err != nil {
+		err = fmt.Errorf("write the output: %w", a.out.Err)
+	}
+	return a.report(err)
 }
 
 func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
@@ -102,7 +108,7 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 func quietEnvironment(k *kong.Kong) error {
 	strip := func(flags []*kong.Flag) {
 		for _, f := range flags {
-			f.Envs, f.Value.Tag.Envs = nil, nil
+			f.Envs, f.Tag.Envs = nil, nil
 		}
 	}
 	for _, f := range k.Model.Flags {
@@ -139,15 +145,15 @@ func (a *App) report(err error) int {
 		return e.Code
 	}
 	st := a.errStyle()
-	fmt.Fprintf(a.Console.Err, "%s %s\n", st.Red("pawl:"), render.Text(e.Message))
+	a.eprintf("%s %s\n", st.Red("pawl:"), render.Text(e.Message))
 	if e.Next != "" {
-		fmt.Fprintf(a.Console.Err, "  %s %s\n", st.Dim("next:"), strings.ReplaceAll(render.Text(e.Next), "\n", "\n        "))
+		a.eprintf("  %s %s\n", st.Dim("next:"), strings.ReplaceAll(render.Text(e.Next), "\n", "\n        "))
 	}
 	return e.Code
 }
 
 // usageError names the help of the command that was meant.
-func usageError(parser *kong.Kong, args []string, err error) error {
+func usageError(err error) error {
 	command := "pawl"
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
@@ -173,14 +179,20 @@ func (a *App) errStyle() render.Style {
 	return render.Style{Color: a.Console.Color && a.Console.ErrTTY}
 }
 
+// printf writes to standard output; its first error ends the command with code 1.
+func (a *App) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.Console.Out, format, args...) }
+
+// eprintf writes to standard error; there is nobody to tell where that fails.
+func (a *App) eprintf(format string, args ...any) { _, _ = fmt.Fprintf(a.Console.Err, format, args...) }
+
 // note says something beside what was asked for.
 func (a *App) note(text string) {
-	fmt.Fprintf(a.Console.Err, "%s\n", a.errStyle().Dim("pawl: "+render.Line(text)))
+	a.eprintf("%s\n", a.errStyle().Dim("pawl: "+render.Line(text)))
 }
 
 // warn says something that the person should know.
 func (a *App) warn(format string, args ...any) {
-	fmt.Fprintf(a.Console.Err, "%s\n", a.errStyle().Yellow("! "+render.Line(fmt.Sprintf(format, args...))))
+	a.eprintf("%s\n", a.errStyle().Yellow("! "+render.Line(fmt.Sprintf(format, args...))))
 }
 
 // table lays out a list for Out.
@@ -197,6 +209,5 @@ func (a *App) logger(level string) *slog.Logger {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return slog.New(slog.DiscardHandler) // off
 	}
-	var w io.Writer = a.Console.Err
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+	return slog.New(slog.NewTextHandler(a.Console.Err, &slog.HandlerOptions{Level: l}))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -106,7 +105,7 @@ func (t *attendance) next(ctx context.Context, items <-chan follow.Item, interru
 func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
 	if t.asking != nil && !t.stillOpen(ctx, t.asking.wait.GetId()) {
 		t.stopAsking()
-		fmt.Fprintln(t.app.Console.Err)
+		t.app.eprintf("\n")
 		t.app.note("it was answered elsewhere")
 	}
 	t.view.Event(ev)

@@ -39,7 +39,7 @@ func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err err
 		t.app.note("it was answered elsewhere")
 		return false, nil // the events say how it went on
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
-		fmt.Fprintf(t.app.Console.Err, "    %s\n", t.app.errStyle().Red("not taken: "+render.Text(exit.From(err).Message)))
+		t.app.eprintf("    %s\n", t.app.errStyle().Red("not taken: "+render.Text(exit.From(err).Message)))
 		t.startAsking(ctx, wait)
 		return false, nil
 	}
@@ -56,7 +56,7 @@ func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 	case t.asking != nil:
 		wait := t.asking.wait
 		t.stopAsking()
-		fmt.Fprintln(t.app.Console.Err)
+		t.app.eprintf("\n")
 		t.app.laterHint(t.globals, t.task, wait)
 		return true, stopped()
 	case t.interrupts > 1:
@@ -94,22 +94,22 @@ func (t *attendance) leaving() error {
 // howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
 // went to a program as JSON, it is said here.
 func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
-	w, st, id := a.Console.Err, a.errStyle(), task.GetId()
+	st, id := a.errStyle(), task.GetId()
 	for _, wait := range task.GetWaits() {
 		params := wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS
 		if g.JSON {
 			what := map[bool]string{true: "parameters: " + wait.GetMessage(), false: "approval"}[params]
-			fmt.Fprintf(w, "%s %s waits for %s\n", st.Yellow("⏸"), render.Line(wait.GetToolId()), render.Line(what))
+			a.eprintf("%s %s waits for %s\n", st.Yellow("⏸"), render.Line(wait.GetToolId()), render.Line(what))
 		}
 		if input := wait.GetInputJson(); input != "" && input != "{}" {
-			fmt.Fprintf(w, "    input:\n%s\n", render.PrettyJSON(input, "    "))
+			a.eprintf("    input:\n%s\n", render.PrettyJSON(input, "    "))
 		}
 		if params {
-			fmt.Fprintf(w, "  %s pawl params %s%s%s\n", st.Dim("next:"), id, paramsHint(wait), g.again())
+			a.eprintf("  %s pawl params %s%s%s\n", st.Dim("next:"), id, paramsHint(wait), g.again())
 			continue
 		}
-		fmt.Fprintf(w, "  %s pawl approve %s%s\n", st.Dim("next:"), id, g.again())
-		fmt.Fprintf(w, "        pawl reject %s%s\n", id, g.again())
+		a.eprintf("  %s pawl approve %s%s\n", st.Dim("next:"), id, g.again())
+		a.eprintf("        pawl reject %s%s\n", id, g.again())
 	}
 }
 

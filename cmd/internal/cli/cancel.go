@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
@@ -71,14 +70,14 @@ func (a *App) showCancelled(g *Globals, task *executorv1.Task, before bool) erro
 	st, id, state := a.outStyle(), render.ShortID(task.GetId()), render.StatusName(task.GetStatus())
 	switch {
 	case before:
-		fmt.Fprintf(a.Console.Out, "task %s had ended before: %s\n", id, st.StatusStyle(state))
+		a.printf("task %s had ended before: %s\n", id, st.StatusStyle(state))
 	case task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED:
-		fmt.Fprintf(a.Console.Out, "%s task %s is cancelled\n", st.Yellow("⊘"), id)
+		a.printf("%s task %s is cancelled\n", st.Yellow("⊘"), id)
 	case task.GetEndTime() != nil:
-		fmt.Fprintf(a.Console.Out, "task %s ended before it could be cancelled: %s\n", id, st.StatusStyle(state))
+		a.printf("task %s ended before it could be cancelled: %s\n", id, st.StatusStyle(state))
 		return exit.Silent(exit.Failed)
 	default:
-		fmt.Fprintf(a.Console.Out, "task %s ends when its running call has come back\n", id)
+		a.printf("task %s ends when its running call has come back\n", id)
 	}
 	return nil
 }

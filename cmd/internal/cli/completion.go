@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/alecthomas/kong"
 
 	"pawl.dev/cmd/internal/completion"
@@ -28,6 +26,6 @@ func (c *CompletionCmd) Run(a *App, model *kong.Application) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.Console.Out, script)
-	return err
+	a.printf("%s", script)
+	return nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
-	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
 func TestAgents(t *testing.T) {
@@ -40,7 +39,6 @@ func TestAgents(t *testing.T) {
 	if w.pawl("agents", "show", "any", "--json").out == "" {
 		t.Error("no JSON")
 	}
-	_ = executorv1.Confirm_CONFIRM_NEVER
 }
 
 func TestKeys(t *testing.T) {
@@ -169,4 +167,49 @@ func TestUpThatCannot(t *testing.T) {
 	w.pawl("up").expect(t, 1, "", "pawl: the address 127.0.0.1:7410 is in use")
 	w.pawl("up", "--server", "x:1").expect(t, 64, "", "this one is a server")
 	w.pawl("up", "--workspace", ".", "--no-workspace").expect(t, 64, "", "exclude each other")
+}
+
+// Where data is kept: the flag, PAWL_DATA, the XDG folder, the home folder.
+func TestDataFolder(t *testing.T) {
+	w := newWorld(t)
+	home, state := t.TempDir(), t.TempDir()
+	for _, tc := range []struct {
+		name, flag, env, xdg, want string
+	}{
+		{"the flag", "/f", "/e", state, "/f"},
+		{"the environment", "", "/e", state, "/e"},
+		{"XDG", "", "", state, state + "/pawl"},
+		{"XDG of no use", "", "", "relative", home + "/.local/state/pawl"},
+		{"home", "", "", "", home + "/.local/state/pawl"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv("HOME", home)
+			t.Setenv("XDG_STATE_HOME", tc.xdg)
+			t.Setenv("PAWL_DATA", tc.env)
+			if tc.env == "" {
+				os.Unsetenv("PAWL_DATA")
+			}
+			args := []string{"up", "--json"}
+			if tc.flag != "" {
+				args = append(args, "--data", tc.flag)
+			}
+			up := w.start(args...)
+			for !strings.Contains(up.out.String(), "}") {
+				<-up.out.new
+			}
+			w.signals <- os.Interrupt
+			up.wait().expect(t, 0, `"data": "`+tc.want+`"`, "")
+		})
+	}
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	os.Unsetenv("PAWL_DATA")
+	w.pawl("up").expect(t, 1, "", "there is no home folder to keep data in")
+}
+
+// Output that cannot be written is an error.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	w := newWorld(t)
+	w.broken = errors.New("no space left")
+	w.pawl("version").expect(t, 1, "", "write the output: no space left")
 }

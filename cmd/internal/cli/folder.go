@@ -27,6 +27,11 @@ type folder struct {
 	root string
 }
 
+// shared says that the session's server may have users who must not see each other's folders.
+func shared(g *Globals, session *discover.Session) bool {
+	return g.Key != "" && session.Server().Kind != discover.Embedded
+}
+
 // openFolder makes sure that the pool has a workspace server for dir ("": the current folder), active for the caller.
 func (a *App) openFolder(ctx context.Context, session *discover.Session, dir string) (folder, error) {
 	root, err := realPath(dir)
@@ -183,7 +188,7 @@ func (f folder) alias(toolID string) string {
 
 // playbook makes the tools of `workspace` in a playbook those of this folder, line for line.
 func (f folder) playbook(text string) string {
-	if f.id == workspaceID || text == "" {
+	if f.id == workspaceID || f.id == "" || text == "" {
 		return text
 	}
 	tool := regexp.MustCompile(`(?m)^(\s*(?:-\s+)?tool:\s*["']?)` + workspaceID + `/`)

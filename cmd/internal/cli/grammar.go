@@ -51,7 +51,7 @@ type Globals struct {
 	Data     string `group:"global" type:"path" placeholder:"DIR" help:"Data folder (default: ~/.local/state/pawl)."`
 	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object a line for streams."`
 	NoColor  bool   `group:"global" name:"no-color" env:"-" help:"No colours (as with NO_COLOR)."`
-	LogLevel string `group:"global" enum:"debug,info,warn,error,off" default:"warn" placeholder:"LEVEL" help:"What to log of services in this process: ${enum} (default: off in commands, warn in pawl up)."`
+	LogLevel string `group:"global" enum:"debug,info,warn,error,off," default:"" placeholder:"LEVEL" help:"What to log of services in this process: debug, info, warn, error or off (default: warn in pawl up, else off)."`
 }
 
 // dataDir is the data folder, absolute.

@@ -41,6 +41,7 @@ type world struct {
 	typed   io.Reader
 	edit    func(context.Context, string) (string, error)
 	newErr  error // of NewSuite
+	broken  error // of standard output
 	wd      string
 
 	mu     sync.Mutex // guards what follows
@@ -154,7 +155,7 @@ func (w *world) start(args ...string) *running {
 	r := &running{t: w.t, out: &output{new: make(chan struct{}, 1)}, err: &output{new: make(chan struct{}, 1)}, code: make(chan int, 1)}
 	app := &cli.App{
 		Console: &console.Console{
-			In: w.typed, Out: r.out, Err: r.err, InTTY: w.tty, OutTTY: w.tty, ErrTTY: w.tty,
+			In: w.typed, Out: w.stdout(r.out), Err: r.err, InTTY: w.tty, OutTTY: w.tty, ErrTTY: w.tty,
 			Columns: func() int { return 80 }, Getenv: func(string) string { return "" },
 		},
 		Version: "v1.2.3", Signals: w.signals, Exit: func(code int) { w.exited <- code },
@@ -179,6 +180,16 @@ func (r *running) saw(text string) {
 			r.t.Fatalf("it never said %q:\n%s", text, r.err.String())
 		}
 	}
+}
+
+// stdout is out, or what fails instead.
+func (w *world) stdout(out io.Writer) io.Writer {
+	if w.broken == nil {
+		return out
+	}
+	r, pipe := io.Pipe()
+	_ = r.CloseWithError(w.broken)
+	return pipe
 }
 
 func (r *running) wait() result {

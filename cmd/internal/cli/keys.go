@@ -81,7 +81,7 @@ func (c *KeysAddCmd) Run(_ context.Context, a *App, g *Globals, keys *KeysCmd) e
 	if g.JSON {
 		return render.JSONValue(a.Console.Out, viewOf(key, token))
 	}
-	fmt.Fprintln(a.Console.Out, token)
+	a.printf("%s\n", token)
 	a.note(fmt.Sprintf("key %s of %s; this token is not shown again", key.ID, key.Sub))
 	return nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/render"
@@ -138,7 +137,7 @@ func (c *MCPRemoveCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		if g.JSON {
 			return render.JSONDocument(a.Console.Out, answer)
 		}
-		fmt.Fprintf(a.Console.Out, "%s is removed\n", c.ID)
+		a.printf("%s is removed\n", c.ID)
 		return nil
 	})
 }
@@ -193,6 +192,6 @@ func (a *App) showActivity(g *Globals, server *mcppoolv1.McpServer, err error) e
 		return render.JSONDocument(a.Console.Out, server)
 	}
 	word := map[bool]string{true: "active", false: "not active"}[server.GetActive()]
-	fmt.Fprintf(a.Console.Out, "%s is %s\n", server.GetId(), word)
+	a.printf("%s is %s\n", server.GetId(), word)
 	return nil
 }

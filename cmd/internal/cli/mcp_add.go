@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,7 +111,7 @@ func (c *MCPAddCmd) add(ctx context.Context, a *App, g *Globals, pool mcppoolv1.
 // say prints a line of success, which JSON makes needless.
 func (a *App) say(g *Globals, format string, args ...any) {
 	if !g.JSON {
-		fmt.Fprintf(a.Console.Out, format+"\n", args...)
+		a.printf(format+"\n", args...)
 	}
 }
 

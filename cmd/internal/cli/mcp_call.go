@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -134,7 +133,7 @@ func (a *App) showResult(g *Globals, result *mcppoolv1.CallResult) error {
 		return nil
 	}
 	if !g.JSON {
-		fmt.Fprintln(a.Console.Err, a.errStyle().Red("✗ the tool says that it failed"))
+		a.eprintf("%s\n", a.errStyle().Red("✗ the tool says that it failed"))
 	}
 	return exit.Silent(exit.Failed)
 }

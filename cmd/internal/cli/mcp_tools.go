@@ -59,7 +59,7 @@ func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 // meantFolder is the current folder's server where the command line says `workspace`; it is registered where needed. On
 // a server with keys, and on one elsewhere, the word is an id like any other.
 func (a *App) meantFolder(ctx context.Context, g *Globals, session *discover.Session, id string) (folder, error) {
-	if id != workspaceID || !session.Server().Local() || g.Key != "" {
+	if id != workspaceID || !session.Server().Local() || shared(g, session) {
 		return folder{}, nil
 	}
 	return a.openFolder(ctx, session, "")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ type embedded struct {
 func (a *App) embed(ctx context.Context, g *Globals, dir string) (discover.Suite, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// No folder is the server `workspace` here: a task that waits now may go on from a command in another folder.
-	s, err := a.NewSuite(ctx, suite.Config{DataDir: dir, GRPCAddr: "127.0.0.1:0", Version: a.Version}, a.logger(g.embeddedLevel()))
+	s, err := a.NewSuite(ctx, suite.Config{DataDir: dir, GRPCAddr: "127.0.0.1:0", Version: a.Version}, a.logger(cmp.Or(g.LogLevel, "off")))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -69,14 +70,6 @@ func (a *App) embed(ctx context.Context, g *Globals, dir string) (discover.Suite
 	e := &embedded{Suite: s, cancel: cancel, ended: make(chan error, 1)}
 	go func() { e.ended <- s.Run(ctx) }()
 	return e, nil
-}
-
-// embeddedLevel keeps warnings of services out of a person's way unless they asked for them.
-func (g *Globals) embeddedLevel() string {
-	if g.LogLevel == "warn" {
-		return "off"
-	}
-	return g.LogLevel
 }
 
 // Stop ends the suite gracefully.
@@ -115,14 +108,12 @@ func (a *App) linger(ctx context.Context, session *discover.Session) {
 	}
 	interrupts, release := a.signals.take()
 	defer release()
-	said := false
-	for {
+	for round := 0; ; round++ {
 		n, err := running(ctx, server.Conn)
 		if err != nil || n == 0 {
 			return
 		}
-		if !said {
-			said = true
+		if round == 1 { // what ends in a moment is not worth a word
 			a.note(fmt.Sprintf("%s still running in this process; waiting for it. Ctrl-C leaves; what runs goes on with the next pawl command", tasksAre(n)))
 		}
 		select {

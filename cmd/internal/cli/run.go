@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 
@@ -111,7 +110,7 @@ func (c *RunCmd) scope(ctx context.Context, a *App, g *Globals, session *discove
 	if !session.Server().Local() || c.NoWorkspace {
 		return folder{}, nil
 	}
-	if g.Key != "" && c.Workspace == "" { // a server with keys has users who must not see each other's folders
+	if shared(g, session) && c.Workspace == "" {
 		a.note("with an API key the current folder is not offered to the task; --workspace DIR offers it, to all users of the server")
 		return folder{}, nil
 	}
@@ -131,7 +130,7 @@ func (a *App) detached(g *Globals, task *executorv1.Task) error {
 	if g.JSON {
 		return render.JSONDocument(a.Console.Out, task)
 	}
-	fmt.Fprintln(a.Console.Out, task.GetId())
+	a.printf("%s\n", task.GetId())
 	a.note("pawl watch " + render.ShortID(task.GetId()) + g.again() + " follows it")
 	return nil
 }

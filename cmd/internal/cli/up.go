@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (c *UpCmd) Run(ctx context.Context, a *App, g *Globals) (err error) {
 		defer cancel()
 		err = errors.Join(err, shutdown(ctx))
 	}()
-	log := a.logger(g.LogLevel)
+	log := a.logger(cmp.Or(g.LogLevel, "warn"))
 	s, err := a.NewSuite(ctx, cfg, log)
 	if err != nil {
 		return a.upError(cfg.DataDir, err)
@@ -140,11 +141,11 @@ func (a *App) showUp(g *Globals, cfg suite.Config, s Suite, took time.Duration) 
 			PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Data: cfg.DataDir, Workspace: cfg.Workspace, Version: a.Version,
 		})
 	}
-	st, w := a.outStyle(), a.Console.Out
-	fmt.Fprintf(w, "%s %s\n", st.Bold("pawl "+a.Version+" is up"), st.Dim("("+render.Duration(took)+")"))
+	st := a.outStyle()
+	a.printf("%s %s\n", st.Bold("pawl "+a.Version+" is up"), st.Dim("("+render.Duration(took)+")"))
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "  %s %s\n", st.Dim(fmt.Sprintf("%-9s", name)), value)
+			a.printf("  %s %s\n", st.Dim(fmt.Sprintf("%-9s", name)), value)
 		}
 	}
 	if s.HTTPAddr() != "" {
@@ -153,12 +154,12 @@ func (a *App) showUp(g *Globals, cfg suite.Config, s Suite, took time.Duration) 
 	row("gRPC", s.GRPCAddr())
 	row("data", cfg.DataDir)
 	row("workspace", cfg.Workspace)
-	fmt.Fprintf(w, "\n%s\n", st.Dim("try"))
+	a.printf("\n%s\n", st.Dim("try"))
 	for _, line := range tryNext(g, cfg, s) {
-		fmt.Fprintf(w, "  %s\n", line)
+		a.printf("  %s\n", line)
 	}
-	_, err := fmt.Fprintln(w)
-	return err
+	a.printf("\n")
+	return nil
 }
 
 // tryNext are three commands that work as they stand.

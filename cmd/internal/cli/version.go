@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 
 	"pawl.dev/cmd/internal/render"
@@ -24,6 +23,6 @@ func (c *VersionCmd) Run(a *App, g *Globals) error {
 	if g.JSON {
 		return render.JSONValue(a.Console.Out, map[string]string{"version": a.Version, "go": runtime.Version(), "platform": platform})
 	}
-	_, err := fmt.Fprintf(a.Console.Out, "pawl %s (%s, %s)\n", a.Version, runtime.Version(), platform)
-	return err
+	a.printf("pawl %s (%s, %s)\n", a.Version, runtime.Version(), platform)
+	return nil
 }

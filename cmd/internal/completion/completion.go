@@ -97,8 +97,9 @@ func words(v *kong.Value) []string {
 
 // firstSentence is short and without characters that a shell would have to be protected from.
 func firstSentence(help string) string {
-	help, _, _ = strings.Cut(help, ". ")
-	help, _, _ = strings.Cut(help, ": ")
+	for _, end := range []string{". ", ": ", "; ", " ("} {
+		help, _, _ = strings.Cut(help, end)
+	}
 	help = strings.NewReplacer(`'`, "", "`", "", `"`, "", `\`, "", "$", "", ":", "", "[", "(", "]", ")").Replace(help)
 	return strings.TrimSuffix(strings.TrimSpace(help), ".")
 }

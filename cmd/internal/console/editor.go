@@ -17,7 +17,7 @@ func Editor(getenv func(string) string) func(context.Context, string) (string, e
 	if len(command) == 0 {
 		return nil
 	}
-	return func(_ context.Context, text string) (edited string, err error) {
+	return func(ctx context.Context, text string) (edited string, err error) {
 		file, err := os.CreateTemp("", "pawl-*.json")
 		if err != nil {
 			return "", fmt.Errorf("make a file to edit: %w", err)
@@ -27,7 +27,7 @@ func Editor(getenv func(string) string) func(context.Context, string) (string, e
 		if err = errors.Join(err, file.Close()); err != nil {
 			return "", fmt.Errorf("make a file to edit: %w", err)
 		}
-		cmd := exec.Command(command[0], append(command[1:len(command):len(command)], file.Name())...)
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:len(command):len(command)], file.Name())...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return "", fmt.Errorf("run the editor %s: %w", command[0], err)

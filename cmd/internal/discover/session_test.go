@@ -3,6 +3,7 @@ package discover_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -110,4 +111,34 @@ func TestGone(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// A server that was named is waited for: it may only be restarting.
+func TestNamedServerComesBack(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := lis.Addr().String()
+	lis.Close()
+	executor := fake.NewExecutor()
+	executor.Add("one")
+	cfg := config(t)
+	cfg.Server = addr
+	server := fake.ServeAt(t, addr, executor)
+	back := make(chan struct{})
+	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {
+		fake.ServeAt(t, addr, executor)
+		close(back)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	server.Stop()
+	list, err := executorv1.NewExecutorServiceClient(session).ListTasks(t.Context(), &executorv1.ListTasksRequest{})
+	if err != nil || len(list.GetTasks()) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	<-back
 }

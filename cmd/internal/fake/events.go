@@ -15,7 +15,8 @@ var Epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // Beat is the time between two events.
 const Beat = 250 * time.Millisecond
 
-func timeOf(seq uint64) time.Duration { return time.Duration(seq) - 1 }
+// timeOf is when an event happened.
+func timeOf(seq uint64) time.Time { return Epoch.Add(time.Duration(int64(seq)-1) * Beat) }
 
 func step(id, tool string) *executorv1.Flow {
 	kind := executorv1.StepType_STEP_TYPE_TOOL

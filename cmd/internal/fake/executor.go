@@ -84,7 +84,7 @@ func (t *Tape) Play(events ...*executorv1.ExecutorEvent) *Tape {
 		ev = proto.CloneOf(ev)
 		ev.TaskId, ev.Seq = t.task.GetId(), uint64(len(t.events)+1)
 		if ev.GetTime() == nil {
-			ev.Time = timestamppb.New(Epoch.Add(Beat * timeOf(ev.GetSeq())))
+			ev.Time = timestamppb.New(timeOf(ev.GetSeq()))
 		}
 		t.events = append(t.events, ev)
 		t.task.LastSeq = ev.GetSeq()

@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"net"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -25,7 +24,13 @@ type Server struct {
 // Serve offers services until the test ends or Stop is called. Everyone is the user `local`.
 func Serve(t testing.TB, services ...Registrar) *Server {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	return ServeAt(t, "127.0.0.1:0", services...)
+}
+
+// ServeAt is Serve at an address.
+func ServeAt(t testing.TB, addr string, services ...Registrar) *Server {
+	t.Helper()
+	lis, err := serve.Listen(addr)
 	if err != nil {
 		t.Fatal(err)
 	}

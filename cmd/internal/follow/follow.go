@@ -60,10 +60,12 @@ func (f *follower) run(ctx context.Context) error {
 		server := f.session.Server()
 		before := f.seq
 		ended, err := f.stream(ctx, server.Conn)
-		if ended || ctx.Err() != nil {
+		switch {
+		case ended:
 			return nil
-		}
-		if err != nil && !discover.Gone(err) {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !discover.Gone(err):
 			return err
 		}
 		if err == nil {

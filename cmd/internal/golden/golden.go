@@ -23,10 +23,10 @@ func CheckIn(t testing.TB, dir, name, got string) {
 	got = strings.NewReplacer("\x1b", "␛", "\r", "␍").Replace(got)
 	path := filepath.Join(dir, name+".golden")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return

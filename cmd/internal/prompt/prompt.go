@@ -69,7 +69,8 @@ func (p *Prompter) read(ctx context.Context, question string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-func (p *Prompter) print(format string, args ...any) { fmt.Fprintf(p.Out, format, args...) }
+// print writes to the terminal; one that is gone shows when the answer is read.
+func (p *Prompter) print(format string, args ...any) { _, _ = fmt.Fprintf(p.Out, format, args...) }
 
 func (p *Prompter) complain(format string, args ...any) {
 	p.print("    %s\n", p.Style.Red(fmt.Sprintf(format, args...)))

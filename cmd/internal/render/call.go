@@ -31,7 +31,8 @@ func (p *Progress) Show(msg *mcppoolv1.CallToolResponse) {
 	}
 	if l := msg.GetLog(); l != nil {
 		p.Clear()
-		fmt.Fprintln(p.w, p.style.Dim(fmt.Sprintf("%s %s", Line(strings.TrimSpace(l.GetLevel()+" "+l.GetLogger())), CompactJSON(l.GetDataJson()))))
+		who := Line(strings.TrimSpace(l.GetLevel() + " " + l.GetLogger()))
+		put(p.w, p.style.Dim(who+" "+CompactJSON(l.GetDataJson()))+"\n")
 	}
 }
 

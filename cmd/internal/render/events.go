@@ -137,7 +137,7 @@ func (e *Events) flowStart(f *executorv1.FlowStart) {
 // line prints one line of the log, after whatever stands unfinished.
 func (e *Events) line(format string, args ...any) {
 	e.Suspend()
-	fmt.Fprintf(e.cfg.Log, format+"\n", args...)
+	put(e.cfg.Log, fmt.Sprintf(format, args...)+"\n")
 }
 
 // closing is the last line: which task it was, what it took.

@@ -19,7 +19,7 @@ func (l *liveLine) draw(line string) {
 	if !l.on || line == l.shown {
 		return
 	}
-	io.WriteString(l.w, "\r\x1b[K"+line)
+	put(l.w, "\r\x1b[K"+line)
 	l.shown = line
 }
 
@@ -27,9 +27,12 @@ func (l *liveLine) clear() {
 	if l.shown == "" {
 		return
 	}
-	io.WriteString(l.w, "\r\x1b[K")
+	put(l.w, "\r\x1b[K")
 	l.shown = ""
 }
+
+// put writes while something is shown as it comes. Whoever owns the writer keeps its error.
+func put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 // answerView prints the answer piece by piece, each piece once.
 type answerView struct {
@@ -42,11 +45,11 @@ type answerView struct {
 func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {
 	if a.id != "" && a.id != t.GetAnswerId() {
 		a.end(cfg)
-		io.WriteString(cfg.Log, cfg.Style.Yellow("! the answer was interrupted and starts again:")+"\n")
+		put(cfg.Log, cfg.Style.Yellow("! the answer was interrupted and starts again:")+"\n")
 		a.text.Reset()
 	}
 	if a.id != t.GetAnswerId() && cfg.Clean {
-		io.WriteString(cfg.Out, "\n")
+		put(cfg.Out, "\n")
 	}
 	a.id = t.GetAnswerId()
 	a.text.WriteString(t.GetText())
@@ -57,14 +60,14 @@ func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {
 func (a *answerView) complete(cfg EventsConfig, s *executorv1.FlowSuccess) {
 	if a.id == "" && s.GetFullAnswer() != "" && !a.done {
 		if cfg.Clean {
-			io.WriteString(cfg.Out, "\n")
+			put(cfg.Out, "\n")
 		}
 		a.write(cfg, s.GetFullAnswer())
 	}
 	a.done = true
 	a.end(cfg)
 	if cfg.Clean {
-		io.WriteString(cfg.Out, "\n")
+		put(cfg.Out, "\n")
 	}
 }
 
@@ -76,13 +79,13 @@ func (a *answerView) write(cfg EventsConfig, text string) {
 	if cfg.Clean {
 		text = Text(text)
 	}
-	io.WriteString(cfg.Out, text)
+	put(cfg.Out, text)
 }
 
 // end finishes the line that the answer stands on.
 func (a *answerView) end(cfg EventsConfig) {
 	if a.open {
-		io.WriteString(cfg.Out, "\n")
+		put(cfg.Out, "\n")
 		a.open = false
 	}
 }

@@ -109,7 +109,7 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others i
 		tail += "  attempt " + itoa(s.attempt)
 	}
 	clock := ""
-	if took >= 0 && !(took == 0 && !e.cfg.Live) {
+	if took > 0 || took == 0 && e.cfg.Live {
 		clock = "  " + Duration(took)
 	}
 	room := columns - 1

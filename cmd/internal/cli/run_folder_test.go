@@ -1,0 +1,112 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/cmd/internal/fake"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// The folder's own server is registered once and given to the task beside all other servers that are active, and no
+// other folder is.
+func TestRunGivesTheFolder(t *testing.T) {
+	w := newWorld(t)
+	root := chdir(t, "My App")
+	w.pool = fake.NewPool(
+		&mcppoolv1.McpServer{Id: "github", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x"}}},
+		&mcppoolv1.McpServer{Id: "idle", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://y"}}},
+		workspace("workspace", "/elsewhere"), workspace("workspace-other-000000", "/other"),
+	)
+	w.executor.OnCreate = answers
+	for range 2 {
+		w.pawl("run", "find").expect(t, 0, "", "")
+	}
+	ids := w.executor.Created[1].GetMcpIds()
+	if len(ids) != 2 || !strings.HasPrefix(ids[0], "workspace-my-app-") || ids[1] != "github" {
+		t.Fatalf("servers: %q", ids)
+	}
+	if s := w.pool.Server(ids[0]); s.GetBuiltin().GetRoot() != root || !s.GetActive() || s.GetAutoActivate() {
+		t.Errorf("registered: %v", s)
+	}
+	w.pawl("run", "find", "--mcp", "workspace", "--mcp", "idle").expect(t, 0, "", "")
+	if diff := cmp.Diff([]string{ids[0], "idle"}, w.executor.Created[2].GetMcpIds()); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("run", "find", "--no-workspace").expect(t, 0, "", "")
+	if got := w.executor.Created[3].GetMcpIds(); len(got) > 0 {
+		t.Errorf("servers without the folder: %q", got)
+	}
+}
+
+func workspace(id, root string) *mcppoolv1.McpServer {
+	return &mcppoolv1.McpServer{Id: id, Active: true, Transport: &mcppoolv1.McpServer_Builtin{
+		Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: root},
+	}}
+}
+
+func TestRunUsesTheServersWorkspaceWhereItIsThisFolder(t *testing.T) {
+	w := newWorld(t)
+	root := chdir(t, "app")
+	w.pool = fake.NewPool(workspace("workspace", root))
+	w.executor.OnCreate = answers
+	w.pawl("run", "find").expect(t, 0, "", "")
+	if diff := cmp.Diff([]string{"workspace"}, w.executor.Created[0].GetMcpIds()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRunAsAnAgentUsesItsServers(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.agents = fake.NewAgents(&executorv1.Agent{Id: "reader", McpIds: []string{"files"}}, &executorv1.Agent{Id: "any"})
+	w.executor.OnCreate = answers
+	for _, tc := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--agent", "reader"}, 0}, // as the agent says
+		{[]string{"--agent", "reader", "--workspace", "."}, 2},
+		{[]string{"--agent", "any"}, 1},
+	} {
+		w.pawl(append([]string{"run", "find"}, tc.args...)...).expect(t, 0, "", "")
+		if got := w.executor.Created[len(w.executor.Created)-1].GetMcpIds(); len(got) != tc.want {
+			t.Errorf("%q: %q", tc.args, got)
+		}
+	}
+	w.pawl("run", "find", "--agent", "nobody").expect(t, 1, "", "next: pawl agents list")
+}
+
+// Who may not register servers goes without the folder, and is told so.
+func TestRunWithoutTheRightToTheFolder(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.pool.Deny = true
+	w.executor.OnCreate = answers
+	w.pawl("run", "find").expect(t, 0, "It is there.", "! this folder is not offered to the task: only operators")
+	w.pawl("run", "find", "--workspace", ".").expect(t, 1, "", "pawl: only operators")
+}
+
+// In a playbook too, `workspace` means the folder's own server.
+func TestRunPlaybook(t *testing.T) {
+	w := newWorld(t)
+	dir := chdir(t, "app")
+	file := filepath.Join(dir, "p.yaml")
+	text := "steps:\n  - tool: workspace/search_code\n  - id: b\n    tool: \"workspace/read_file\"\n    input: {text: \"tool: workspace/x\"}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.executor.OnCreate = answers
+	w.pawl("run", "--playbook", file).expect(t, 0, "", "")
+	req := w.executor.Created[0]
+	id := req.GetMcpIds()[0]
+	want := strings.NewReplacer("- tool: workspace/", "- tool: "+id+"/", `tool: "workspace/`, `tool: "`+id+"/").Replace(text)
+	if diff := cmp.Diff(want, req.GetPlaybook()); diff != "" {
+		t.Error(diff)
+	}
+}
