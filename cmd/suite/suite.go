@@ -76,7 +76,9 @@ func (s *Suite) identify(context.Context) (err error) {
 			return err
 		}
 	}
-	unary, stream, err := serve.Interceptors(s.options())
+	inside := s.options()
+	inside.MaxRecvBytes = planner.MaxRequestBytes // what the executor asks the planner brings a task's whole history
+	unary, stream, err := serve.Interceptors(inside)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (s *Suite) options() serve.Options {
 // services builds the executor first: its journal is what tells that another process has the data folder.
 func (s *Suite) services(ctx context.Context) (err error) {
 	asService := s.as("executor", identity.RoleService)
-	s.executor, err = executor.New(ctx, executor.Config{DataDir: s.cfg.DataDir},
+	s.executor, err = executor.New(ctx, executor.Config{DataDir: s.cfg.DataDir, MaxRunning: s.cfg.MaxRunning},
 		executor.Deps{Planner: asService, Pool: asService, Log: s.log})
 	if err != nil {
 		return err

@@ -66,7 +66,9 @@ func TestServesUntilItIsStopped(t *testing.T) {
 }
 
 func TestStartsThatCannotWork(t *testing.T) {
-	built := func(context.Context, *slog.Logger) (process.Service, error) { return nil, errors.New("cannot be built") }
+	built := func(context.Context, *slog.Logger) (process.Service, error) {
+		return nil, errors.New("cannot be built")
+	}
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -63,9 +63,10 @@ func folderServer(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, root
 	server, err = pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{
 		McpServerId: id,
 		McpServer: &mcppoolv1.McpServer{
-			DisplayName: "workspace " + filepath.Base(root),
-			Description: "The files of " + root,
-			Transport:   &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: workspaceID, Root: root}},
+			DisplayName:   "workspace " + filepath.Base(root),
+			Description:   "The files of " + root,
+			OnlyWhenNamed: true, // it means something only where somebody stands in that folder
+			Transport:     &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: workspaceID, Root: root}},
 		},
 	})
 	if status.Code(err) == codes.AlreadyExists { // another command was faster
@@ -153,7 +154,7 @@ func activeServers(ctx context.Context, session *discover.Session) ([]string, er
 	servers, err := allServers(ctx, mcppoolv1.NewMcpPoolServiceClient(session), true)
 	var ids []string
 	for _, s := range servers {
-		if !isWorkspace(s) && !s.GetDisabled() {
+		if !isWorkspace(s) && !s.GetOnlyWhenNamed() && !s.GetDisabled() {
 			ids = append(ids, s.GetId())
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -23,7 +24,7 @@ type RunCmd struct {
 	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file."`
 	Agent        string   `placeholder:"ID" help:"Run as this agent."`
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
-	Language     string   `enum:"zh,en," default:"" placeholder:"zh|en" help:"Language of the answer: zh or en (default: as your locale says)."`
+	Language     string   `enum:"zh,en," default:"" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese where your locale is, else as the goal is written)."`
 	Model        string   `placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
 	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
 	NoWorkspace  bool     `help:"Give the task no folder."`
@@ -135,16 +136,13 @@ func (a *App) detached(g *Globals, task *executorv1.Task) error {
 	return nil
 }
 
-// language is the one that was named, else Chinese where the locale is.
+// language is the one that was named, else Chinese where the locale is; else the planner goes by the goal.
 func language(name string, getenv func(string) string) commonv1.Language {
-	for _, v := range []string{name, getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG")} {
-		if v == "" {
-			continue
-		}
-		if strings.HasPrefix(v, "zh") {
-			return commonv1.Language_LANGUAGE_ZH
-		}
+	if name == "en" {
 		return commonv1.Language_LANGUAGE_EN
+	}
+	if strings.HasPrefix(cmp.Or(name, getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG")), "zh") {
+		return commonv1.Language_LANGUAGE_ZH
 	}
 	return commonv1.Language_LANGUAGE_UNSPECIFIED
 }

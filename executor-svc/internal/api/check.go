@@ -87,6 +87,9 @@ func playbookGoal(res *plannerv1.CheckPlaybookResponse) string {
 	case res.GetName() != "":
 		return res.GetName()
 	}
+	if res.GetStepCount() == 1 {
+		return "Playbook of 1 step"
+	}
 	return fmt.Sprintf("Playbook of %d steps", res.GetStepCount())
 }
 

@@ -64,7 +64,9 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, server := range page.GetMcpServers() {
-			ids = append(ids, server.GetId())
+			if !server.GetOnlyWhenNamed() {
+				ids = append(ids, server.GetId())
+			}
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 			return ids, nil

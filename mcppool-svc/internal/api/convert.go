@@ -53,7 +53,7 @@ func hide(values map[string]string) {
 func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
-		AutoActivate: s.AutoActivate, Trusted: s.Trusted, CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
+		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted, CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
 	}
 	switch {
 	case s.Stdio != nil:
@@ -78,7 +78,7 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 	s := &spec.Server{
 		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),
-		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), Trusted: m.GetTrusted(),
+		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
 	}
 	switch t := m.GetTransport().(type) {

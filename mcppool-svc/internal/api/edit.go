@@ -20,7 +20,7 @@ import (
 var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	otherFields     = []string{
-		"display_name", "description", "disabled", "auto_activate", "call_timeout", "start_timeout", "trusted", "tool_policies",
+		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
 	}
 	// A client sends back what it read; these say which server, or are ours to say.
 	ignoredFields = []string{
@@ -54,6 +54,7 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	}
 	server.DisplayName, server.Description, server.Disabled = edited.DisplayName, edited.Description, edited.Disabled
 	server.AutoActivate, server.Trusted, server.Policies = edited.AutoActivate, edited.Trusted, edited.Policies
+	server.OnlyWhenNamed = edited.OnlyWhenNamed
 	server.CallTimeout, server.StartTimeout = edited.CallTimeout, edited.StartTimeout
 	return check(server)
 }

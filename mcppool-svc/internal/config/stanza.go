@@ -85,6 +85,7 @@ func (f *fields) common(s *spec.Server) error {
 		func() (bool, error) { return take(f, "enabled", "true or false", &enabled) },
 		func() (bool, error) { return take(f, "trusted", "true or false", &s.Trusted) },
 		func() (bool, error) { return take(f, "autoActivate", "true or false", &s.AutoActivate) },
+		func() (bool, error) { return take(f, "onlyWhenNamed", "true or false", &s.OnlyWhenNamed) },
 		func() (bool, error) { return take(f, "description", "a text", &s.Description) },
 		func() (bool, error) { return take(f, "owner", "a user's name", &s.Owner) },
 		func() (bool, error) { return f.duration("timeout", 24*time.Hour, &s.CallTimeout) },

@@ -26,6 +26,7 @@ type record struct {
 	Builtin      *spec.Builtin     `json:"builtin,omitempty"`
 	Disabled     bool              `json:"disabled,omitempty"`
 	AutoActivate bool              `json:"auto_activate,omitempty"`
+	OnlyNamed    bool              `json:"only_when_named,omitempty"`
 	Trusted      bool              `json:"trusted,omitempty"`
 	Policies     map[string]policy `json:"tool_policies,omitempty"`
 	CallTimeout  time.Duration     `json:"call_timeout,omitempty"`  // ns
@@ -60,7 +61,7 @@ type request struct {
 func toRecord(s *spec.Server) record {
 	r := record{
 		Version: recordVersion, UID: s.UID, ID: s.ID, Owner: s.Owner, DisplayName: s.DisplayName, Description: s.Description,
-		Stdio: s.Stdio, HTTP: s.HTTP, Builtin: s.Builtin, Disabled: s.Disabled, AutoActivate: s.AutoActivate,
+		Stdio: s.Stdio, HTTP: s.HTTP, Builtin: s.Builtin, Disabled: s.Disabled, AutoActivate: s.AutoActivate, OnlyNamed: s.OnlyWhenNamed,
 		Trusted: s.Trusted, CallTimeout: s.CallTimeout, StartTimeout: s.StartTimeout, ByOperator: s.ByOperator,
 		Generation: s.Generation, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime,
 	}
@@ -76,7 +77,7 @@ func toRecord(s *spec.Server) record {
 func (r record) server() *spec.Server {
 	s := &spec.Server{
 		UID: r.UID, ID: r.ID, Owner: r.Owner, DisplayName: r.DisplayName, Description: r.Description,
-		Stdio: r.Stdio, HTTP: r.HTTP, Builtin: r.Builtin, Disabled: r.Disabled, AutoActivate: r.AutoActivate,
+		Stdio: r.Stdio, HTTP: r.HTTP, Builtin: r.Builtin, Disabled: r.Disabled, AutoActivate: r.AutoActivate, OnlyWhenNamed: r.OnlyNamed,
 		Trusted: r.Trusted, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
 		Generation: r.Generation, CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
 	}

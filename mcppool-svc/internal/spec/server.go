@@ -33,10 +33,12 @@ type Server struct {
 
 	Disabled     bool
 	AutoActivate bool
-	Trusted      bool
-	Policies     map[string]Policy // by tool name; "*" for those not named
-	CallTimeout  time.Duration     // 0: the default
-	StartTimeout time.Duration     // 0: the default
+	// OnlyWhenNamed keeps it out of tasks that name no servers.
+	OnlyWhenNamed bool
+	Trusted       bool
+	Policies      map[string]Policy // by tool name; "*" for those not named
+	CallTimeout   time.Duration     // 0: the default
+	StartTimeout  time.Duration     // 0: the default
 
 	FromConfig bool
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose

@@ -150,7 +150,7 @@ func (p *plan) content(d done, c result.Content) []string {
 	case d.item.lines != goal.Lines{}:
 		head += p.lineRange(d.item.lines)
 	case c.Total > 0:
-		head += p.l.Say(" (%d lines)", "（共 %d 行）", c.Total)
+		head += p.l.Say(" (%d %[2]s)", "（共 %[1]d 行）", c.Total, lang.Plural(c.Total, "line", "lines"))
 	}
 	if d.part == elsewhere {
 		head = p.l.Say("It is not where you named it; found %s", "不在所述位置；找到了 %s", head)

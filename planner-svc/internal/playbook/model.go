@@ -122,7 +122,7 @@ func (r *run) flowName() string {
 			return title
 		}
 	}
-	return r.lang().Say("Playbook of %d steps", "%d 步的 playbook", len(r.Steps))
+	return r.lang().Say("Playbook of %d %[2]s", "%[1]d 步的 playbook", len(r.Steps), lang.Plural(len(r.Steps), "step", "steps"))
 }
 
 // flowRisk is the highest risk of the steps, by the tools' floors and the playbook's word.

@@ -31,6 +31,9 @@ func (m *move) called(in flow.Called) error {
 			"a result of attempt %d came while attempt %d of %s is %s", in.Attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
 	}
 	s.Outcome = in.Outcome
+	if in.Outcome != notExecuted {
+		m.spend(&storagev1.Usage{ToolCalls: 1})
+	}
 	if in.Err == nil {
 		if err := m.stepTo(s, stepSuccess); err != nil {
 			return err
@@ -150,6 +153,7 @@ func (m *move) interrupted() error {
 	if err != nil {
 		return err
 	}
+	m.spend(&storagev1.Usage{ToolCalls: 1})
 	e := &storagev1.ErrorNote{
 		ErrMsg:   "the executor stopped while the tool was running; whether it ran is not known",
 		DataJson: s.GetInputJson(),

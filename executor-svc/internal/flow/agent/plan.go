@@ -91,7 +91,6 @@ func (m *move) call(s *storagev1.ActiveStep, waitID string) error {
 		return err
 	}
 	m.s.Phase = storagev1.Phase_PHASE_CALL
-	m.spend(&storagev1.Usage{ToolCalls: 1})
 	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	return nil
 }

@@ -137,7 +137,9 @@ type McpServer struct {
 	// When its configuration last changed. Output only.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// It comes from a configuration file: it cannot be changed here. Output only.
-	FromConfig    bool `protobuf:"varint,21,opt,name=from_config,json=fromConfig,proto3" json:"from_config,omitempty"`
+	FromConfig bool `protobuf:"varint,21,opt,name=from_config,json=fromConfig,proto3" json:"from_config,omitempty"`
+	// Tasks that name no servers do without it; for servers that mean something in one place only, such as a folder's.
+	OnlyWhenNamed bool `protobuf:"varint,22,opt,name=only_when_named,json=onlyWhenNamed,proto3" json:"only_when_named,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +330,13 @@ func (x *McpServer) GetUpdateTime() *timestamppb.Timestamp {
 func (x *McpServer) GetFromConfig() bool {
 	if x != nil {
 		return x.FromConfig
+	}
+	return false
+}
+
+func (x *McpServer) GetOnlyWhenNamed() bool {
+	if x != nil {
+		return x.OnlyWhenNamed
 	}
 	return false
 }
@@ -2168,7 +2177,7 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xef\b\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\x97\t\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -2197,7 +2206,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\vupdate_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x1f\n" +
 	"\vfrom_config\x18\x15 \x01(\bR\n" +
-	"fromConfig\x1a\\\n" +
+	"fromConfig\x12&\n" +
+	"\x0fonly_when_named\x18\x16 \x01(\bR\ronlyWhenNamed\x1a\\\n" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +

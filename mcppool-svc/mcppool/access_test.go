@@ -1,0 +1,226 @@
+package mcppool
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+)
+
+func TestWhoMayRegisterWhat(t *testing.T) {
+	s := start(t, Config{})
+	root := t.TempDir()
+	builtin := func(name, root string) *mcppoolv1.McpServer {
+		return &mcppoolv1.McpServer{Id: "b", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: name, Root: root}}}
+	}
+	with := func(m *mcppoolv1.McpServer, edit func(*mcppoolv1.McpServer)) *mcppoolv1.McpServer {
+		edit(m)
+		return m
+	}
+	tests := []struct {
+		name, user string
+		server     *mcppoolv1.McpServer
+		want       codes.Code
+	}{
+		{"user, stdio", "ann", fake("x1", fakemcp.Good), codes.PermissionDenied},
+		{"user, builtin", "ann", builtin("workspace", root), codes.PermissionDenied},
+		{"user, trusted", "ann", with(web("x2", "https://a.example/mcp", nil), func(m *mcppoolv1.McpServer) { m.Trusted = true }), codes.PermissionDenied},
+		{"user, policies", "ann", with(web("x3", "https://a.example/mcp", nil), func(m *mcppoolv1.McpServer) {
+			m.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"*": {Effect: commonv1.Effect_EFFECT_READ}}
+		}), codes.PermissionDenied},
+		{"user, for another", "ann", with(web("x4", "https://a.example/mcp", nil), func(m *mcppoolv1.McpServer) { m.OwnerSub = "bob" }), codes.PermissionDenied},
+		{"user, the pool's secrets", "ann", web("x5", "https://a.example/mcp", map[string]string{"A": "${env:HOME}"}), codes.PermissionDenied},
+		{"service, stdio", "svc", fake("x6", fakemcp.Good), codes.PermissionDenied},
+		{"user, http", "ann", web("ok1", "https://a.example/mcp", nil), codes.OK},
+		{"operator, stdio", "op", fake("ok2", fakemcp.Good), codes.OK},
+		{"operator, builtin", "op", with(builtin("workspace", root), func(m *mcppoolv1.McpServer) { m.Id = "ok3" }), codes.OK},
+		{"operator, for another", "op", with(fake("ok4", fakemcp.Good), func(m *mcppoolv1.McpServer) { m.OwnerSub = "bob" }), codes.OK},
+		{"no transport", "op", &mcppoolv1.McpServer{Id: "x7"}, codes.InvalidArgument},
+		{"no id", "op", web("", "https://a.example/mcp", nil), codes.InvalidArgument},
+		{"not a slug", "op", web("A b", "https://a.example/mcp", nil), codes.InvalidArgument},
+		{"not http", "op", web("x8", "ftp://a.example/mcp", nil), codes.InvalidArgument},
+		{"header of the protocol", "op", web("x9", "https://a.example/mcp", map[string]string{"mcp-session-id": "1"}), codes.InvalidArgument},
+		{"nothing to keep", "op", web("x9", "https://a.example/mcp", map[string]string{"A": "***"}), codes.InvalidArgument},
+		{"unknown builtin", "op", builtin("nope", root), codes.InvalidArgument},
+		{"builtin without a folder", "op", builtin("workspace", filepath.Join(root, "none")), codes.InvalidArgument},
+		{"id exists", "op", fake("ok2", fakemcp.Good), codes.AlreadyExists},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := s.as(tt.user).CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: tt.server})
+			if status.Code(err) != tt.want {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+	if diff := cmp.Diff([]string{"ok1", "ok2", "ok3"}, ids(t, s.as("ann"), false)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"ok2", "ok3", "ok4"}, ids(t, s.as("bob"), false)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Two users with servers of their own: neither sees anything of the other.
+func TestUsersAreIsolated(t *testing.T) {
+	s := start(t, Config{})
+	for _, user := range []string{"ann", "bob"} {
+		m := fake("mine", fakemcp.Good)
+		m.OwnerSub = user
+		create(t, s.as("op"), m)
+	}
+	shared := fake("shared", fakemcp.Good)
+	create(t, s.as("op"), shared)
+	m := fake("private", fakemcp.Good)
+	m.OwnerSub = "ann"
+	create(t, s.as("op"), m)
+
+	_, err := s.as("bob").GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "private"})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "private")
+	_, err = s.as("bob").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "private"})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "private")
+	_, err = s.as("bob").ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "private"})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "private")
+	_, err = s.as("bob").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "private"})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "private")
+
+	// Never one process for two users, be it the same registration.
+	pids := make(map[string]string)
+	for _, user := range []string{"ann", "bob"} {
+		for _, id := range []string{"mine", "shared"} {
+			o := invoke(t, s.as(user), &mcppoolv1.CallToolRequest{McpId: id, Name: "info", SessionId: "task"})
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			if other, ok := pids[o.text()]; ok {
+				t.Errorf("%s/%s and %s share a process", user, id, other)
+			}
+			pids[o.text()] = user + "/" + id
+		}
+	}
+	// A session's name is its user's own.
+	for user, want := range map[string]uint32{"ann": 2, "bob": 2, "op": 0} {
+		resp, err := s.as(user).ReleaseSession(t.Context(), &mcppoolv1.ReleaseSessionRequest{SessionId: "task"})
+		if err != nil || resp.GetReleased() != want {
+			t.Errorf("%s released %d, %v", user, resp.GetReleased(), err)
+		}
+	}
+}
+
+func TestOwnServerHidesEverybodys(t *testing.T) {
+	s := start(t, Config{})
+	create(t, s.as("ann"), web("both", "https://ann.example/mcp", nil))
+	create(t, s.as("op"), web("both", "https://all.example/mcp", nil))
+	for user, want := range map[string]string{"ann": "https://ann.example/mcp", "bob": "https://all.example/mcp"} {
+		got, err := s.as(user).GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "both"})
+		if err != nil || got.GetHttp().GetUrl() != want {
+			t.Errorf("%s sees %v, %v", user, got, err)
+		}
+		if list := ids(t, s.as(user), false); len(list) != 1 {
+			t.Errorf("%s lists %v", user, list)
+		}
+	}
+	_, err := s.as("bob").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: web("both", "https://bob.example/mcp", nil)})
+	wantReason(t, err, "ALREADY_EXISTS", "both")
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	s := start(t, Config{})
+	stdio := fake("stdio", fakemcp.Good)
+	stdio.GetStdio().Env["TOKEN"] = "hunter2"
+	create(t, s.as("op"), stdio)
+	m := create(t, s.as("op"), web("web", "https://a.example/mcp", map[string]string{"Authorization": "Bearer hunter2"}))
+	if got := m.GetHttp().GetHeaders()["Authorization"]; got != "***" {
+		t.Errorf("the answer to create shows %q", got)
+	}
+	for user, want := range map[string]string{"ann": "***", "op": "hunter2"} {
+		got, err := s.as(user).GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "stdio"})
+		if err != nil || got.GetStdio().GetEnv()["TOKEN"] != want {
+			t.Errorf("%s sees %v, %v", user, got.GetStdio().GetEnv(), err)
+		}
+		got, err = s.as(user).GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "web"})
+		if err != nil || strings.Contains(got.String(), "hunter2") {
+			t.Errorf("%s sees %v, %v", user, got, err)
+		}
+	}
+}
+
+func TestPlainUsersDoNotChangeWhatOperatorsWrote(t *testing.T) {
+	s := start(t, Config{})
+	create(t, s.as("op"), web("shared", "https://a.example/mcp", nil))
+	m := web("anns", "https://a.example/mcp", map[string]string{"A": "${env:TOKEN}"})
+	m.OwnerSub = "ann"
+	create(t, s.as("op"), m)
+	ann := s.as("ann")
+	_, err := ann.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{Id: "shared", Description: "x"}})
+	wantReason(t, err, "PERMISSION_DENIED", "everybody's")
+	_, err = ann.DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "shared"})
+	wantReason(t, err, "PERMISSION_DENIED", "everybody's")
+	// Moving the operator's secret to another address would give it away.
+	_, err = ann.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{
+		McpServer: web("anns", "https://evil.example/mcp", map[string]string{"A": "***"}),
+	})
+	wantReason(t, err, "PERMISSION_DENIED", "an operator wrote")
+	if _, err = ann.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{Id: "anns", Disabled: true}}); err != nil {
+		t.Error(err)
+	}
+	// An operator reaches another's server by naming the owner.
+	got, err := s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+		Id: "anns", OwnerSub: "ann", Trusted: true,
+	}})
+	if err != nil || !got.GetTrusted() {
+		t.Errorf("operator: %v, %v", got, err)
+	}
+}
+
+func TestHTTPServersOfPlainUsersStayOutside(t *testing.T) {
+	srv := httptest.NewServer(mcpserver.NewStreamableHTTPServer(mcpserver.NewMCPServer("web", "1")))
+	t.Cleanup(srv.Close)
+	s := start(t, Config{})
+	create(t, s.as("ann"), web("anns", srv.URL, nil))
+	create(t, s.as("op"), web("ops", srv.URL, nil))
+	_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "anns"})
+	wantReason(t, err, "MCP_SERVER_UNAVAILABLE", "only an operator may register")
+	if _, err := s.as("op").ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "ops"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.as("op").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "ops"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogsHoldNoSecrets(t *testing.T) {
+	var buf bytes.Buffer
+	stdio := fakemcp.Stdio(fakemcp.Exit)
+	stdio.Env["SECRET_TOKEN"] = "hunter2-hunter2"
+	path := writeConfig(t, map[string]any{"mcpServers": map[string]any{"bad": map[string]any{"command": stdio.Command, "env": stdio.Env}}})
+	service, err := New(t.Context(), Config{MCPConfigs: []string{path}}, Deps{Log: slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := service.registry.Lookup("ann", "bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.connector.Connect(t.Context(), server); err == nil {
+		t.Error("connected")
+	}
+	if err := service.Close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(buf.String(), "hunter2") {
+		t.Errorf("the log shows a secret:\n%s", buf.String())
+	}
+}
