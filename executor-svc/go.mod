@@ -12,6 +12,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	pawl.dev/proto v0.0.0
 	pawl.dev/services v0.0.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -65,7 +66,6 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-	pgregory.net/rapid v1.3.0 // indirect
 )
 
 replace (
