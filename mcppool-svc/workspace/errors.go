@@ -89,7 +89,7 @@ func (s *Server) names(dir string) []string {
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	names, _ := f.Readdirnames(5000)
 	return names
 }

@@ -69,7 +69,7 @@ func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
 	if err != nil {
 		return s.explain(out.Path, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	head, err := sniff(f)
 	if err != nil {
 		return s.explain(out.Path, err)

@@ -48,7 +48,7 @@ func (s *Server) readFile(ctx context.Context, in readInput, _ reporter) (readOu
 	if err != nil {
 		return readOutput{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	head, err := sniff(f)
 	if err != nil {
 		return readOutput{}, s.explain(rel, err)

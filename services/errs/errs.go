@@ -23,6 +23,7 @@ const OutcomeKey = "outcome"
 const (
 	OutcomeNotExecuted = "NOT_EXECUTED"
 	OutcomeUnknown     = "UNKNOWN"
+	OutcomeKnown       = "KNOWN"
 )
 
 const reasonPrefix = "ERROR_REASON_"

@@ -96,7 +96,7 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 			return res, err
 		}
 		notSent := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
-			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, "NOT_EXECUTED")
+			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 		if time.Now().Add(pause).After(deadline) {
 			return nil, notSent
 		}

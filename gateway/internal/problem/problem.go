@@ -74,7 +74,7 @@ func From(err error) Problem {
 // MethodNotAllowed answers a request whose path takes other methods.
 func MethodNotAllowed(w http.ResponseWriter, r *http.Request, allow ...string) {
 	w.Header().Set("Allow", strings.Join(allow, ", "))
-	New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+	New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
 		"%s does not take %s; it takes %s", r.URL.Path, r.Method, strings.Join(allow, " and ")).Write(w)
 }
 

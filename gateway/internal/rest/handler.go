@@ -110,6 +110,6 @@ func notRouted(w http.ResponseWriter, r *http.Request, allow []string) {
 		problem.MethodNotAllowed(w, r, allow...)
 		return
 	}
-	problem.New(http.StatusNotFound, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+	problem.New(http.StatusNotFound, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
 		"there is no %s here; /docs lists what there is", r.URL.Path).Write(w)
 }

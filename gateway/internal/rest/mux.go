@@ -60,5 +60,5 @@ func writeError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w h
 // writeRoutingError answers where the mux finds no handler for a route that the contracts have; only a path that the two
 // read differently could do that.
 func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
-	problem.New(status, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%s %s is not served", r.Method, r.URL.Path).Write(w)
+	problem.New(status, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND, "%s %s is not served", r.Method, r.URL.Path).Write(w)
 }

@@ -96,7 +96,7 @@ func registryError(err error, id string) error {
 		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT,
 			"MCP server %s changed since you read it; read it again", id)
 	case errors.Is(err, registry.ErrFromConfig):
-		return failed(commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		return failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
 			"MCP server %s comes from a configuration file; edit that file and restart the pool", id)
 	case errors.Is(err, registry.ErrRequestReused):
 		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,

@@ -91,7 +91,7 @@ func (s *Server) CancelCall(ctx context.Context, req *mcppoolv1.CancelCallReques
 		return nil, err
 	}
 	if !s.caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
-		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
 			"no call %.100q of yours is running; it may have ended already", req.GetCallId())
 	}
 	return &mcppoolv1.CancelCallResponse{}, nil

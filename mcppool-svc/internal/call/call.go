@@ -125,7 +125,7 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, send Se
 	}
 	result, err := readResult(raw)
 	if err != nil {
-		return nil, Explain(Executing, err).With(errs.OutcomeKey, outcomeKnown)
+		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
 	}
 	return result, c.checkOutput(tool, r, result)
 }
@@ -238,7 +238,7 @@ func (c *Caller) checkOutput(tool *catalog.Tool, r Request, result *mcppoolv1.Ca
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 			"the tool %s/%s ran, but its result does not fit its own output schema: %v; do not call it again to get another one",
 			r.Server.ID, tool.Name, err).
-			With(errs.OutcomeKey, outcomeKnown).With("structured_json", result.StructuredJson)
+			With(errs.OutcomeKey, errs.OutcomeKnown).With("structured_json", result.StructuredJson)
 	}
 	return nil
 }

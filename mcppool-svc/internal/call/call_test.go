@@ -143,7 +143,7 @@ func TestDrain(t *testing.T) {
 		if len(stopped) != 0 {
 			t.Error("stopped before its time")
 		}
-		if cause := <-stopped; cause != errStopping {
+		if cause := <-stopped; !errors.Is(cause, errStopping) {
 			t.Errorf("cause = %v", cause)
 		}
 		r.end(callKey{"ann", "slow"})

@@ -12,9 +12,6 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// outcomeKnown says of an error that the server itself answered with it, or that what it answered is known.
-const outcomeKnown = "KNOWN"
-
 // JSON-RPC error codes with a meaning of their own.
 const (
 	rpcMethodNotFound = -32601
@@ -43,7 +40,7 @@ func Explain(stage Stage, err error) *errs.Error {
 	case stage == Preparing || !e.Sent:
 		return out.With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	case e.Kind == upstream.Answered:
-		return out.With(errs.OutcomeKey, outcomeKnown)
+		return out.With(errs.OutcomeKey, errs.OutcomeKnown)
 	default:
 		return out.With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}

@@ -46,7 +46,7 @@ func readFile(path string, log *slog.Logger) ([]*spec.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the MCP configuration: %w; give the path of an existing file", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading the MCP configuration: %w", err)

@@ -99,7 +99,7 @@ func (s *server) begin() {
 		s.version = "1999-01-01"
 	case Stubborn:
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-		cmd := exec.Command(os.Args[0])
+		cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this very test binary, which is to outlive its parent
 		cmd.Env = []string{modeVariable + "=grandchild"}
 		cmd.Stdout = os.Stdout
 		if err := cmd.Start(); err != nil {

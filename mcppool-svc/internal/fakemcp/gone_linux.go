@@ -12,7 +12,7 @@ func Gone(pid int, d time.Duration) bool {
 	if err != nil {
 		return true
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	deadline := time.Now().Add(d)
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(deadline).Milliseconds()))

@@ -29,6 +29,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	}
 	if e == legacy {
 		// The stream that brings tools/list_changed while no request is running.
+		//nolint:staticcheck // deprecated for 2026-07-28, which this branch is not about
 		options = append(options, transport.WithContinuousListening())
 	}
 	wire, err := transport.NewStreamableHTTP(s.HTTP.URL, options...)

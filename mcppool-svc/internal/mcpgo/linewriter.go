@@ -97,7 +97,7 @@ func (w *lineWriter) signal() {
 
 func (w *lineWriter) run() {
 	defer close(w.ended)
-	defer w.out.Close()
+	defer func() { _ = w.out.Close() }()
 	for range w.wake {
 		for {
 			batch, closed := w.take()

@@ -57,10 +57,10 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	}
 	err = l.start(cmd)
 	for _, f := range theirs {
-		f.Close()
+		_ = f.Close()
 	}
 	if err != nil {
-		p.Stdin.Close()
+		_ = p.Stdin.Close()
 		p.drop()
 		return nil, fmt.Errorf("starting %s: %w", command, err)
 	}
@@ -75,7 +75,7 @@ func (p *Process) pipes() (stderr *os.File, theirs []*os.File, err error) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			for _, f := range files {
-				f.Close()
+				_ = f.Close()
 			}
 			return nil, nil, err
 		}
@@ -84,7 +84,7 @@ func (p *Process) pipes() (stderr *os.File, theirs []*os.File, err error) {
 	stdinR, stdout, stderr := files[0], files[2], files[4]
 	p.Stdin, p.Stdout = files[1], stdout
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdinR, files[3], files[5]
-	p.drop = sync.OnceFunc(func() { stdout.Close(); stderr.Close() })
+	p.drop = sync.OnceFunc(func() { _, _ = stdout.Close(), stderr.Close() })
 	return stderr, []*os.File{stdinR, files[3], files[5]}, nil
 }
 

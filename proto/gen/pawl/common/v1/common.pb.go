@@ -325,6 +325,12 @@ const (
 	ErrorReason_ERROR_REASON_CONFLICT ErrorReason = 34
 	// A configuration is not valid; the message names the field.
 	ErrorReason_ERROR_REASON_INVALID_CONFIG ErrorReason = 35
+	// There is no such running call of this user.
+	ErrorReason_ERROR_REASON_CALL_NOT_FOUND ErrorReason = 36
+	// It comes from a configuration file and cannot be changed here.
+	ErrorReason_ERROR_REASON_READ_ONLY ErrorReason = 37
+	// There is no such path, or not with that method.
+	ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND ErrorReason = 38
 )
 
 // Enum value maps for ErrorReason.
@@ -366,6 +372,9 @@ var (
 		33: "ERROR_REASON_DEFINITION_CHANGED",
 		34: "ERROR_REASON_CONFLICT",
 		35: "ERROR_REASON_INVALID_CONFIG",
+		36: "ERROR_REASON_CALL_NOT_FOUND",
+		37: "ERROR_REASON_READ_ONLY",
+		38: "ERROR_REASON_ROUTE_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -404,6 +413,9 @@ var (
 		"ERROR_REASON_DEFINITION_CHANGED":       33,
 		"ERROR_REASON_CONFLICT":                 34,
 		"ERROR_REASON_INVALID_CONFIG":           35,
+		"ERROR_REASON_CALL_NOT_FOUND":           36,
+		"ERROR_REASON_READ_ONLY":                37,
+		"ERROR_REASON_ROUTE_NOT_FOUND":          38,
 	}
 )
 
@@ -825,7 +837,8 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\bLanguage\x12\x18\n" +
 	"\x14LANGUAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vLANGUAGE_ZH\x10\x01\x12\x0f\n" +
-	"\vLANGUAGE_EN\x10\x02*\xc9\t\n" +
+	"\vLANGUAGE_EN\x10\x02*\xa8\n" +
+	"\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_TOOL_NOT_FOUND\x10\x01\x12&\n" +
@@ -863,7 +876,10 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\x15ERROR_REASON_REJECTED\x10 \x12#\n" +
 	"\x1fERROR_REASON_DEFINITION_CHANGED\x10!\x12\x19\n" +
 	"\x15ERROR_REASON_CONFLICT\x10\"\x12\x1f\n" +
-	"\x1bERROR_REASON_INVALID_CONFIG\x10#B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
+	"\x1bERROR_REASON_INVALID_CONFIG\x10#\x12\x1f\n" +
+	"\x1bERROR_REASON_CALL_NOT_FOUND\x10$\x12\x1a\n" +
+	"\x16ERROR_REASON_READ_ONLY\x10%\x12 \n" +
+	"\x1cERROR_REASON_ROUTE_NOT_FOUND\x10&B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
 
 var (
 	file_pawl_common_v1_common_proto_rawDescOnce sync.Once

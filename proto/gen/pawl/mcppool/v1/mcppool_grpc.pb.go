@@ -58,8 +58,8 @@ type McpPoolServiceClient interface {
 	// Lists the tools of a server that the caller has activated; connects where needed.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
-	// was refused or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED or UNKNOWN). Closing the stream
-	// cancels the call.
+	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
+	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream cancels the call.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
@@ -218,8 +218,8 @@ type McpPoolServiceServer interface {
 	// Lists the tools of a server that the caller has activated; connects where needed.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
-	// was refused or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED or UNKNOWN). Closing the stream
-	// cancels the call.
+	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
+	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream cancels the call.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
