@@ -151,7 +151,7 @@ func (s *codeSearch) load(e entry) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	want := int(min(e.info.Size(), maxSearchedBytes)) + 1 // one more, to see the end
 	if cap(s.text) < want {
 		s.text = make([]byte, 0, max(want, 64<<10))

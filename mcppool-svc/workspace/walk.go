@@ -140,7 +140,7 @@ func (w *walk) readDir(ctx context.Context, dir *os.Root) ([]fs.DirEntry, error)
 	if err != nil {
 		return nil, &readDirError{err}
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var all []fs.DirEntry
 	for len(all) <= w.limit-w.entries {
 		if err := ctx.Err(); err != nil {
