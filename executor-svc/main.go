@@ -39,6 +39,10 @@ func main() {
 
 // build dials the planner and the pool; neither has to be there yet.
 func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+	if s.Keys != "" && s.ServiceKey == "" {
+		return nil, errors.New("with --keys the planner and the pool want a key from the executor too; make one with " +
+			"`pawl keys add executor --role service` and give it as --service-key or PAWL_SERVICE_KEY")
+	}
 	planner, err := serve.Dial(s.Planner, s.ServiceKey)
 	if err != nil {
 		return nil, err

@@ -6,9 +6,12 @@ import (
 	"strconv"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/page"
 
@@ -48,8 +51,14 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 
 // WatchTask implements ExecutorService.
 func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error {
-	if _, err := s.task(stream.Context(), req.GetId()); err != nil {
+	t, err := s.task(stream.Context(), req.GetId())
+	if err != nil {
 		return err
+	}
+	if last := t.Checkpoint.GetLastSeq(); req.GetAfterSeq() > last {
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"after_seq is %d, but the task's newest event is %d; watch from a seq that was seen", req.GetAfterSeq(), last).
+			WithViolation("after_seq", "beyond the newest event")
 	}
 	return fault(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), !req.GetNoFollow(), func(e *executorv1.ExecutorEvent) (bool, error) {
 		return true, stream.Send(e)

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -174,6 +175,10 @@ func (o *owner) drain() {
 		for _, i := range items {
 			if c, ok := i.input.(flow.Called); ok {
 				o.calling = false
+				if o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
+					// The stop itself cut the call off: what to do about it is decided when the task is taken up.
+					return
+				}
 				o.move([]item{{input: c, turn: i.turn}})
 				return
 			}

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"fmt"
+
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
@@ -19,7 +21,24 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 			c.History = append(c.History, entry(e, result))
 		}
 	}
+	fit(c.History)
 	return c
+}
+
+// historyBytes is how much of what tools gave a planner is sent; a request has room for twice that.
+const historyBytes = 32 << 20
+
+// fit leaves out outputs that are too large for one request, the oldest first, and says so in their place.
+func fit(history []*plannerv1.HistoryEntry) {
+	left := historyBytes
+	for i := len(history) - 1; i >= 0; i-- {
+		size := len(history[i].GetOutputJson())
+		if size > left {
+			history[i].OutputJson = fmt.Sprintf(`{"message":"(%d bytes, left out: more than a planner is sent)"}`, size)
+			continue
+		}
+		left -= size
+	}
 }
 
 // results holds the statuses in which a step has come to something; others are not history yet.

@@ -938,7 +938,7 @@ var File_pawl_executor_v1_executor_service_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
-	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa7\x04\n" +
+	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xbe\x04\n" +
 	"\x11CreateTaskRequest\x12\x1d\n" +
 	"\x04goal\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12\"\n" +
 	"\bagent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12+\n" +
@@ -949,13 +949,14 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\bplaybook\x18\a \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\bplaybook\x12'\n" +
 	"\n" +
 	"request_id\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\x12\x1e\n" +
-	"\x05model\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model:\x85\x01\xbaH\x81\x01\x1a\x7f\n" +
-	"\x1ccreate_task.goal_or_playbook\x12-goal is required (unless a playbook is given)\x1a0this.goal.size() > 0 || this.playbook.size() > 0B\x0f\n" +
-	"\r_auto_execute\"\x86\x01\n" +
-	"\x0eRunTaskRequest\x12?\n" +
-	"\x04task\x18\x01 \x01(\v2#.pawl.executor.v1.CreateTaskRequestB\x06\xbaH\x03\xc8\x01\x01R\x04task\x12\x1b\n" +
+	"\x05model\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
+	"\x1ccreate_task.goal_or_playbook\x12-goal is required (unless a playbook is given)\x1aFthis.goal.matches('[^ \\t\\r\\n]') || this.playbook.matches('[^ \\t\\r\\n]')B\x0f\n" +
+	"\r_auto_execute\"\xce\x01\n" +
+	"\x0eRunTaskRequest\x127\n" +
+	"\x04task\x18\x01 \x01(\v2#.pawl.executor.v1.CreateTaskRequestR\x04task\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"f\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow:N\xbaHK\x1aI\n" +
+	"\rrun_task.task\x12(a task is required: send at least a goal\x1a\x0ehas(this.task)\"f\n" +
 	"\x10WatchTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x1b\n" +
@@ -984,15 +985,16 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"i\n" +
 	"\x11ListStepsResponse\x12,\n" +
 	"\x05steps\x18\x01 \x03(\v2\x16.pawl.executor.v1.StepR\x05steps\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x82\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x86\x03\n" +
 	"\x11ResumeTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12#\n" +
 	"\await_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06waitId\x125\n" +
 	"\aapprove\x18\x03 \x01(\v2\x19.pawl.executor.v1.ApproveH\x00R\aapprove\x122\n" +
 	"\x06reject\x18\x04 \x01(\v2\x18.pawl.executor.v1.RejectH\x00R\x06reject\x122\n" +
-	"\x06params\x18\x05 \x01(\v2\x18.pawl.executor.v1.ParamsH\x00R\x06paramsB\x0f\n" +
-	"\x06answer\x12\x05\xbaH\x02\b\x01\"b\n" +
+	"\x06params\x18\x05 \x01(\v2\x18.pawl.executor.v1.ParamsH\x00R\x06params:\x88\x01\xbaH\x84\x01\x1a\x81\x01\n" +
+	"\x12resume_task.answer\x120an answer is required: approve, reject or params\x1a9has(this.approve) || has(this.reject) || has(this.params)B\b\n" +
+	"\x06answer\"b\n" +
 	"\aApprove\x12-\n" +
 	"\x05input\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x05input\x12(\n" +
 	"\n" +
