@@ -3,8 +3,10 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -63,6 +65,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 func (s *Suite) identify(context.Context) (err error) {
 	s.auth = identity.Local()
 	if s.cfg.KeysFile != "" {
+		if _, err := os.Stat(s.cfg.KeysFile); err != nil {
+			return fmt.Errorf("reading the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, s.cfg.KeysFile)
+		}
 		if s.keys, err = identity.OpenKeyFile(s.cfg.KeysFile); err != nil {
 			return err
 		}

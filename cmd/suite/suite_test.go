@@ -187,9 +187,10 @@ func TestKeys(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "a.go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	aliceKey := token("alice")
 	s, _ := start(t, suite.Config{GRPCAddr: "0.0.0.0:0", KeysFile: path, Workspace: root})
 	_, port, _ := net.SplitHostPort(s.GRPCAddr())
-	alice := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, token("alice")))
+	alice := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, aliceKey))
 	bob := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, token("bob")))
 	nobody := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, ""))
 	task := run(t, alice, "How many Go files are there?")

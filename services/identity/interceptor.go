@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,16 +39,35 @@ func StreamServerInterceptor(a Authenticator) grpc.StreamServerInterceptor {
 		if err != nil {
 			return err
 		}
-		return next(srv, &principalStream{ServerStream: ss, ctx: ctx})
+		return next(srv, &principalStream{ServerStream: ss, ctx: ctx, again: func() error {
+			_, err := authenticate(ss.Context(), a, info.FullMethod)
+			return err
+		}, checked: time.Now()})
 	}
 }
 
+// recheckEvery is how long a stream may go on without its credential being looked at again.
+const recheckEvery = time.Second
+
+// principalStream ends a stream whose credential was taken away: nothing is sent to it any more.
 type principalStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx     context.Context
+	again   func() error
+	checked time.Time // when the credential was last looked at; SendMsg is not called concurrently
 }
 
 func (s *principalStream) Context() context.Context { return s.ctx }
+
+func (s *principalStream) SendMsg(m any) error {
+	if now := time.Now(); now.Sub(s.checked) >= recheckEvery {
+		if err := s.again(); err != nil {
+			return err
+		}
+		s.checked = now
+	}
+	return s.ServerStream.SendMsg(m)
+}
 
 func authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
 	if strings.HasPrefix(method, healthPrefix) {

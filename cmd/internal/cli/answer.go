@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
@@ -26,6 +27,9 @@ func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitI
 		if err != nil {
 			return err
 		}
+		if task, err = a.stopping(ctx, g, client, task); err != nil {
+			return err
+		}
 		wait, err := openWait(task, waitID, kind)
 		if err != nil {
 			return err
@@ -45,6 +49,41 @@ func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitI
 		t := a.attend(g, session, id, task.GetLastSeq(), a.Console.Err, a.knownFolder(ctx, session).alias)
 		return t.run(ctx)
 	})
+}
+
+// patience is how long an answer waits for a task that is still on its way to its question.
+const patience = 30 * time.Second
+
+// stopping returns the task once it waits or has ended: who answers right after starting one means its first question.
+func (a *App) stopping(ctx context.Context, g *Globals, client executorv1.ExecutorServiceClient, task *executorv1.Task) (*executorv1.Task, error) {
+	if !onItsWay(task) {
+		return task, nil
+	}
+	if !g.JSON {
+		a.note("task " + render.ShortID(task.GetId()) + " has no question yet; waiting for one")
+	}
+	watching, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	stream, err := client.WatchTask(watching, &executorv1.WatchTaskRequest{Id: task.GetId(), AfterSeq: task.GetLastSeq()})
+	for err == nil {
+		var ev *executorv1.ExecutorEvent
+		if ev, err = stream.Recv(); ev.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	// However the watching ended, the task itself tells how it stands.
+	return client.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
+}
+
+func onItsWay(task *executorv1.Task) bool {
+	switch task.GetStatus() {
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING:
+		return !task.GetCancelRequested()
+	}
+	return false
 }
 
 // openWait is the wait that is meant: the one that is named, else the only one that can be answered so.

@@ -111,7 +111,7 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 	t.view.Event(ev)
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
-		return true, nil
+		return true, t.settled(ctx)
 	case executorv1.EventType_EVENT_TYPE_FLOW_FAILED:
 		return true, exit.Silent(exit.Failed)
 	case executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
@@ -176,13 +176,17 @@ func (t *attendance) settled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return codeOf(task.GetStatus())
+	return codeOf(task)
 }
 
-// codeOf is how a command ends whose task has that status.
-func codeOf(status executorv1.ExecutorStatus) error {
-	switch status {
+// codeOf is how a command ends whose task is like that. A task that could do nothing of what it tried was answered, but
+// no script should take it for done.
+func codeOf(task *executorv1.Task) error {
+	switch task.GetStatus() {
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS:
+		if n := task.GetErrorCount(); n > 0 && n >= task.GetStepCount() {
+			return exit.Silent(exit.Failed)
+		}
 		return nil
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR:
 		return exit.Silent(exit.Failed)

@@ -207,14 +207,19 @@ func (c *MCPAddCmd) imported() ([]*mcppoolv1.McpServer, error) {
 	return taken, nil
 }
 
-// localise makes a program that is named by a path one that is found from any folder.
+// localise makes a program run where it was named: its path, and those among its arguments, mean this folder.
 func localise(s *mcppoolv1.McpServer) {
 	stdio := s.GetStdio()
-	if stdio == nil || stdio.GetCwd() != "" || !strings.ContainsRune(stdio.GetCommand(), filepath.Separator) {
+	if stdio == nil || stdio.GetCwd() != "" {
 		return
 	}
-	if abs, err := filepath.Abs(stdio.GetCommand()); err == nil {
-		stdio.Command = abs
+	here, err := os.Getwd()
+	if err != nil {
+		return // the folder is gone; the server's own one has to do
+	}
+	stdio.Cwd = here
+	if strings.ContainsRune(stdio.GetCommand(), filepath.Separator) && !filepath.IsAbs(stdio.GetCommand()) {
+		stdio.Command = filepath.Join(here, stdio.GetCommand())
 	}
 }
 

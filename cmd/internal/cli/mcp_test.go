@@ -35,6 +35,10 @@ func TestMCPList(t *testing.T) {
 }
 
 func TestMCPAdd(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -43,6 +47,7 @@ func TestMCPAdd(t *testing.T) {
 		{"a command with flags of its own", []string{"files", "--trusted", "--env", "A=b=c", "--", "npx", "-y", "server", "--json"}, func() *mcppoolv1.McpServer {
 			s := stdio("files", "npx", "-y", "server", "--json")
 			s.Trusted, s.GetStdio().Env = true, map[string]string{"A": "b=c"}
+			s.GetStdio().Cwd = here // what its arguments are relative to
 			return s
 		}()},
 		{"an address", []string{"search", "--url", "http://x/mcp", "--header", "Authorization=Bearer a,b", "--effect", "*=read", "--effect", "drop=destructive"}, &mcppoolv1.McpServer{

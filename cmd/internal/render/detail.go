@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
@@ -107,6 +108,8 @@ func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
 	if s.GetError() != nil {
 		text := d.Style.Red(Text(errorText(s.GetError()))) + outcomeText(s.GetOutcome())
 		block(b, "", strings.ReplaceAll(text, "\n", "\n    "))
+	} else if s.GetStatus() == executorv1.StepStatus_STEP_STATUS_CANCELLED && s.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
+		block(b, "", d.Style.Yellow(strings.TrimSpace(outcomeText(s.GetOutcome()))))
 	}
 }
 

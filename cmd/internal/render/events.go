@@ -34,6 +34,7 @@ type Events struct {
 	first     time.Time // of the first event, where it was seen
 	fromStart bool
 	toolSteps int
+	failed    map[string]bool // steps whose newest attempt failed
 	answer    answerView
 	last      *executorv1.ExecutorEvent
 }
@@ -55,7 +56,7 @@ func NewEvents(cfg EventsConfig) *Events {
 	if cfg.Alias == nil {
 		cfg.Alias = func(id string) string { return id }
 	}
-	return &Events{cfg: cfg, live: liveLine{w: cfg.Log, on: cfg.Live}, steps: map[string]*stepView{}}
+	return &Events{cfg: cfg, live: liveLine{w: cfg.Log, on: cfg.Live}, steps: map[string]*stepView{}, failed: map[string]bool{}}
 }
 
 // Event shows one event.
@@ -64,6 +65,12 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.first, e.fromStart = ev.GetTime().AsTime(), true
 	}
 	e.last = ev
+	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_STEP_ERROR:
+		e.failed[ev.GetFlow().GetStepId()] = true
+	case executorv1.EventType_EVENT_TYPE_STEP_INPUT:
+		delete(e.failed, ev.GetFlow().GetStepId())
+	}
 	switch p := ev.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_ToolsLoaded:
 		e.toolsLoaded(p.ToolsLoaded)
@@ -75,7 +82,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_FlowSuccess:
 		e.live.clear()
 		e.answer.complete(e.cfg, p.FlowSuccess)
-		e.closing(e.cfg.Style.Green("✓")+" ", "done · ")
+		e.answered()
 	case *executorv1.ExecutorEvent_FlowFailed:
 		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), Text(errorText(p.FlowFailed.GetError())))
 		e.closing("  ", "")
@@ -138,6 +145,18 @@ func (e *Events) flowStart(f *executorv1.FlowStart) {
 func (e *Events) line(format string, args ...any) {
 	e.Suspend()
 	put(e.cfg.Log, fmt.Sprintf(format, args...)+"\n")
+}
+
+// answered closes a task that has its answer, and says where steps failed on the way.
+func (e *Events) answered() {
+	switch {
+	case len(e.failed) == 0:
+		e.closing(e.cfg.Style.Green("✓")+" ", "done · ")
+	case e.fromStart && len(e.failed) == e.toolSteps:
+		e.closing(e.cfg.Style.Red("✗")+" ", "no step succeeded · ")
+	default:
+		e.closing(e.cfg.Style.Yellow("!")+" ", fmt.Sprintf("done, but %s failed · ", plural(len(e.failed), "step")))
+	}
 }
 
 // closing is the last line: which task it was, what it took.

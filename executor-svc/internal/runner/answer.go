@@ -10,6 +10,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
 )
@@ -39,7 +40,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		out := flow.Answered{FullAnswer: full.String(), Usage: add(nil, usage)}
 		if err != nil {
 			out.Err = note(fmt.Errorf("writing the answer: %w", err))
-			if cutShort != "" {
+			if cutShort != "" && !strings.HasSuffix(cutShort, errs.From(err).Message) {
 				out.Err.ErrMsg = cutShort + " " + out.Err.GetErrMsg()
 			}
 		}

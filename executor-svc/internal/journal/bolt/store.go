@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -34,8 +36,10 @@ var _ journal.Journal = (*Store)(nil)
 
 // Open opens or creates the file. journal.ErrLocked where another process has it.
 func Open(path string) (*Store, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
+	db, err := openFile(path)
 	switch {
+	case errors.Is(err, errShort):
+		return nil, fmt.Errorf("opening %s: the journal is damaged (%w); move it away, or restore it from a backup", path, err)
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("opening %s: %w", path, journal.ErrLocked)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
@@ -49,6 +53,37 @@ func Open(path string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), db.Close())
 	}
 	return &Store{db: db, c: newCommitter(db)}, nil
+}
+
+var errShort = errors.New("the file is shorter than its own index says")
+
+// openFile opens the file and checks that it is whole: pages beyond its end would fault when they are read.
+func openFile(path string) (db *bbolt.DB, err error) {
+	// Only this goroutine's faults, and only while opening, become panics that can be recovered.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			db, err = nil, fmt.Errorf("%w: %v", errShort, fault)
+		}
+	}()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return errShort
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 // prepare writes the schema's version into a new file and checks it in an old one.

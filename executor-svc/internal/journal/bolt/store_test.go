@@ -63,6 +63,35 @@ func TestForeignFileIsRefused(t *testing.T) {
 	}
 }
 
+func TestTruncatedFileIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if _, _, err := s.Create(t.Context(), journaltest.NewTask("ann")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{9000, 12000, 20000} {
+		cut := filepath.Join(t.TempDir(), "journal.db")
+		if err := os.WriteFile(cut, whole[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bolt.Open(cut); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%d of %d bytes: %v, want an error that says that it is damaged", size, len(whole), err)
+		}
+	}
+}
+
 func TestFolderThatIsNotThere(t *testing.T) {
 	if _, err := bolt.Open(filepath.Join(t.TempDir(), "none", "journal.db")); err == nil {
 		t.Error("no error for a missing folder")
