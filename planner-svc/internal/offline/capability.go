@@ -73,8 +73,11 @@ func (p *plan) capable(intent goal.Intent, c goal.Clause) *catalog.Tool {
 		if score == 0 {
 			continue
 		}
-		if id := strings.ToLower(t.GetMcpId()); id != "" && catalog.ContainsWord(words, id) {
+		if names(words, t.GetMcpId()) {
 			score += 20
+		}
+		if strings.HasPrefix(t.GetMcpId(), builtin) {
+			score += 0.5 // of two that fit alike, the one that comes along and means this folder
 		}
 		if t.GetMcpId() == server {
 			score += 3
@@ -84,6 +87,28 @@ func (p *plan) capable(intent goal.Intent, c goal.Clause) *catalog.Tool {
 		}
 	}
 	return best
+}
+
+// builtin begins the ids of the servers for folders that Pawl brings along.
+const builtin = "workspace"
+
+// names tells whether a text (in lower case) names a server. An id that is an everyday word of such texts, such as
+// `files`, names none by itself.
+func names(text, server string) bool {
+	id := strings.ToLower(server)
+	if id == "" || everyday(id) {
+		return false
+	}
+	return catalog.ContainsWord(text, id)
+}
+
+func everyday(id string) bool {
+	for _, c := range capabilities {
+		if slices.Contains(c.nouns, id) || slices.Contains(c.verbs, id) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"folders", "directories", "docs", "project"}, id)
 }
 
 // server is the one that the plan's steps for files used last.

@@ -103,7 +103,7 @@ func rate(t *catalog.Tool, c goal.Clause, said catalog.Words, lead string) match
 	if input.EnumHit(t, c) {
 		m.score += 2.5
 	}
-	if id := strings.ToLower(t.GetMcpId()); id != "" && catalog.ContainsWord(strings.ToLower(c.Text), id) {
+	if names(strings.ToLower(c.Text), t.GetMcpId()) {
 		m.score += 2
 	}
 	return m
