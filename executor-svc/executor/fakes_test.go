@@ -27,6 +27,7 @@ type planner struct {
 	FillFn   func(*plannerv1.FillParamsRequest) string
 	AnswerFn func(*plannerv1.GenerateAnswerRequest, func(string) error) error
 	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
+	ModelsFn func()
 
 	mu   sync.Mutex // guards seen
 	seen []*plannerv1.TaskContext
@@ -106,6 +107,9 @@ func (p *planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookR
 }
 
 func (p *planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	if p.ModelsFn != nil {
+		p.ModelsFn()
+	}
 	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "offline", IsDefault: true}, {Name: "playbook"}}}, nil
 }
 

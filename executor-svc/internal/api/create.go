@@ -50,7 +50,11 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 		return "", err
 	}
 	head.RequestHash = hash
-	if err := s.supersede(ctx, who.Sub, req.GetConversationId()); err != nil {
+	// The same request may have come again meanwhile: what it created is not to be superseded by its own repetition.
+	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
+		return id, err
+	}
+	if err := s.supersede(ctx, who.Sub, req); err != nil {
 		return "", err
 	}
 	id, err := s.Engine.Create(ctx, newTask(head))
@@ -151,7 +155,8 @@ func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 }
 
 // supersede cancels the conversation's waiting task: a new question takes its place (A30).
-func (s *Tasks) supersede(ctx context.Context, user, conversation string) error {
+func (s *Tasks) supersede(ctx context.Context, user string, req *executorv1.CreateTaskRequest) error {
+	conversation := req.GetConversationId()
 	if conversation == "" {
 		return nil
 	}
@@ -163,6 +168,9 @@ func (s *Tasks) supersede(ctx context.Context, user, conversation string) error 
 		return fault(err, nil)
 	}
 	for _, t := range page.Tasks {
+		if id := req.GetRequestId(); id != "" && id == t.Head.GetRequestId() {
+			continue
+		}
 		err := s.Engine.Send(ctx, t.ID, &storagev1.Command{Kind: &storagev1.Command_Cancel{
 			Cancel: &storagev1.Cancel{Reason: "superseded by a new question in the conversation"},
 		}})

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/codes"
@@ -11,6 +13,7 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
 
+	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -116,9 +119,16 @@ func toolOf(t *journal.Task, w *storagev1.Wait) string {
 // refused.
 func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
 	var given *storagev1.Fact
+	shown := ""
 	err := s.records(ctx, t.ID, func(r journal.Record) {
 		for _, f := range r.GetFacts() {
-			if f.GetWaitId() == waitID && given == nil && closes(f) {
+			if f.GetWaitId() != waitID {
+				continue
+			}
+			if w := f.GetStepWaitingForStart(); w != nil {
+				shown = w.GetInputJson()
+			}
+			if given == nil && closes(f) {
 				given = f
 			}
 		}
@@ -126,7 +136,7 @@ func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Comm
 	switch {
 	case err != nil:
 		return nil, err
-	case given != nil && same(c, given):
+	case given != nil && same(c, given, shown):
 		return s.get(ctx, t.ID)
 	case given == nil && state.Ended(t.Checkpoint.GetStatus()):
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
@@ -147,15 +157,15 @@ func closes(f *storagev1.Fact) bool {
 	return false
 }
 
-func same(c *storagev1.Command, given *storagev1.Fact) bool {
+// same says whether a command repeats the answer that was given; shown is the input that was asked about.
+func same(c *storagev1.Command, given *storagev1.Fact, shown string) bool {
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
-		input := c.GetApprove().GetInputJson()
-		return c.GetApprove() != nil && (input == "" || input == k.StepInput)
+		return c.GetApprove() != nil && k.StepInput == cmp.Or(c.GetApprove().GetInputJson(), shown)
 	case *storagev1.Fact_StepCancel:
-		return c.GetReject() != nil
+		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
 	case *storagev1.Fact_StatusChanged:
-		return c.GetParams() != nil
+		return c.GetParams() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
 	}
 	return false
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -33,20 +34,13 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 	if err != nil {
 		return err
 	}
-	if err := stream.SetHeader(metadata.Pairs(taskIDHeader, id)); err != nil {
+	if err := stream.SendHeader(metadata.Pairs(taskIDHeader, id)); err != nil {
 		return err
 	}
-	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), true, func(e *executorv1.ExecutorEvent) (bool, error) {
-		if err := stream.Send(e); err != nil {
-			return false, err
-		}
-		if req.GetFollow() || e.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
-			return true, nil
-		}
-		// A stop that was answered since is history: only the one that the task stands at ends the stream.
-		t, err := s.Journal.Peek(ctx, id)
-		return err != nil || t.Checkpoint.GetLastSeq() != e.GetSeq(), err
-	}), taskNotFound(id))
+	stops := func(s executorv1.ExecutorStatus) bool {
+		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	}
+	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
 // WatchTask implements ExecutorService.
@@ -60,9 +54,8 @@ func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerSt
 			"after_seq is %d, but the task's newest event is %d; watch from a seq that was seen", req.GetAfterSeq(), last).
 			WithViolation("after_seq", "beyond the newest event")
 	}
-	return fault(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), !req.GetNoFollow(), func(e *executorv1.ExecutorEvent) (bool, error) {
-		return true, stream.Send(e)
-	}), taskNotFound(req.GetId()))
+	atOnce := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
+	return fault(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), atOnce, stream.Send), taskNotFound(req.GetId()))
 }
 
 // GetTask implements ExecutorService.
@@ -92,7 +85,9 @@ func (s *Tasks) ListTasks(ctx context.Context, req *executorv1.ListTasksRequest)
 		if err != nil {
 			return nil, err
 		}
-		q.Before = string(key)
+		if q.Before = string(key); uuid.Validate(q.Before) != nil {
+			return nil, badToken()
+		}
 	}
 	found, err := s.Journal.List(ctx, q)
 	if err != nil {
@@ -120,8 +115,8 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 		if err != nil {
 			return nil, err
 		}
-		if skip, err = strconv.Atoi(string(key)); err != nil {
-			return nil, err
+		if skip, err = strconv.Atoi(string(key)); err != nil || skip < 0 {
+			return nil, badToken()
 		}
 	}
 	log, err := s.history(ctx, t.ID)
@@ -138,6 +133,11 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 		out.Steps = append(out.Steps, view.Step(t.ID, e))
 	}
 	return out, nil
+}
+
+func badToken() error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"page_token is not one of this list; start again without it").WithViolation("page_token", "not a token of this list")
 }
 
 func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -29,6 +30,12 @@ type Config struct {
 
 // sendPatience is how long a sender waits for a task to take up its command.
 const sendPatience = 30 * time.Second
+
+// againAfter is how long a task rests that could not be owned to its end.
+const againAfter = 200 * time.Millisecond
+
+// lastWait is how long owners may take to leave after everything that runs was ended.
+const lastWait = time.Second
 
 // Deps is what an engine stands on.
 type Deps struct {
@@ -81,7 +88,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.stopHard()
 	ids, err := e.deps.Journal.Runnable(ctx)
 	if err != nil {
-		return fmt.Errorf("looking for tasks to take up: %w", err)
+		return errors.Join(fmt.Errorf("looking for tasks to take up: %w", err), e.drain())
 	}
 	if len(ids) > 0 {
 		e.deps.Log.InfoContext(ctx, "taking up tasks", "count", len(ids))
@@ -90,6 +97,11 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.Wake(id)
 	}
 	<-ctx.Done()
+	return e.drain()
+}
+
+// drain begins nothing new, lets running calls come back, and ends what does not.
+func (e *Engine) drain() error {
 	e.mu.Lock()
 	e.stopped = true
 	e.mu.Unlock()
@@ -103,9 +115,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	case <-timeout.C:
 		e.deps.Log.Warn("tool calls did not come back in time; their outcome is unknown", "timeout", e.cfg.DrainTimeout)
 		e.stopHard()
-		<-idle
 	}
-	return nil
+	last := time.NewTimer(lastWait)
+	defer last.Stop()
+	select {
+	case <-idle:
+		return nil
+	case <-last.C:
+		return errors.New("some tasks could not be left in an orderly way: the journal does not answer; they are taken up at the next start")
+	}
 }
 
 // Draining is closed when the engine stops.
@@ -144,11 +162,10 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 		delete(e.results, c.Id)
 		e.mu.Unlock()
 	}()
-	no, err := e.deps.Journal.Send(ctx, taskID, c)
-	if err != nil {
+	if _, err := e.deps.Journal.Send(ctx, taskID, c); err != nil {
 		return err
 	}
-	e.deliver(taskID, journal.Command{No: no, Command: c})
+	e.Wake(taskID)
 	patience := time.NewTimer(sendPatience)
 	defer patience.Stop()
 	select {
@@ -164,25 +181,15 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 	}
 }
 
-// Wake makes sure that a task has an owner.
+// Wake makes sure that a task has an owner, and that the owner looks into the inbox.
 func (e *Engine) Wake(taskID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.owners[taskID] == nil {
-		e.own(taskID)
-	}
-}
-
-func (e *Engine) deliver(taskID string, c journal.Command) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	o := e.owners[taskID]
-	if o == nil {
-		// The new owner reads the command from the inbox.
-		e.own(taskID)
+	if o := e.owners[taskID]; o != nil {
+		o.in.poke()
 		return
 	}
-	o.in.put(item{command: &c})
+	e.own(taskID)
 }
 
 // own starts an owner; e.mu is held.
@@ -199,15 +206,18 @@ func (e *Engine) own(taskID string) {
 	}()
 }
 
-// leave takes an owner out if nothing came for it meanwhile.
-func (e *Engine) leave(o *owner, force bool) bool {
+// leave takes an owner out. Where it has to be owned again, or something came for it while it was leaving, another one
+// takes its place.
+func (e *Engine) leave(o *owner, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !force && o.in.len() > 0 {
-		return false
-	}
 	delete(e.owners, o.id)
-	return true
+	switch {
+	case o.in.isPoked():
+		e.own(o.id)
+	case again:
+		time.AfterFunc(againAfter, func() { e.Wake(o.id) })
+	}
 }
 
 func (e *Engine) answer(commandID string, err error) {

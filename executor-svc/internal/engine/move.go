@@ -5,10 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -18,13 +21,13 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// batch is what becomes one commit: the moves that everything in the queue led to.
+// batch is what becomes one commit: the moves that everything at hand led to.
 type batch struct {
 	state   *storagev1.Checkpoint
 	facts   []*storagev1.Fact
 	effects []flow.Effect
 	changed bool
-	folded  uint64
+	folded  []uint64
 	answers []answer
 }
 
@@ -42,10 +45,18 @@ func (o *owner) move(items []item) bool {
 	for _, i := range items {
 		o.fold(b, i)
 	}
-	if !b.changed && b.folded == 0 {
-		o.start(b, b.effects)
+	return o.store(b)
+}
+
+// store commits a batch and runs its effects. Planning goes on beside the commit; nothing that touches the world does.
+func (o *owner) store(b *batch) bool {
+	if !b.changed && len(b.folded) == 0 {
+		early, late := split(b.effects)
+		o.start(b, early)
+		o.startLate(b, late)
 		return true
 	}
+	before := o.state
 	t := o.transition(b)
 	o.history.Add(t.Record)
 	o.state = b.state
@@ -53,15 +64,27 @@ func (o *owner) move(items []item) bool {
 	if !o.draining() {
 		o.start(b, early)
 	}
-	if !o.commit(t) {
+	switch err := o.commit(t); {
+	case errors.Is(err, journal.ErrInvalid):
+		o.state = before
+		return o.unstorable(b, err)
+	case err != nil:
 		return false
 	}
 	o.e.hub.notify(o.id)
 	for _, a := range b.answers {
 		o.e.answer(a.commandID, a.err)
 	}
-	o.start(b, late)
+	o.startLate(b, late)
 	return true
+}
+
+// unstorable ends a task with what can be stored, in place of what cannot.
+func (o *owner) unstorable(b *batch, cause error) bool {
+	o.log.Error("a transition cannot be stored", "error", cause)
+	failed := &batch{state: o.state, folded: b.folded, answers: b.answers}
+	o.fail(failed, "what happened cannot be stored: "+cause.Error())
+	return failed.changed && o.store(failed)
 }
 
 // fold asks the flow what an item does to the task.
@@ -70,25 +93,30 @@ func (o *owner) fold(b *batch, i item) {
 		o.foldCommand(b, i.command)
 		return
 	}
-	if i.turn != o.turn {
-		return
-	}
-	if _, ok := i.input.(flow.Called); ok {
+	if _, ok := i.input.(flow.Called); ok && i.turn == o.turn {
 		o.calling = false
+	}
+	if i.turn != o.turn || state.Ended(b.state.GetStatus()) {
+		o.log.Debug("what an abandoned effect brought is dropped")
+		return
 	}
 	next := clone(b.state)
 	t, err := o.on(o.task(next), i.input)
 	if err != nil {
 		// A defect: the task must not hang, nor go on from a state that nobody understands.
-		o.log.Error("the flow refused what came back", "input", i.input, "error", err)
-		next = clone(b.state)
-		t, err = o.flow.Fail(o.task(next), &storagev1.ErrorNote{
-			ErrMsg: "the executor could not go on: " + err.Error(), Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-		})
-		if err != nil {
-			o.log.Error("the flow refused to fail", "error", err)
-			return
-		}
+		o.log.Error("the flow refused what came back", "error", err)
+		o.fail(b, "the executor could not go on: "+err.Error())
+		return
+	}
+	b.add(next, t)
+}
+
+func (o *owner) fail(b *batch, why string) {
+	next := clone(b.state)
+	t, err := o.flow.Fail(o.task(next), &storagev1.ErrorNote{ErrMsg: why, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR})
+	if err != nil {
+		o.log.Error("the flow refused to fail", "error", err)
+		return
 	}
 	b.add(next, t)
 }
@@ -100,12 +128,8 @@ func (o *owner) on(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	return o.flow.On(t, in)
 }
 
-// foldCommand folds a command in once, whether it came by the inbox, the queue or both.
 func (o *owner) foldCommand(b *batch, c *journal.Command) {
-	if c.No <= o.seen {
-		return
-	}
-	o.seen, b.folded = c.No, c.No
+	b.folded = append(b.folded, c.No)
 	next := clone(b.state)
 	t, err := o.flow.On(o.task(next), flow.Command{Command: c.Command})
 	b.answers = append(b.answers, answer{c.GetId(), err})
@@ -119,9 +143,6 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 	if t.Unchanged {
 		return
 	}
-	for _, f := range t.Facts {
-		f.Status = next.GetStatus()
-	}
 	next.LastSeq += uint64(len(t.Facts))
 	b.facts = append(b.facts, t.Facts...)
 	b.state, b.changed = next, true
@@ -134,7 +155,7 @@ func (o *owner) transition(b *batch) journal.Transition {
 	}
 	b.state.Rev++
 	b.state.UpdateTime = now
-	t := journal.Transition{TaskID: o.id, Head: o.head, Checkpoint: b.state, FoldedThrough: b.folded}
+	t := journal.Transition{TaskID: o.id, Head: o.head, Checkpoint: b.state, Folded: b.folded}
 	if len(b.facts) > 0 {
 		t.Record = &storagev1.Record{Time: now, Usage: b.state.GetUsage(), Facts: b.facts}
 	}
@@ -143,68 +164,30 @@ func (o *owner) transition(b *batch) journal.Transition {
 
 // commit returns once the transition is durable. A storage that fails is asked again until the process is told to stop:
 // the outcome of a call must not be lost because a disk was full for a while.
-func (o *owner) commit(t journal.Transition) bool {
+func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)
 		switch {
-		case err == nil:
-			return true
+		case err == nil, errors.Is(err, journal.ErrInvalid):
+			return err
+		case errors.Is(err, journal.ErrStale) && o.isStored(t):
+			return nil // an earlier try was stored although it was answered with an error
 		case errors.Is(err, journal.ErrStale), errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrClosed):
-			o.log.Error("the task is written by someone else; leaving it", "error", err)
-			return false
+			o.log.Error("the task was written by someone else; it is loaded again", "error", err)
+			return err
 		}
 		o.log.Error("the journal cannot be written; trying again", "error", err, "pause", pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-o.ctx.Done():
+		case <-o.e.hard.Done():
 			timer.Stop()
-			return false
+			return err
 		}
 	}
 }
 
-// split tells effects that may run beside the commit (planning changes nothing in the world) from those that must not
-// start before it is durable.
-func split(effects []flow.Effect) (early, late []flow.Effect) {
-	for _, e := range effects {
-		switch e.(type) {
-		case flow.Call, flow.StopCall, flow.Abandon, flow.Release:
-			late = append(late, e)
-		default:
-			early = append(early, e)
-		}
-	}
-	return early, late
-}
-
-func (o *owner) start(b *batch, effects []flow.Effect) {
-	for _, e := range effects {
-		switch e := e.(type) {
-		case flow.Abandon:
-			o.turn, o.calling = o.turn+1, false
-			o.cancel()
-			o.ctx, o.cancel = context.WithCancel(o.e.hard)
-		case flow.StopCall:
-			o.beside(o.session.StopCall)
-		case flow.Release:
-			o.beside(o.session.Release)
-		default:
-			_, call := e.(flow.Call)
-			o.calling = o.calling || call
-			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
-		}
-	}
-}
-
-func (o *owner) effect(run func(context.Context, func(flow.Input))) {
-	turn, ctx := o.turn, o.ctx
-	o.effects.Go(func() {
-		run(ctx, func(in flow.Input) { o.in.put(item{input: in, turn: turn}) })
-	})
-}
-
-// beside runs what bounds itself in time and has to be done also while the owner leaves.
-func (o *owner) beside(fn func(context.Context)) {
-	o.effects.Go(func() { fn(context.WithoutCancel(o.e.hard)) })
+func (o *owner) isStored(t journal.Transition) bool {
+	stored, err := o.e.deps.Journal.Peek(context.WithoutCancel(o.ctx), o.id)
+	return err == nil && proto.Equal(stored.Checkpoint, t.Checkpoint)
 }

@@ -36,8 +36,8 @@ type owner struct {
 	// state is never changed in place: each move works on a copy, so that effects may read what they were given.
 	state   *storagev1.Checkpoint
 	history *history.Log
-	// seen is the number of the newest command that was folded in or is being folded in.
-	seen uint64
+	// interrupted says that the loaded task was running: its flow has to be asked how it goes on.
+	interrupted bool
 
 	// turn counts Abandon; calling says that a tool call has not come back.
 	turn    int
@@ -51,53 +51,75 @@ func newOwner(e *Engine, id string) *owner {
 	return &owner{e: e, id: id, in: newQueue(), log: e.deps.Log.With("task_id", id)}
 }
 
+// run owns the task until it waits or has ended. A task that another writer changed under it is loaded again.
 func (o *owner) run() {
-	left := false
-	defer func() {
-		if !left {
-			o.e.leave(o, true)
-		}
-	}()
 	o.ctx, o.cancel = context.WithCancel(o.e.hard)
-	defer func() {
-		o.cancel()
-		o.effects.Wait()
-	}()
-	if err := o.load(); err != nil {
-		if !errors.Is(err, journal.ErrClosed) {
-			o.log.Error("loading the task", "error", err)
-		}
-		return
+	again := o.own()
+	o.cancel()
+	o.effects.Wait()
+	o.e.leave(o, again)
+}
+
+// own says whether the task has to be owned again: it was not left in peace.
+func (o *owner) own() (again bool) {
+	if !o.load() {
+		o.in.takePoke() // there is nobody to look into the inbox
+		return false
 	}
-	if !o.admitted() {
-		return
+	slot, gone := o.admitted()
+	if slot {
+		defer func() { <-o.e.slots }()
 	}
-	defer func() { <-o.e.slots }()
-	if !o.begin() {
-		return
+	if gone {
+		return !slot && !o.idle() && !o.draining()
 	}
 	for {
-		if o.idle() && o.e.leave(o, false) {
-			left = true
-			return
+		items, err := o.gather()
+		switch {
+		case err != nil:
+			o.log.Error("reading the inbox", "error", err)
+			return true
+		case len(items) > 0:
+			if !o.move(items) {
+				return true
+			}
+			continue
+		case o.draining():
+			o.drain()
+			return false
+		case o.idle():
+			return false
 		}
 		select {
-		case <-o.in.wake:
+		case <-o.in.wakeup:
 		case <-o.e.draining:
-		}
-		if o.draining() {
-			o.drain()
-			return
-		}
-		if !o.move(o.in.take()) {
-			return
 		}
 	}
 }
 
-// load reads the task, its history and its inbox.
-func (o *owner) load() error {
-	t, err := o.e.deps.Journal.Load(o.ctx, o.id)
+// load reads the task and its history; a storage that fails for a while is asked again.
+func (o *owner) load() bool {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := o.read()
+		switch {
+		case err == nil:
+			return true
+		case errors.Is(err, journal.ErrClosed), errors.Is(err, journal.ErrNotFound), o.ctx.Err() != nil:
+			return false
+		}
+		o.log.Error("loading the task; trying again", "error", err, "pause", pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-o.e.draining:
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+func (o *owner) read() error {
+	t, err := o.e.deps.Journal.Peek(o.ctx, o.id)
 	if err != nil {
 		return err
 	}
@@ -106,6 +128,7 @@ func (o *owner) load() error {
 	if o.flow == nil {
 		return errors.New("the flow " + t.Head.GetFlow() + " is not known to this executor")
 	}
+	o.interrupted = !o.idle()
 	o.history = &history.Log{}
 	for after := uint64(0); after < o.state.GetLastSeq(); {
 		rs, err := o.e.deps.Journal.Records(o.ctx, o.id, after, loadBytes)
@@ -125,40 +148,113 @@ func (o *owner) load() error {
 		return err
 	}
 	o.session = o.e.deps.Runner.Session(o.id, o.head, rounds)
-	for i := range t.Inbox {
-		o.in.put(item{command: &t.Inbox[i]})
-	}
 	return nil
 }
 
-// admitted waits for a slot. A task that is cancelled in the queue does not wait for one.
-func (o *owner) admitted() bool {
+// admitted waits for a running slot; meanwhile it folds in what needs none: refusals, cancellation, answers that are not
+// allowed. Where that leaves nothing to run, the owner is gone without a slot.
+func (o *owner) admitted() (slot, gone bool) {
 	for {
 		select {
 		case o.e.slots <- struct{}{}:
-			o.in.wakeAgain()
-			return true
+			return true, false
+		default:
+		}
+		if o.draining() {
+			return false, true
+		}
+		if o.in.takePoke() && !o.withoutSlot() {
+			return false, true
+		}
+		if o.idle() && o.in.empty() {
+			return false, true
+		}
+		select {
+		case o.e.slots <- struct{}{}:
+			o.in.poke() // what needs a slot is still in the inbox
+			return true, false
 		case <-o.e.draining:
-			return false
-		case <-o.in.wake:
-		}
-		if !o.in.has(isCancel) {
-			continue
-		}
-		if !o.move(o.in.take()) || o.idle() && o.e.leave(o, false) {
-			return false
+		case <-o.in.wakeup:
 		}
 	}
 }
 
-func isCancel(i item) bool { return i.command != nil && i.command.GetCancel() != nil }
+// withoutSlot folds in the commands at the head of the inbox that start nothing. A cancellation goes before all others: a
+// task that is cancelled does not wait for a slot. False means that the owner must leave.
+func (o *owner) withoutSlot() bool {
+	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
+	if err != nil {
+		o.log.Error("reading the inbox", "error", err)
+		return false
+	}
+	var items []item
+	for i, c := range cancelsFirst(inbox) {
+		if !o.startsNothing(c) {
+			if i > 0 {
+				o.in.poke() // what went before may have made it one that starts nothing
+			}
+			break
+		}
+		items = append(items, item{command: &c})
+		if c.GetCancel() != nil && o.interrupted {
+			items = append(items, item{input: takenUp{}, turn: o.turn})
+			o.interrupted = false
+		}
+	}
+	return o.move(items)
+}
 
-// begin takes the task up where it was. A waiting or ended one has only its commands to fold in.
-func (o *owner) begin() bool {
-	if o.idle() {
+func cancelsFirst(inbox []journal.Command) []journal.Command {
+	var cancels, others []journal.Command
+	for _, c := range inbox {
+		if c.GetCancel() != nil {
+			cancels = append(cancels, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return append(cancels, others...)
+}
+
+// startsNothing tries a command on a copy: flows are pure.
+func (o *owner) startsNothing(c journal.Command) bool {
+	if c.GetCancel() != nil {
 		return true
 	}
-	return o.move([]item{{input: takenUp{}, turn: o.turn}})
+	t, err := o.flow.On(o.task(clone(o.state)), flow.Command{Command: c.Command})
+	if err != nil {
+		return true
+	}
+	for _, e := range t.Effects {
+		switch e.(type) {
+		case flow.Abandon, flow.Release, flow.StopCall:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// gather returns what there is to fold in: first commands, so that nothing is begun that somebody has cancelled, then how
+// an interrupted task goes on, then what effects brought.
+func (o *owner) gather() (items []item, err error) {
+	if o.in.takePoke() {
+		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
+		if err != nil {
+			return nil, err
+		}
+		for i := range inbox {
+			items = append(items, item{command: &inbox[i]})
+		}
+	}
+	if o.draining() {
+		return nil, nil // commands keep; what comes back now is recorded by drain
+	}
+	if o.interrupted {
+		o.interrupted = false
+		items = append(items, item{input: takenUp{}, turn: o.turn})
+	}
+	return append(items, o.in.take()...), nil
 }
 
 // takenUp asks the flow how a loaded task goes on.
@@ -171,20 +267,21 @@ func (o *owner) idle() bool {
 // drain lets a running call come back and records what came of it; everything else can be done again later.
 func (o *owner) drain() {
 	for o.calling {
-		items := o.in.take()
-		for _, i := range items {
-			if c, ok := i.input.(flow.Called); ok {
-				o.calling = false
-				if o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
-					// The stop itself cut the call off: what to do about it is decided when the task is taken up.
-					return
-				}
-				o.move([]item{{input: c, turn: i.turn}})
+		for _, i := range o.in.take() {
+			c, ok := i.input.(flow.Called)
+			if !ok {
+				continue
+			}
+			o.calling = false
+			if o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
+				// The stop itself cut the call off: what to do about it is decided when the task is taken up.
 				return
 			}
+			o.move([]item{{input: c, turn: i.turn}})
+			return
 		}
 		select {
-		case <-o.in.wake:
+		case <-o.in.wakeup:
 		case <-o.ctx.Done():
 			return
 		}

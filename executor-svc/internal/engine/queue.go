@@ -1,14 +1,13 @@
 package engine
 
 import (
-	"slices"
 	"sync"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// item is something for an owner: a command, or what an effect brought.
+// item is something for an owner: a command from the inbox, or what an effect brought.
 type item struct {
 	command *journal.Command
 	input   flow.Input
@@ -16,20 +15,37 @@ type item struct {
 	turn int
 }
 
-// queue is unbounded: what came back must never be refused, and effects must never wait for their owner.
+// queue holds what effects brought, and whether somebody said that there is more in the inbox. It is unbounded: what came
+// back must never be refused, and effects must never wait for their owner.
 type queue struct {
-	mu    sync.Mutex // guards items
-	items []item
-	wake  chan struct{}
+	mu     sync.Mutex // guards items and poked
+	items  []item
+	poked  bool
+	wakeup chan struct{}
 }
 
-func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+func newQueue() *queue { return &queue{wakeup: make(chan struct{}, 1), poked: true} }
 
 func (q *queue) put(i item) {
 	q.mu.Lock()
 	q.items = append(q.items, i)
 	q.mu.Unlock()
-	q.wakeAgain()
+	q.wake()
+}
+
+// poke says that there is more in the inbox. It is a hint: the inbox itself has the commands and their order.
+func (q *queue) poke() {
+	q.mu.Lock()
+	q.poked = true
+	q.mu.Unlock()
+	q.wake()
+}
+
+func (q *queue) wake() {
+	select {
+	case q.wakeup <- struct{}{}:
+	default:
+	}
 }
 
 func (q *queue) take() []item {
@@ -40,22 +56,22 @@ func (q *queue) take() []item {
 	return items
 }
 
-func (q *queue) len() int {
+func (q *queue) takePoke() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.items)
+	poked := q.poked
+	q.poked = false
+	return poked
 }
 
-// wakeAgain makes the owner look at what is in the queue already.
-func (q *queue) wakeAgain() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (q *queue) has(match func(item) bool) bool {
+func (q *queue) isPoked() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.ContainsFunc(q.items, match)
+	return q.poked
+}
+
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) == 0 && !q.poked
 }

@@ -14,8 +14,8 @@ import (
 const watchBytes = 256 << 10
 
 // Watch reads a task's events after a seq and gives each to send, which says whether to go on. It returns when the task
-// has ended and all was sent; without follow, when all that is committed was sent.
-func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, follow bool, send func(*executorv1.ExecutorEvent) (bool, error)) error {
+// has ended, or stands where until says so, and all was sent.
+func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
 	leave := e.hub.watch(taskID)
 	defer leave()
 	for {
@@ -30,8 +30,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, follow 
 		}
 		for _, r := range records {
 			for _, event := range view.Events(t, r, after) {
-				on, err := send(event)
-				if err != nil || !on {
+				if err := send(event); err != nil {
 					return err
 				}
 				after = event.GetSeq()
@@ -40,7 +39,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, follow 
 		if after < t.Checkpoint.GetLastSeq() {
 			continue
 		}
-		if !follow || state.Ended(t.Checkpoint.GetStatus()) {
+		if status := t.Checkpoint.GetStatus(); state.Ended(status) || until(status) {
 			return nil
 		}
 		select {

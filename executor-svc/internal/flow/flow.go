@@ -118,6 +118,8 @@ type (
 		Err     *storagev1.ErrorNote
 		Outcome commonv1.Outcome
 	}
+	// NotStarted says that a call whose intent is durable was not begun: the executor is stopping.
+	NotStarted struct{ Ordinal uint32 }
 	// Progress is how far a call is.
 	Progress struct {
 		Ordinal  uint32
@@ -153,15 +155,16 @@ type (
 	}
 )
 
-func (Command) input()  {}
-func (Begun) input()    {}
-func (Planned) input()  {}
-func (Called) input()   {}
-func (Progress) input() {}
-func (Derived) input()  {}
-func (Judged) input()   {}
-func (Text) input()     {}
-func (Answered) input() {}
+func (Command) input()    {}
+func (Begun) input()      {}
+func (Planned) input()    {}
+func (Called) input()     {}
+func (Progress) input()   {}
+func (NotStarted) input() {}
+func (Derived) input()    {}
+func (Judged) input()     {}
+func (Text) input()       {}
+func (Answered) input()   {}
 
 // PlannedStep is a step that the planner proposed, with what the pool says of its tool.
 type PlannedStep struct {

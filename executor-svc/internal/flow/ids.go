@@ -30,6 +30,12 @@ func IdempotencyKey(task string, ordinal uint32, input string) string {
 	return task + "/" + StepID(ordinal) + "/" + hex.EncodeToString(sum[:8])
 }
 
+// SuppliedHash is the SHA-256 of what a person supplied.
+func SuppliedHash(s *storagev1.Supplied) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(s.GetContentJson()), s.GetContentJson(), s.GetDescription()))
+	return sum[:]
+}
+
 // ToolName splits a tool id into server and name.
 func ToolName(toolID string) (mcpID, name string) {
 	mcpID, name, _ = strings.Cut(toolID, "/")

@@ -21,6 +21,8 @@ var (
 	ErrExists = errors.New("exists already")
 	// ErrRequestReused: the request_id belongs to a different request.
 	ErrRequestReused = errors.New("request_id was used for a different request")
+	// ErrInvalid: what was submitted can never be stored; submitting it again is of no use.
+	ErrInvalid = errors.New("cannot be stored")
 	// ErrLocked: another process has the store open.
 	ErrLocked = errors.New("another process has the store open")
 	// ErrClosed: the journal was closed.
@@ -49,6 +51,8 @@ type Tasks interface {
 	Send(ctx context.Context, taskID string, c *storagev1.Command) (uint64, error)
 	// Load returns a task with its inbox. ErrNotFound.
 	Load(ctx context.Context, taskID string) (*Task, error)
+	// Inbox returns the commands that no transition has folded in, in order.
+	Inbox(ctx context.Context, taskID string) ([]Command, error)
 	// Peek returns a task without its inbox. ErrNotFound.
 	Peek(ctx context.Context, taskID string) (*Task, error)
 	// Records returns the records that hold facts with a seq greater than after, oldest first; at least one where there
@@ -91,8 +95,8 @@ type Transition struct {
 	Checkpoint *storagev1.Checkpoint
 	// Record holds the facts; nil where there are none. Its last fact has seq Checkpoint.LastSeq.
 	Record *storagev1.Record
-	// FoldedThrough is the number of the newest command that is now part of the checkpoint; 0 for none.
-	FoldedThrough uint64
+	// Folded holds the numbers of the commands that are now part of the checkpoint.
+	Folded []uint64
 }
 
 // Task is a task as it is stored.

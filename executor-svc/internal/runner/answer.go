@@ -59,6 +59,9 @@ func (s *Session) pieces(ctx context.Context, req *plannerv1.GenerateAnswerReque
 		in := make(chan piece)
 		go receive(ctx, stream, in)
 		err = s.collect(in, func(text string) { shown = true; show(text) }, usage)
+		if err == nil {
+			err = ctx.Err() // a stream that was cut off has not ended
+		}
 		if err != nil && shown {
 			return struct{}{}, &cut{err}
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -102,11 +103,11 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
 		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
-			InputJson: k.StepInput, Input: schema.ToStruct(k.StepInput), CallId: flow.CallID(t.ID, f.GetOrdinal(), f.GetAttempt()),
+			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.CallID(t.ID, f.GetOrdinal(), f.GetAttempt()),
 		}}
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
-		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: schema.ToStruct(k.StepOutput)}}
+		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: twin(k.StepOutput)}}
 	case *storagev1.Fact_StepError:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_ERROR
 		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome()}}
@@ -117,19 +118,29 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 		w := k.StepWaitingForStart
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
 		e.Payload = &executorv1.ExecutorEvent_StepWaitingForStart{StepWaitingForStart: &executorv1.StepWaitingForStart{
-			InputJson: w.GetInputJson(), Input: schema.ToStruct(w.GetInputJson()), Risk: risk(w.GetRisk()), Deadline: timestamp(w.GetDeadline()),
+			InputJson: w.GetInputJson(), Input: twin(w.GetInputJson()), Risk: risk(w.GetRisk()), Deadline: timestamp(w.GetDeadline()),
 		}}
 	case *storagev1.Fact_StepWaitingForParam:
 		w := k.StepWaitingForParam
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM
 		e.Payload = &executorv1.ExecutorEvent_StepWaitingForParam{StepWaitingForParam: &executorv1.StepWaitingForParam{
-			Message: w.GetMessage(), ParamsSchemaJson: w.GetParamsSchemaJson(), Params: schema.ToStruct(w.GetParamsSchemaJson()), Deadline: timestamp(w.GetDeadline()),
+			Message: w.GetMessage(), ParamsSchemaJson: w.GetParamsSchemaJson(), Params: twin(w.GetParamsSchemaJson()), Deadline: timestamp(w.GetDeadline()),
 		}}
 	case *storagev1.Fact_ToolProgress:
 		p := k.ToolProgress
 		e.Type = executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS
 		e.Payload = &executorv1.ExecutorEvent_ToolProgress{ToolProgress: &executorv1.ToolProgress{Progress: p.GetProgress(), Total: p.GetTotal(), Message: p.GetMessage()}}
 	}
+}
+
+// twinLimit is the size of exact JSON up to which it is repeated as a Struct for reading.
+const twinLimit = 64 << 10
+
+func twin(exact string) *structpb.Struct {
+	if len(exact) > twinLimit {
+		return nil
+	}
+	return schema.ToStruct(exact)
 }
 
 func toolsLoaded(l *storagev1.ToolsLoaded) *executorv1.ToolsLoaded {

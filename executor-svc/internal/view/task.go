@@ -2,7 +2,6 @@ package view
 
 import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/schema"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -46,7 +45,7 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 	out := &executorv1.Step{
 		Id: flow.StepID(s.GetOrdinal()), TaskId: t.ID, SubtaskId: s.GetSubtaskId(), Type: executorv1.StepType_STEP_TYPE_TOOL,
 		ToolId: s.GetToolId(), Name: s.GetToolId(), Description: s.GetDescription(), Status: s.GetStatus(),
-		Outcome: s.GetOutcome(), Attempt: s.GetAttempt(), InputJson: s.GetInputJson(), Input: schema.ToStruct(s.GetInputJson()),
+		Outcome: s.GetOutcome(), Attempt: s.GetAttempt(), InputJson: s.GetInputJson(), Input: twin(s.GetInputJson()),
 		Error: errorMessage(s.GetError()), Risk: risk(s.GetRisk()),
 	}
 	if s.GetAttempt() > 0 {
@@ -63,13 +62,13 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	out := &executorv1.Wait{
 		Id: w.GetId(), Kind: w.GetKind(), StepId: flow.StepID(w.GetOrdinal()), Message: w.GetMessage(),
-		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: schema.ToStruct(w.GetParamsSchemaJson()), Hash: w.GetHash(),
+		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: twin(w.GetParamsSchemaJson()), Hash: w.GetHash(),
 		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()),
 	}
 	for _, s := range c.GetActiveSteps() {
 		if s.GetOrdinal() == w.GetOrdinal() {
 			out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())
-			out.InputJson, out.Input = s.GetInputJson(), schema.ToStruct(s.GetInputJson())
+			out.InputJson, out.Input = s.GetInputJson(), twin(s.GetInputJson())
 		}
 	}
 	return out
@@ -80,7 +79,7 @@ func Step(taskID string, e *history.Entry) *executorv1.Step {
 	out := &executorv1.Step{
 		Id: flow.StepID(e.Ordinal), TaskId: taskID, SubtaskId: e.SubtaskID, Type: executorv1.StepType_STEP_TYPE_TOOL,
 		ToolId: e.ToolID, Name: e.ToolID, Description: e.Description, Status: e.Status, Outcome: e.Outcome, Attempt: e.Attempt,
-		InputJson: e.InputJSON, Input: schema.ToStruct(e.InputJSON), OutputJson: e.OutputJSON, Output: schema.ToStruct(e.OutputJSON),
+		InputJson: e.InputJSON, Input: twin(e.InputJSON), OutputJson: e.OutputJSON, Output: twin(e.OutputJSON),
 		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
 		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
 	}

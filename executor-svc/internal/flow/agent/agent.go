@@ -75,6 +75,8 @@ func (m *move) on(in flow.Input) error {
 		return m.progress(in)
 	case flow.Called:
 		return m.called(in)
+	case flow.NotStarted:
+		return m.notStarted(in)
 	case flow.Derived:
 		return m.derived(in)
 	case flow.Judged:

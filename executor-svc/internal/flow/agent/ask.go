@@ -18,12 +18,16 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 	if err := m.stepTo(s, stepWaiting); err != nil {
 		return err
 	}
+	if err := m.executor(waiting); err != nil {
+		return err
+	}
 	w := m.open(s, executorv1.WaitKind_WAIT_KIND_APPROVAL, s.GetRisk().GetReason())
 	w.Hash = flow.AskedHash(m.t, s)
 	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk()},
 	}})
-	return m.stop()
+	m.stop()
+	return nil
 }
 
 // judged asks a person for parameters where the error is about them, else gives the step up (A15, A16).
@@ -39,13 +43,17 @@ func (m *move) judged(in flow.Judged) error {
 	if err := m.stepTo(s, stepParam); err != nil {
 		return err
 	}
+	if err := m.executor(waiting); err != nil {
+		return err
+	}
 	w := m.open(s, executorv1.WaitKind_WAIT_KIND_PARAMS, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
 	w.Hash = flow.AskedHash(m.t, s)
 	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON},
 	}})
-	return m.stop()
+	m.stop()
+	return nil
 }
 
 func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
@@ -59,18 +67,13 @@ func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message s
 }
 
 // stop says that nothing goes on until a person answers (A26).
-func (m *move) stop() error {
-	// A flow that has to ask before anything ran was RUNNING for this one moment.
-	if err := m.executor(waiting); err != nil {
-		return err
-	}
+func (m *move) stop() {
 	m.s.Phase = storagev1.Phase_PHASE_WAIT
 	ids := make([]string, 0, len(m.s.GetWaits()))
 	for _, w := range m.s.GetWaits() {
 		ids = append(ids, w.GetId())
 	}
 	m.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
-	return nil
 }
 
 // command does what someone asked (A9, A10, cancel).
@@ -162,7 +165,7 @@ func (m *move) params(p *storagev1.SupplyParams) error {
 	s.Supplied = p.GetSupplied()
 	m.s.Phase = storagev1.Phase_PHASE_FILL
 	m.stepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
-		StatusChanged: &storagev1.StatusChanged{From: waiting},
+		StatusChanged: &storagev1.StatusChanged{From: waiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
 	}})
 	m.run(flow.Fill{Ordinal: s.GetOrdinal()})
 	return nil
@@ -193,12 +196,17 @@ func (m *move) cancel(reason string) error {
 }
 
 func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) error {
+	wasRunning := s.GetStatus() == stepRunning
 	if err := m.stepTo(s, stepCancelled); err != nil {
 		return err
 	}
 	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
+	if !wasRunning {
+		// It ends the step, and no attempt: the newest one has ended already (A17).
+		m.facts[len(m.facts)-1].Attempt = 0
+	}
 	return nil
 }
 

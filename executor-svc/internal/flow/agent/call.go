@@ -147,11 +147,24 @@ func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error
 	return m.stepFailed(s)
 }
 
+// notStarted remembers that a call was not begun, so that it is made when the task is taken up.
+func (m *move) notStarted(in flow.NotStarted) error {
+	s, err := m.current(in.Ordinal)
+	if err != nil {
+		return err
+	}
+	s.Outcome = notExecuted
+	return nil
+}
+
 // interrupted decides about a call whose outcome was lost with the process that made it.
 func (m *move) interrupted() error {
 	s, err := m.step()
 	if err != nil {
 		return err
+	}
+	if s.GetOutcome() == notExecuted {
+		return m.startNow(s)
 	}
 	m.spend(&storagev1.Usage{ToolCalls: 1})
 	e := &storagev1.ErrorNote{
@@ -176,6 +189,16 @@ func (m *move) interrupted() error {
 		return err
 	}
 	return m.call(s, "")
+}
+
+// startNow makes a call that was intended but not begun. What said so is taken back before the call starts.
+func (m *move) startNow(s *storagev1.ActiveStep) error {
+	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
+	if m.s.GetCancelRequested() {
+		return m.calledCancelled(s, flow.Called{Outcome: notExecuted, Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
+	}
+	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	return nil
 }
 
 // inputMayHelp says whether another input could succeed; it cannot where the tool was out of reach or forbidden (A14).

@@ -88,7 +88,16 @@ func (w *world) move() {
 // crash loses everything that was running; the task is taken up from its checkpoint.
 func (w *world) crash() {
 	for _, e := range w.pending {
-		if c, ok := e.(flow.Call); ok {
+		c, ok := e.(flow.Call)
+		switch {
+		case !ok:
+		case rapid.Bool().Draw(w.T, "not started"):
+			t, err := agent.Flow{}.On(w.task, flow.NotStarted{Ordinal: c.Ordinal})
+			if err != nil {
+				w.Fatal(err)
+			}
+			w.apply(t)
+		default:
 			w.mayHaveRun(c)
 		}
 	}

@@ -49,8 +49,11 @@ func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) error {
 	return nil
 }
 
-// fact adds what happened to the flow as a whole.
-func (m *move) fact(f *storagev1.Fact) { m.facts = append(m.facts, f) }
+// fact adds what happened to the flow as a whole, with where the task is now.
+func (m *move) fact(f *storagev1.Fact) {
+	f.Status = m.s.GetStatus()
+	m.facts = append(m.facts, f)
+}
 
 // stepFact adds what happened to a step, with where the step is now.
 func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
@@ -95,6 +98,9 @@ func (m *move) finish(s *storagev1.ActiveStep) {
 
 // end closes the task. Nothing follows it (A19).
 func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) error {
+	if state.Ended(m.s.GetStatus()) {
+		return ended(m.s.GetStatus())
+	}
 	if err := m.executor(to); err != nil {
 		return err
 	}

@@ -70,6 +70,19 @@ func read(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
 	return t, nil
 }
 
+// Inbox implements journal.Tasks.
+func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, err error) {
+	id, err := rawID(taskID)
+	if err != nil {
+		return nil, err
+	}
+	err = s.view(func(b *bbolt.Bucket) error {
+		all, err = commands(b, id)
+		return err
+	})
+	return all, err
+}
+
 func commands(b *bbolt.Bucket, id uuid.UUID) ([]journal.Command, error) {
 	var all []journal.Command
 	prefix := taskKey(id, partCommand)

@@ -28,7 +28,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	}
 	head, err := proto.Marshal(n.Head)
 	if err != nil {
-		return "", false, fmt.Errorf("encoding the task: %w", err)
+		return "", false, fmt.Errorf("encoding the task: %w: %w", journal.ErrInvalid, err)
 	}
 	w, err := encode(journal.Transition{TaskID: n.ID, Head: n.Head, Checkpoint: n.Checkpoint, Record: n.Record})
 	if err != nil {
@@ -107,7 +107,7 @@ type write struct {
 	firstSeq   uint64
 	record     []byte
 	index      []byte
-	folded     uint64
+	folded     []uint64
 }
 
 func encode(t journal.Transition) (*write, error) {
@@ -115,15 +115,15 @@ func encode(t journal.Transition) (*write, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &write{id: id, user: t.Head.GetUserSub(), status: t.Checkpoint.GetStatus(), folded: t.FoldedThrough}
+	w := &write{id: id, user: t.Head.GetUserSub(), status: t.Checkpoint.GetStatus(), folded: t.Folded}
 	w.checkpoint = binary.BigEndian.AppendUint64(nil, t.Checkpoint.GetRev())
 	if w.checkpoint, err = (proto.MarshalOptions{}).MarshalAppend(w.checkpoint, t.Checkpoint); err != nil {
-		return nil, fmt.Errorf("encoding the checkpoint: %w", err)
+		return nil, fmt.Errorf("encoding the checkpoint: %w: %w", journal.ErrInvalid, err)
 	}
 	if n := uint64(len(t.Record.GetFacts())); n > 0 {
 		w.firstSeq = t.Checkpoint.GetLastSeq() - n + 1
 		if w.record, err = proto.Marshal(t.Record); err != nil {
-			return nil, fmt.Errorf("encoding the record: %w", err)
+			return nil, fmt.Errorf("encoding the record: %w: %w", journal.ErrInvalid, err)
 		}
 	}
 	w.index, err = proto.Marshal(&storagev1.TaskIndex{
@@ -156,17 +156,14 @@ func (w *write) put(b *bbolt.Bucket) error {
 
 // fold removes the commands that are now part of the checkpoint, and says whether some are left.
 func (w *write) fold(b *bbolt.Bucket) (left bool, err error) {
-	prefix := taskKey(w.id, partCommand)
-	c := b.Cursor()
-	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, _ = c.Seek(prefix) {
-		if numberOf(k) > w.folded {
-			return true, nil
-		}
-		if err := b.Delete(bytes.Clone(k)); err != nil {
+	for _, no := range w.folded {
+		if err := b.Delete(numberedKey(w.id, partCommand, no)); err != nil {
 			return false, err
 		}
 	}
-	return false, nil
+	prefix := taskKey(w.id, partCommand)
+	k, _ := b.Cursor().Seek(prefix)
+	return k != nil && bytes.HasPrefix(k, prefix), nil
 }
 
 // putChanged spares the write where nothing changed.
@@ -188,7 +185,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 	}
 	value, err := proto.Marshal(c)
 	if err != nil {
-		return 0, fmt.Errorf("encoding the command: %w", err)
+		return 0, fmt.Errorf("encoding the command: %w: %w", journal.ErrInvalid, err)
 	}
 	var no uint64
 	err = s.c.do(func(b *bbolt.Bucket) (reject, err error) {

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) (j journal.Journal, reopen func()
 		"Agents":              agents,
 		"ClosedIsSaid":        closedIsSaid,
 		"UnknownTaskNotFound": unknownTask,
+		"InvalidIsSaid":       invalidIsSaid,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -81,14 +82,14 @@ func create(t *testing.T, j journal.Journal, n journal.NewTask) {
 }
 
 // next commits a transition with these facts on top of what is stored.
-func next(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded uint64, texts ...string) {
+func next(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded []uint64, texts ...string) {
 	t.Helper()
 	if err := j.Commit(t.Context(), follow(t, j, n, status, folded, texts...)); err != nil {
 		t.Fatalf("Commit: %v", err)
 	}
 }
 
-func follow(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded uint64, texts ...string) journal.Transition {
+func follow(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded []uint64, texts ...string) journal.Transition {
 	t.Helper()
 	cur, err := j.Load(t.Context(), n.ID)
 	if err != nil {
@@ -98,7 +99,7 @@ func follow(t *testing.T, j journal.Journal, n journal.NewTask, status executorv
 	c.Rev++
 	c.Status = status
 	c.LastSeq += uint64(len(texts))
-	tr := journal.Transition{TaskID: n.ID, Head: n.Head, Checkpoint: c, FoldedThrough: folded}
+	tr := journal.Transition{TaskID: n.ID, Head: n.Head, Checkpoint: c, Folded: folded}
 	if len(texts) > 0 {
 		tr.Record = record(texts...)
 	}
@@ -158,9 +159,9 @@ func createIsIdempotent(t *testing.T, j journal.Journal, _ func() journal.Journa
 func commitFollows(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	next(t, j, n, running, 0, "two", "three")
-	next(t, j, n, running, 0)
-	next(t, j, n, success, 0, "four")
+	next(t, j, n, running, nil, "two", "three")
+	next(t, j, n, running, nil)
+	next(t, j, n, success, nil, "four")
 	rs, err := j.Records(t.Context(), n.ID, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -177,8 +178,8 @@ func commitFollows(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 func staleWriterRefused(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	stale := follow(t, j, n, running, 0, "lost")
-	next(t, j, n, running, 0, "kept")
+	stale := follow(t, j, n, running, nil, "lost")
+	next(t, j, n, running, nil, "kept")
 	if err := j.Commit(t.Context(), stale); !errors.Is(err, journal.ErrStale) {
 		t.Errorf("Commit of a stale writer: %v, want ErrStale", err)
 	}
@@ -193,9 +194,9 @@ func recordsFromAnySeq(t *testing.T, j journal.Journal, _ func() journal.Journal
 	for _, task := range []journal.NewTask{before, n, after} {
 		create(t, j, task)
 	}
-	next(t, j, n, running, 0, "2", "3", "4")
-	next(t, j, n, running, 0, "5")
-	next(t, j, n, running, 0, "6", "7")
+	next(t, j, n, running, nil, "2", "3", "4")
+	next(t, j, n, running, nil, "5")
+	next(t, j, n, running, nil, "6", "7")
 	all := []string{"1:created", "2:2", "3:3", "4:4", "5:5", "6:6", "7:7"}
 	for seq := range uint64(9) {
 		for _, size := range []int{1, 1 << 20} {
@@ -233,7 +234,7 @@ func inbox(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	if !slices.IsSorted(nos) || nos[0] == nos[1] || nos[1] == nos[2] {
 		t.Errorf("numbers %v do not grow", nos)
 	}
-	next(t, j, n, running, nos[1])
+	next(t, j, n, running, nos[:2])
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +246,9 @@ func inbox(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	if len(got.Inbox) != 1 || got.Inbox[0].No != nos[2] || got.Inbox[0].GetCancel().GetReason() != "c" {
 		t.Errorf("inbox %v, want the third command alone", got.Inbox)
 	}
+	if in, err := j.Inbox(t.Context(), n.ID); err != nil || len(in) != 1 || in[0].No != nos[2] {
+		t.Errorf("Inbox: %v, %v", in, err)
+	}
 	if no, err := j.Send(t.Context(), n.ID, &storagev1.Command{}); err != nil || no <= nos[2] {
 		t.Errorf("number after a restart: %d, %v; want more than %d", no, err, nos[2])
 	}
@@ -254,11 +258,11 @@ func runnable(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	ended, wait, run, asked := NewTask("ann"), NewTask("ann"), NewTask("bob"), NewTask("bob")
 	for _, n := range []journal.NewTask{ended, wait, run, asked} {
 		create(t, j, n)
-		next(t, j, n, running, 0)
+		next(t, j, n, running, nil)
 	}
-	next(t, j, ended, success, 0)
-	next(t, j, wait, waiting, 0)
-	next(t, j, asked, waiting, 0)
+	next(t, j, ended, success, nil)
+	next(t, j, wait, waiting, nil)
+	next(t, j, asked, waiting, nil)
 	no, err := j.Send(t.Context(), asked.ID, &storagev1.Command{})
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +274,7 @@ func runnable(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if d := cmp.Diff([]string{run.ID, asked.ID}, got); d != "" {
 		t.Error(d)
 	}
-	next(t, j, asked, waiting, no)
+	next(t, j, asked, waiting, []uint64{no})
 	if got, _ = j.Runnable(t.Context()); len(got) != 1 || got[0] != run.ID {
 		t.Errorf("after folding: %v, want %s", got, run.ID)
 	}
@@ -311,7 +315,7 @@ func listFilters(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	for _, n := range []journal.NewTask{a, b, c} {
 		create(t, j, n)
 	}
-	next(t, j, b, running, 0)
+	next(t, j, b, running, nil)
 	for name, tc := range map[string]struct {
 		q    journal.Query
 		want []string
@@ -361,12 +365,12 @@ func survivesReopening(t *testing.T, j journal.Journal, reopen func() journal.Jo
 	n := NewTask("ann")
 	n.Head.RequestId, n.Head.RequestHash = "r", []byte("h")
 	create(t, j, n)
-	next(t, j, n, running, 0, "two")
+	next(t, j, n, running, nil, "two")
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	j = reopen()
-	next(t, j, n, running, 0, "three")
+	next(t, j, n, running, nil, "three")
 	rs, err := j.Records(t.Context(), n.ID, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -488,4 +492,13 @@ func unknownTask(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 			}
 		}
 	}
+}
+
+func invalidIsSaid(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	n := NewTask("ann")
+	create(t, j, n)
+	if err := j.Commit(t.Context(), follow(t, j, n, running, nil, "not UTF-8: \xff")); !errors.Is(err, journal.ErrInvalid) {
+		t.Errorf("Commit: %v, want ErrInvalid", err)
+	}
+	next(t, j, n, running, nil, "fine")
 }

@@ -2020,7 +2020,9 @@ func (x *TextAdd) GetText() string {
 type StatusChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status before.
-	From          v1.ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
+	From v1.ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
+	// SHA-256 of what a person supplied, where that changed it; to tell a repeated answer from another one.
+	SuppliedHash  []byte `protobuf:"bytes,2,opt,name=supplied_hash,json=suppliedHash,proto3" json:"supplied_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2060,6 +2062,13 @@ func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
 		return x.From
 	}
 	return v1.ExecutorStatus(0)
+}
+
+func (x *StatusChanged) GetSuppliedHash() []byte {
+	if x != nil {
+		return x.SuppliedHash
+	}
+	return nil
 }
 
 // The tools were loaded.
@@ -2997,9 +3006,10 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\aTextAdd\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\rR\x06answer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"E\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"j\n" +
 	"\rStatusChanged\x124\n" +
-	"\x04from\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x04from\"t\n" +
+	"\x04from\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x04from\x12#\n" +
+	"\rsupplied_hash\x18\x02 \x01(\fR\fsuppliedHash\"t\n" +
 	"\vToolsLoaded\x12\x1d\n" +
 	"\n" +
 	"tool_count\x18\x01 \x01(\rR\ttoolCount\x12\x17\n" +

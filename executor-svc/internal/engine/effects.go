@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"context"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// split tells effects that may run beside the commit (planning changes nothing in the world) from those that must not
+// start before it is durable.
+func split(effects []flow.Effect) (early, late []flow.Effect) {
+	for _, e := range effects {
+		switch e.(type) {
+		case flow.Call, flow.StopCall, flow.Abandon, flow.Release:
+			late = append(late, e)
+		default:
+			early = append(early, e)
+		}
+	}
+	return early, late
+}
+
+// startLate starts what had to wait for the commit. A call that was cancelled meanwhile, or that a stopping executor
+// would have to cut off, is not begun, and that is recorded.
+func (o *owner) startLate(b *batch, effects []flow.Effect) {
+	stopped := false
+	for _, e := range effects {
+		if _, ok := e.(flow.StopCall); ok {
+			stopped = true
+		}
+	}
+	for _, e := range effects {
+		call, ok := e.(flow.Call)
+		switch {
+		case !ok:
+			o.start(b, []flow.Effect{e})
+		case stopped || o.cancelQueued():
+			o.in.put(item{turn: o.turn, input: flow.Called{
+				Ordinal: call.Ordinal, Attempt: call.Attempt, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
+				Err: &storagev1.ErrorNote{ErrMsg: "the task was cancelled before the tool was called", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED},
+			}})
+		case o.draining():
+			o.move([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
+		default:
+			o.calling = true
+			o.start(b, []flow.Effect{e})
+		}
+	}
+}
+
+// cancelQueued looks for a cancellation that came while the intent was committed.
+func (o *owner) cancelQueued() bool {
+	if !o.in.isPoked() {
+		return false
+	}
+	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
+	if err != nil {
+		return false // it is folded in later, and stops the running call
+	}
+	for _, c := range inbox {
+		if c.GetCancel() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *owner) start(b *batch, effects []flow.Effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case flow.Abandon:
+			o.turn, o.calling = o.turn+1, false
+			o.cancel()
+			o.ctx, o.cancel = context.WithCancel(o.e.hard)
+		case flow.StopCall:
+			o.beside(o.session.StopCall)
+		case flow.Release:
+			o.beside(o.session.Release)
+		default:
+			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
+		}
+	}
+}
+
+func (o *owner) effect(run func(context.Context, func(flow.Input))) {
+	turn, ctx := o.turn, o.ctx
+	o.effects.Go(func() {
+		run(ctx, func(in flow.Input) { o.in.put(item{input: in, turn: turn}) })
+	})
+}
+
+// beside runs what bounds itself in time and has to be done also while the owner leaves.
+func (o *owner) beside(fn func(context.Context)) {
+	o.effects.Go(func() { fn(context.WithoutCancel(o.e.hard)) })
+}
