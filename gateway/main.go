@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	name        = "pawl-gateway"
+	name        = "gateway"
 	description = "REST, event streams and OpenAPI over the gRPC services of Pawl."
 )
 

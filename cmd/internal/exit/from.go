@@ -40,6 +40,20 @@ func fromService(e *errs.Error) *Error {
 	if e.Code == codes.Canceled {
 		return &Error{Message: "interrupted", Code: Stopped, cause: e}
 	}
+	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
+		return &Error{
+			Message: "this server answers for another part of the suite (" + e.Message + ")",
+			Next:    "of separate processes name the one that is meant with --server: tasks and agents at the executor (7412), models at the planner (7413), mcp at the pool (7414)",
+			Code:    Failed, cause: e,
+		}
+	}
+	if e.Code == codes.Unavailable && strings.Contains(e.Message, "connection error") {
+		return &Error{
+			Message: "no Pawl answers there (" + e.Message + ")",
+			Next:    "start one with pawl up, or name its gRPC address with --server",
+			Code:    Failed, cause: e,
+		}
+	}
 	var b strings.Builder
 	b.WriteString(e.Message)
 	for _, v := range e.Violations {
