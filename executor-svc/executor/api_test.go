@@ -153,6 +153,16 @@ func TestSkippedServerIsSaid(t *testing.T) {
 	t.Errorf("nothing was said: %v", types(events))
 }
 
+// A server that means something in one place only is not loaded by a task that names no servers.
+func TestServersThatHaveToBeNamed(t *testing.T) {
+	r := newRig(t, script("read"))
+	for _, e := range r.run(auto("look")) {
+		if l := e.GetToolsLoaded(); l != nil && (len(l.GetMcpIds()) != 1 || len(l.GetSkipped()) != 0) {
+			t.Errorf("loaded %v, want t alone", l)
+		}
+	}
+}
+
 // A1, A30: a new question cancels the conversation's waiting task, and planners read the answered rounds.
 func TestConversation(t *testing.T) {
 	r := newRig(t, script())

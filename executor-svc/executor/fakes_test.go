@@ -151,7 +151,7 @@ func (p *pool) GetMcpServer(_ context.Context, req *mcppoolv1.GetMcpServerReques
 }
 
 func (p *pool) ListMcpServers(context.Context, *mcppoolv1.ListMcpServersRequest) (*mcppoolv1.ListMcpServersResponse, error) {
-	return &mcppoolv1.ListMcpServersResponse{McpServers: []*mcppoolv1.McpServer{{Id: "t"}}}, nil
+	return &mcppoolv1.ListMcpServersResponse{McpServers: []*mcppoolv1.McpServer{{Id: "t"}, {Id: "elsewhere", OnlyWhenNamed: true}}}, nil
 }
 
 func (p *pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {

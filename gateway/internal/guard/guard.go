@@ -55,9 +55,11 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 				return
 			}
 		}
-		if p := checkContentType(r); p != nil {
-			p.Write(w)
-			return
+		for _, check := range []func(*http.Request) *problem.Problem{checkContentType, checkPreconditions} {
+			if p := check(r); p != nil {
+				p.Write(w)
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -114,6 +116,18 @@ func checkContentType(r *http.Request) *problem.Problem {
 	p := problem.New(http.StatusUnsupportedMediaType, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"the Content-Type is %q; send JSON with Content-Type: application/json, or neither body nor Content-Type", strings.Join(given, ", "))
 	return &p
+}
+
+// checkPreconditions refuses what would be silently ignored: who sends a precondition counts on it.
+func checkPreconditions(r *http.Request) *problem.Problem {
+	for _, name := range []string{"If-Match", "If-Unmodified-Since"} {
+		if r.Header.Get(name) != "" {
+			p := problem.New(http.StatusBadRequest, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				"%s is not looked at here; send the etag that you read in the field etag (PATCH: in the body, DELETE: ?etag=…)", name)
+			return &p
+		}
+	}
+	return nil
 }
 
 func isJSON(contentType string) bool {

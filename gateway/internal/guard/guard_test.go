@@ -52,6 +52,7 @@ func TestGuard(t *testing.T) {
 		"allowed page":                     {cfg: allowed, host: local, header: header{"Origin": "https://console.example.com", "Sec-Fetch-Site": "cross-site"}, want: 200},
 		"not quite the allowed page":       {cfg: allowed, host: local, header: header{"Origin": "https://console.example.com.evil.example"}, want: 403},
 		"allowed page, another scheme":     {cfg: allowed, host: local, header: header{"Origin": "http://console.example.com"}, want: 403},
+		"a precondition":                   {method: "PATCH", host: local, header: header{"Content-Type": "application/json", "If-Match": `"1"`}, body: "{}", want: 400},
 		"JSON":                             {method: "POST", host: local, header: json, body: "{}", want: 200},
 		"JSON with a charset":              {method: "POST", host: local, header: header{"Content-Type": "application/json; charset=UTF-8"}, body: "{}", want: 200},
 		"JSON in another charset":          {method: "POST", host: local, header: header{"Content-Type": "application/json; charset=utf-16"}, body: "{}", want: 415},

@@ -1,0 +1,25 @@
+package runner
+
+import (
+	"strings"
+	"testing"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
+
+// Outputs that together are more than a request holds are left out, the oldest first, and that is said.
+func TestHistoryFitsIntoARequest(t *testing.T) {
+	big := `{"message":"` + strings.Repeat("x", 12<<20) + `"}`
+	var history []*plannerv1.HistoryEntry
+	for range 4 {
+		history = append(history, &plannerv1.HistoryEntry{OutputJson: big})
+	}
+	history = append(history, &plannerv1.HistoryEntry{OutputJson: `{"message":"small"}`})
+	fit(history)
+	for i, want := range []bool{false, false, true, true, true} {
+		kept := !strings.Contains(history[i].GetOutputJson(), "left out")
+		if kept != want {
+			t.Errorf("entry %d: kept is %v, want %v", i, kept, want)
+		}
+	}
+}

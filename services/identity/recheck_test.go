@@ -1,0 +1,56 @@
+package identity_test
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"pawl.dev/services/identity"
+)
+
+// endless is a server stream that takes everything.
+type endless struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (e endless) Context() context.Context { return e.ctx }
+func (e endless) SendMsg(any) error        { return nil }
+func (e endless) RecvMsg(any) error        { return io.EOF }
+
+// A stream whose key is removed gets nothing more, however long it was open.
+func TestStreamOfARemovedKeyEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, key, err := keys.Add("ann", []identity.Role{identity.RoleUser}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", identity.BearerHeader(token)))
+		err = identity.StreamServerInterceptor(keys)(nil, endless{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/x/Watch"}, func(_ any, ss grpc.ServerStream) error {
+			time.Sleep(time.Minute) // virtual
+			if err := ss.SendMsg(nil); err != nil {
+				t.Errorf("with the key: %v", err)
+			}
+			if err := keys.Remove(key.ID); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Second)
+			return ss.SendMsg(nil)
+		})
+		if status.Code(err) != codes.Unauthenticated {
+			t.Errorf("after its key was removed: %v, want Unauthenticated", err)
+		}
+	})
+}
