@@ -39,7 +39,7 @@ Examples:
     pawl mcp add files --trusted -- npx -y @modelcontextprotocol/server-filesystem ~/notes
     pawl mcp add github --env GITHUB_TOKEN=… -- github-mcp-server stdio
     pawl mcp add search --url https://example.com/mcp --header "Authorization=Bearer …" --effect "*=read"
-    pawl mcp add --from ~/.config/claude/mcp.json`
+    pawl mcp add --from mcp.json`
 }
 
 // Run registers servers.
