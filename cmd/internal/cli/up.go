@@ -13,6 +13,7 @@ import (
 	"pawl.dev/cmd/internal/render"
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
+	"pawl.dev/services/serve"
 	"pawl.dev/services/telemetry"
 )
 
@@ -47,6 +48,7 @@ const none = "none"
 
 // Run serves until the context ends.
 func (c *UpCmd) Run(ctx context.Context, a *App, g *Globals) (err error) {
+	serve.RelaxGC()
 	began := a.Now()
 	cfg, err := c.config(a, g)
 	if err != nil {
