@@ -1,0 +1,119 @@
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/page"
+)
+
+// A watcher gets what follows the seq that it saw last, nothing twice and nothing left out (A26, DESIGN 4); a seq that
+// nobody can have seen is refused.
+func TestWatchersAtAnySeq(t *testing.T) {
+	r := newRig(t, script("read", "read", "read"))
+	id := r.create(auto("x")).GetId()
+	last := r.until(id, flowSuccess).GetSeq()
+	watch := func(after uint64) ([]*executorv1.ExecutorEvent, error) {
+		stream, err := r.tasks.WatchTask(t.Context(), &executorv1.WatchTaskRequest{Id: id, AfterSeq: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return drain(stream)
+	}
+	for after := range last + 1 {
+		got, err := watch(after)
+		if err != nil || uint64(len(got)) != last-after {
+			t.Errorf("after %d: %d events, want %d; %v", after, len(got), last-after, err)
+		}
+		for i, e := range got {
+			if e.GetSeq() != after+1+uint64(i) {
+				t.Errorf("after %d: event %d has seq %d", after, i, e.GetSeq())
+			}
+		}
+	}
+	for _, after := range []uint64{last + 1, last + 2, 1<<64 - 1} {
+		if got, err := watch(after); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("after %d: %v, %v; want INVALID_ARGUMENT", after, got, err)
+		}
+	}
+}
+
+// RunTask attached to a task that stands at its stop, behind that stop's seq, ends at once.
+func TestRunTaskAttachedAtItsStop(t *testing.T) {
+	r := newRig(t, script("write"))
+	req := auto("x")
+	req.RequestId = "r"
+	events := r.run(req)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := r.tasks.RunTask(ctx, &executorv1.RunTaskRequest{Task: req, AfterSeq: events[len(events)-1].GetSeq()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more, err := drain(stream); err != nil || len(more) > 0 {
+		t.Errorf("%v, %v; want the end, and no event", types(more), err)
+	}
+}
+
+// Page tokens that fit their list but say rubbish are the caller's fault.
+func TestForgedPageTokens(t *testing.T) {
+	r := newRig(t, script("read"))
+	id := r.run(auto("x"))[0].GetTaskId()
+	steps := func(key string) error {
+		_, err := r.tasks.ListSteps(t.Context(), &executorv1.ListStepsRequest{Id: id, PageToken: page.Encode("steps/"+id, []byte(key))})
+		return err
+	}
+	tasks := func(key string) error {
+		var none *timestamppb.Timestamp
+		scope := fmt.Sprintf("tasks/local/%v///%s/%s", []executorv1.ExecutorStatus{}, none, none)
+		_, err := r.tasks.ListTasks(t.Context(), &executorv1.ListTasksRequest{PageToken: page.Encode(scope, []byte(key))})
+		return err
+	}
+	if err := steps("1"); err != nil {
+		t.Errorf("ListSteps refuses a token of its own: %v", err)
+	}
+	if err := tasks(id); err != nil {
+		t.Errorf("ListTasks refuses a token of its own: %v", err)
+	}
+	for _, key := range []string{"", "-5", "zz", "99999999999999999999", "\xff\x00"} {
+		if err := steps(key); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("ListSteps with the key %q: %v, want INVALID_ARGUMENT", key, err)
+		}
+		if err := tasks(key); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("ListTasks with the key %q: %v, want INVALID_ARGUMENT", key, err)
+		}
+	}
+}
+
+// Pages neither repeat nor leave out a task while new ones are created.
+func TestPagesWhileTasksAreCreated(t *testing.T) {
+	r := newRig(t, script())
+	for range 30 {
+		r.create(auto("x"))
+	}
+	seen := map[string]bool{}
+	for token, more := "", true; more; more = token != "" {
+		res, err := r.tasks.ListTasks(t.Context(), &executorv1.ListTasksRequest{PageSize: 7, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range res.GetTasks() {
+			if seen[task.GetId()] {
+				t.Errorf("%s is listed twice", task.GetId())
+			}
+			seen[task.GetId()] = true
+		}
+		r.create(auto("y"))
+		token = res.GetNextPageToken()
+	}
+	if len(seen) != 30 {
+		t.Errorf("%d tasks are listed, want 30", len(seen))
+	}
+}

@@ -1,0 +1,116 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+)
+
+// edit changes a journal that nobody has open.
+func edit(t *testing.T, path string, change func(journal.Tasks) error) {
+	t.Helper()
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := change(s); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// finish approves whatever a task asks until it has ended.
+func (r *rig) finish(id string) executorv1.ExecutorStatus {
+	r.t.Helper()
+	for range 100 {
+		if s := r.await(id, waiting, success, failed, cancelled); s != waiting {
+			return s
+		}
+		for _, w := range r.task(id).Checkpoint.GetWaits() {
+			wantAnswer(r.t, "approve", r.send(id, approveCommand(w.GetId())), 0, taskEnded, waitNotOpen)
+		}
+	}
+	r.t.Fatalf("task %s asks again and again: %v", id, r.types(id))
+	return 0
+}
+
+// crashes runs a task to its end and keeps what a crash behind each commit would leave: the journal, and how many calls
+// may have been made before the next one.
+func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id string, copies []string, calls []int) {
+	dir := t.TempDir()
+	r = newRig(t, script(tool, tool))
+	r.j.onCommit = func(_ journal.Transition, do func() error) error {
+		if len(copies) > 0 {
+			calls = append(calls, len(r.pool.called()))
+		}
+		err := do()
+		raw, readErr := os.ReadFile(r.path)
+		if readErr != nil {
+			t.Error(readErr)
+		}
+		path := filepath.Join(dir, fmt.Sprintf("%d.db", len(copies)))
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Error(err)
+		}
+		copies = append(copies, path)
+		return err
+	}
+	r.start()
+	id = r.create(confirm)
+	if s := r.finish(id); s != success {
+		t.Errorf("without a crash the task is %s", s)
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	return r, id, copies, append(calls, len(r.pool.called()))
+}
+
+// DESIGN 4: at every commit point, a crash leaves a task that goes on to an end, whose log has no gap, and no tool call
+// with a side effect is ever repeated.
+func TestCrashAtEachCommit(t *testing.T) {
+	for _, tool := range []string{"read", "write"} {
+		for _, confirm := range []executorv1.Confirm{never, always} {
+			t.Run(fmt.Sprintf("%s %s", tool, confirm), func(t *testing.T) {
+				before, id, copies, calls := crashes(t, tool, confirm)
+				unknown := 0
+				for i, path := range copies {
+					r := newRig(t, script(tool, tool))
+					r.path = path
+					r.start()
+					end := r.finish(id)
+					r.events(id)
+					reason := r.task(id).Checkpoint.GetError().GetReason()
+					switch {
+					case end == failed && tool == "write" && reason == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN:
+						unknown++
+					case end != success:
+						t.Errorf("a crash after commit %d: %s, %s", i, end, reason)
+					}
+					seen := map[string]bool{}
+					for _, c := range append(before.pool.called()[:calls[i]], r.pool.called()...) {
+						if tool == "write" && seen[c.GetInputJson()] {
+							t.Errorf("a crash after commit %d repeats %s", i, c.GetInputJson())
+						}
+						seen[c.GetInputJson()] = true
+					}
+					if err := r.stop(); err != nil {
+						t.Error(err)
+					}
+				}
+				if want := map[string]int{"write": 2}[tool]; unknown != want {
+					t.Errorf("%d crashes leave an unknown outcome, want %d: the intents of %d commits", unknown, want, len(copies))
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+// A stopping executor begins no call, also where its intent is committed already; the call is made after the restart, as
+// the same attempt (A17).
+func TestNoCallIsBegunWhileDraining(t *testing.T) {
+	r, intent := newRig(t, script("write")), newBarrier(t)
+	r.cfg.DrainTimeout = patience
+	r.j.onCommit = holdCommit(intent, isInput)
+	r.start()
+	id := r.create(never)
+	intent.await()
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	receive(t, r.e.Draining())
+	intent.open()
+	if err := receive(t, stopped); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if n := len(r.pool.called()); n > 0 {
+		t.Errorf("%d calls were begun after the stop", n)
+	}
+	r.start()
+	r.await(id, success)
+	want := []string{"FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS"}
+	if d := cmp.Diff(want, r.types(id)); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+	if n := len(r.pool.called()); n != 1 {
+		t.Errorf("%d calls, want 1", n)
+	}
+}
+
+// A cancel that was durable before a restart is folded in before anything is run again.
+func TestCancelInTheInboxAtRestart(t *testing.T) {
+	for _, tool := range []string{"read", "write"} {
+		t.Run(tool, func(t *testing.T) {
+			r := newRig(t, script(tool))
+			r.cfg.DrainTimeout = time.Millisecond
+			called := make(chan struct{}, 1)
+			r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				called <- struct{}{}
+				return hang(ctx, req, send)
+			}
+			r.start()
+			id := r.create(never)
+			receive(t, called)
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			edit(t, r.path, func(j journal.Tasks) error {
+				c := cancelCommand()
+				c.Id = "sent before the process died"
+				_, err := j.Send(t.Context(), id, c)
+				return err
+			})
+			r.start()
+			r.await(id, cancelled)
+			if n := len(r.pool.called()); n != 1 {
+				t.Errorf("%d calls, want the 1 before the restart", n)
+			}
+			if got := r.types(id); !slices.Equal(got[len(got)-3:], []string{"STEP_INPUT", "STEP_CANCEL", "FLOW_CANCEL"}) {
+				t.Errorf("events %v", got)
+			}
+		})
+	}
+}
+
+// An answer that is cut off by the planner's timeout after its first half is no success (A22).
+func TestAnswerThatTimesOut(t *testing.T) {
+	for name, answer := range map[string]func(context.Context, <-chan struct{}){
+		"planner hears of it": func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done() },
+		"planner goes on":     func(_ context.Context, end <-chan struct{}) { <-end },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, end := script(), make(chan struct{})
+			p.AnswerFn = func(ctx context.Context, send func(string) error) error {
+				if err := send("The first half of"); err != nil {
+					return err
+				}
+				answer(ctx, end)
+				return ctx.Err()
+			}
+			r := newRig(t, p)
+			t.Cleanup(func() { close(end) })
+			r.runner.PlannerTimeout = 100 * time.Millisecond
+			r.start()
+			var ids []string
+			for range 20 {
+				ids = append(ids, r.create(never))
+			}
+			for _, id := range ids {
+				r.await(id, failed)
+				r.events(id)
+			}
+		})
+	}
+}

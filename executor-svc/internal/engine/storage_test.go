@@ -1,0 +1,150 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+var errDisk = errors.New("fdatasync: input/output error")
+
+func isOutput(f *storagev1.Fact) bool { return f.GetStepOutput() != "" }
+
+func isInput(f *storagev1.Fact) bool { return f.GetStepInput() != "" }
+
+// A commit that was stored although it was answered with an error is taken for stored: the task goes on, and nothing is
+// done twice (DESIGN 4: a transition is one durable commit).
+func TestAmbiguousCommit(t *testing.T) {
+	for name, like := range map[string]func(*storagev1.Fact) bool{"intent": isInput, "outcome": isOutput} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, script("write", "read"))
+			var hit atomic.Bool
+			r.j.onCommit = func(tr journal.Transition, do func() error) error {
+				err := do()
+				for _, f := range tr.Record.GetFacts() {
+					if like(f) && hit.CompareAndSwap(false, true) {
+						return errDisk
+					}
+				}
+				return err
+			}
+			r.start()
+			id := r.create(never)
+			r.await(id, success)
+			r.events(id)
+			if n := len(r.pool.calledFor(id)); n != 2 || !hit.Load() {
+				t.Errorf("%d calls, want 2; the commit was hit: %v", n, hit.Load())
+			}
+		})
+	}
+}
+
+// A read that fails once strands no task.
+func TestReadFailsOnce(t *testing.T) {
+	for _, method := range []string{"Peek", "Records", "Inbox"} {
+		t.Run(method, func(t *testing.T) {
+			r := newRig(t, script("read"))
+			var hit atomic.Bool
+			reached := make(chan struct{})
+			r.j.onRead = func(m, _ string) error {
+				if m == method && hit.CompareAndSwap(false, true) {
+					close(reached)
+					return errDisk
+				}
+				return nil
+			}
+			r.start()
+			id := r.create(never)
+			receive(t, reached) // by the owner: nobody watches yet
+			r.await(id, success)
+			r.events(id)
+		})
+	}
+}
+
+// A journal that fails for a while loses nothing and repeats nothing.
+func TestJournalFailsForAWhile(t *testing.T) {
+	r := newRig(t, script("write", "read", "write"))
+	var n atomic.Int32
+	r.j.onCommit = func(_ journal.Transition, do func() error) error {
+		if n.Add(1)%2 != 0 {
+			return errors.New("no space left on device")
+		}
+		return do()
+	}
+	r.start()
+	id := r.create(never)
+	r.await(id, success)
+	r.events(id)
+	if n := len(r.pool.calledFor(id)); n != 3 {
+		t.Errorf("%d calls, want 3", n)
+	}
+}
+
+// insideTheProcess connects without an encoding in between: only there texts come that are no UTF-8.
+func insideTheProcess(t *testing.T) func(func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
+	return func(register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
+		unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local(), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := inproc.New(unary, stream)
+		register(conn)
+		return conn
+	}
+}
+
+// What can never be stored ends the task with an error that says so, instead of being tried for ever.
+func TestInvalidUTF8EndsTheTask(t *testing.T) {
+	for name, spoil := range map[string]func(*rig){
+		"tool": func(r *rig) {
+			r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{StructuredJson: "{\"a\":\"\xff\"}"}}})
+			}
+		},
+		"planner": func(r *rig) { r.planner.steps[0].Description = "caf\xe9" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigOver(t, script("read"), slog.New(slog.DiscardHandler), insideTheProcess(t))
+			spoil(r)
+			r.start()
+			id := r.create(never)
+			r.await(id, failed)
+			if msg := r.task(id).Checkpoint.GetError().GetErrMsg(); !strings.Contains(msg, "cannot be stored") {
+				t.Errorf("the error is %q", msg)
+			}
+			wantAnswer(t, "cancel", r.send(id, cancelCommand()), taskEnded)
+		})
+	}
+}
+
+// A journal that does not answer does not keep a process from stopping.
+func TestJournalBlocksAtStop(t *testing.T) {
+	r, commit := newRig(t, script("read")), newBarrier(t)
+	r.log, r.stuck = slog.New(slog.DiscardHandler), true // the owner outlives the test
+	r.j.onCommit = func(_ journal.Transition, do func() error) error {
+		commit.pass()
+		return do()
+	}
+	r.start()
+	r.create(never)
+	commit.await()
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	if err := receive(t, stopped); err == nil {
+		t.Error("Run returned without an error, though a task was not left in an orderly way")
+	}
+}
