@@ -339,6 +339,37 @@ func TestExactNumbers(t *testing.T) {
 	}
 }
 
+// An approval that comes while no slot is free is done once one is.
+func TestApprovalWaitsForASlot(t *testing.T) {
+	r := &rig{t: t, dir: t.TempDir(), planner: script("write"), pool: &pool{}}
+	r.cfg.MaxRunning = 1
+	called, release := make(chan struct{}, 2), make(chan struct{})
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		called <- struct{}{}
+		<-release
+		return send(textResult("ok", false))
+	}
+	r.start()
+	first, second := r.run(manual("one"))[0].GetTaskId(), r.run(manual("two"))[0].GetTaskId()
+	if _, err := r.approve(first, "wait-1", ""); err != nil {
+		t.Fatal(err)
+	}
+	<-called
+	answered := make(chan error, 1)
+	go func() {
+		_, err := r.approve(second, "wait-1", "")
+		answered <- err
+	}()
+	if task := r.task(second); task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+		t.Errorf("without a slot: %v", task.GetStatus())
+	}
+	close(release)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	r.until(second, flowSuccess)
+}
+
 // More tasks than slots: all of them end, and one that is cancelled in the queue does not wait for a slot.
 func TestMoreTasksThanSlots(t *testing.T) {
 	r := &rig{t: t, dir: t.TempDir(), planner: script("read"), pool: &pool{}}

@@ -32,7 +32,11 @@ func TestRestartInTheMiddleOfACall(t *testing.T) {
 			r := newRig(t, script(tool))
 			r.stop()
 			r.cfg.DrainTimeout = time.Millisecond
-			r.pool.CallFn = hang
+			called := make(chan struct{}, 1)
+			r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				called <- struct{}{}
+				return hang(ctx, req, send)
+			}
 			r.start()
 			id := r.create(auto("go")).GetId()
 			if tool != "read" {
@@ -41,7 +45,7 @@ func TestRestartInTheMiddleOfACall(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.until(id, stepInput)
+			<-called
 			r.stop()
 			r.pool.CallFn = nil
 			r.start()

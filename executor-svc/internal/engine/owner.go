@@ -154,19 +154,24 @@ func (o *owner) read() error {
 // admitted waits for a running slot; meanwhile it folds in what needs none: refusals, cancellation, answers that are not
 // allowed. Where that leaves nothing to run, the owner is gone without a slot.
 func (o *owner) admitted() (slot, gone bool) {
+	left := false // commands that need a slot are in the inbox
 	for {
 		select {
 		case o.e.slots <- struct{}{}:
+			o.in.poke()
 			return true, false
 		default:
 		}
 		if o.draining() {
 			return false, true
 		}
-		if o.in.takePoke() && !o.withoutSlot() {
-			return false, true
+		if o.in.takePoke() {
+			ok := false
+			if left, ok = o.withoutSlot(); !ok {
+				return false, true
+			}
 		}
-		if o.idle() && o.in.empty() {
+		if o.idle() && !left && o.in.empty() {
 			return false, true
 		}
 		select {
@@ -180,16 +185,17 @@ func (o *owner) admitted() (slot, gone bool) {
 }
 
 // withoutSlot folds in the commands at the head of the inbox that start nothing. A cancellation goes before all others: a
-// task that is cancelled does not wait for a slot. False means that the owner must leave.
-func (o *owner) withoutSlot() bool {
+// task that is cancelled does not wait for a slot. left says that others remain; where ok is false the owner must leave.
+func (o *owner) withoutSlot() (left, ok bool) {
 	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 	if err != nil {
 		o.log.Error("reading the inbox", "error", err)
-		return false
+		return false, false
 	}
 	var items []item
 	for i, c := range cancelsFirst(inbox) {
 		if !o.startsNothing(c) {
+			left = true
 			if i > 0 {
 				o.in.poke() // what went before may have made it one that starts nothing
 			}
@@ -201,7 +207,7 @@ func (o *owner) withoutSlot() bool {
 			o.interrupted = false
 		}
 	}
-	return o.move(items)
+	return left, o.move(items)
 }
 
 func cancelsFirst(inbox []journal.Command) []journal.Command {
