@@ -166,7 +166,7 @@ func (o *owner) admitted() (slot, gone bool) {
 			return false, true
 		}
 		if o.in.takePoke() {
-			ok := false
+			var ok bool
 			if left, ok = o.withoutSlot(); !ok {
 				return false, true
 			}
