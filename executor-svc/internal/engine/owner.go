@@ -66,13 +66,11 @@ func (o *owner) own() (again bool) {
 		o.in.takePoke() // there is nobody to look into the inbox
 		return false
 	}
-	slot, gone := o.admitted()
-	if slot {
-		defer func() { <-o.e.slots }()
+	slot, again := o.admitted()
+	if !slot {
+		return again && !o.draining()
 	}
-	if gone {
-		return !slot && !o.idle() && !o.draining()
-	}
+	defer func() { <-o.e.slots }()
 	for {
 		items, err := o.gather()
 		switch {
@@ -152,8 +150,8 @@ func (o *owner) read() error {
 }
 
 // admitted waits for a running slot; meanwhile it folds in what needs none: refusals, cancellation, answers that are not
-// allowed. Where that leaves nothing to run, the owner is gone without a slot.
-func (o *owner) admitted() (slot, gone bool) {
+// allowed. Where that leaves nothing to run, there is no slot; again says that the task could not be left in peace.
+func (o *owner) admitted() (slot, again bool) {
 	left := false // commands that need a slot are in the inbox
 	for {
 		select {
@@ -163,7 +161,7 @@ func (o *owner) admitted() (slot, gone bool) {
 		default:
 		}
 		if o.draining() {
-			return false, true
+			return false, false
 		}
 		if o.in.takePoke() {
 			var ok bool
@@ -172,7 +170,7 @@ func (o *owner) admitted() (slot, gone bool) {
 			}
 		}
 		if o.idle() && !left && o.in.empty() {
-			return false, true
+			return false, false
 		}
 		select {
 		case o.e.slots <- struct{}{}:

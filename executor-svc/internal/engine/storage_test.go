@@ -148,3 +148,25 @@ func TestJournalBlocksAtStop(t *testing.T) {
 		t.Error("Run returned without an error, though a task was not left in an orderly way")
 	}
 }
+
+// An inbox that cannot be read once, while there is no slot, strands no command.
+func TestInboxFailsOnceWithoutASlot(t *testing.T) {
+	r := newRig(t, script("write"))
+	r.cfg.MaxRunning = 1
+	var failing atomic.Value
+	r.j.onRead = func(method, id string) error {
+		if method == "Inbox" && failing.CompareAndSwap(id, "") {
+			return errDisk
+		}
+		return nil
+	}
+	r.start()
+	id := r.create(always)
+	r.await(id, waiting)
+	blocker, call := r.takeSlot()
+	failing.Store(id)
+	wantAnswer(t, "reject", r.send(id, rejectCommand("wait-1")), 0)
+	r.await(id, cancelled)
+	call.open()
+	r.await(blocker, success)
+}
