@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/api"
+	"pawl.dev/planner-svc/internal/contexts"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/playbook"
 	"pawl.dev/planner-svc/internal/prompt"
@@ -23,6 +25,19 @@ const MaxRequestBytes = 64 << 20
 // Config is what an operator decides.
 type Config struct {
 	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
+
+	KeptContexts     int `placeholder:"N" default:"1000" help:"How many tasks' contexts are kept, so that requests need not repeat them; -1 keeps none (${default})."` // 0 is 1000
+	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"How large the kept contexts may be together (${default})."`                                     // 0 is 64 MiB
+}
+
+// What is kept where nothing else is said. A task has about 30 KiB of tools, and outputs of a few KiB.
+const (
+	defaultContexts     = 1000
+	defaultContextBytes = 64 << 20
+)
+
+func (c Config) contexts() contexts.Limits {
+	return contexts.Limits{Count: cmp.Or(c.KeptContexts, defaultContexts), Bytes: cmp.Or(c.KeptContextBytes, defaultContextBytes)}
 }
 
 // Deps is what the service stands on.
@@ -56,7 +71,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	return &Service{server: api.New(reasoner)}, nil
+	return &Service{server: api.New(reasoner, contexts.New(cfg.contexts()))}, nil
 }
 
 // Register adds PlannerService to a server or an in-process connection.

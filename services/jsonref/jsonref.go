@@ -35,6 +35,13 @@ func Resolve(template string, lookup func(name string) (json string, ok bool)) (
 	})
 }
 
+// ResolveText is Resolve for a template that is a text and no JSON. A text that is nothing but a reference becomes the value's
+// text: a string's content, and everything else as compact JSON.
+func ResolveText(template string, lookup func(name string) (json string, ok bool)) (string, error) {
+	value, err := Resolve(rawjson.Quote(template), lookup)
+	return rawjson.Text(value), err
+}
+
 // Refs returns the references of a template, each once, in the order in which they stand there.
 func Refs(template string) ([]Ref, error) {
 	if err := rawjson.Check(template, nil); err != nil {
@@ -120,16 +127,25 @@ func render(raw string, parts []part, lookup func(string) (string, bool)) (strin
 			text.WriteString(p.text)
 			continue
 		}
-		value, err := find(*p.ref, lookup)
+		value, err := textOf(*p.ref, lookup)
 		if err != nil {
 			return "", err
 		}
-		if rawjson.Kind(value) != "string" {
-			value = rawjson.Compact(value)
-		}
-		text.WriteString(rawjson.Text(value))
+		text.WriteString(value)
 	}
 	return rawjson.Quote(text.String()), nil
+}
+
+// textOf is a value as a longer string shows it.
+func textOf(ref Ref, lookup func(string) (string, bool)) (string, error) {
+	value, err := find(ref, lookup)
+	if err != nil {
+		return "", err
+	}
+	if rawjson.Kind(value) != "string" {
+		return rawjson.Compact(value), nil
+	}
+	return rawjson.Text(value), nil
 }
 
 // find follows a reference to its value.

@@ -59,6 +59,19 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestResolveText(t *testing.T) {
+	for template, want := range map[string]string{
+		"": "", "${goal}": `count "it"`, "for ${goal}": `for count "it"`, "${list.files.1}": `{"name":"b.go","size":1e400}`, "${n}": "1.50", "$${n} \"": `${n} "`,
+	} {
+		if got, err := jsonref.ResolveText(template, lookup); err != nil || got != want {
+			t.Errorf("ResolveText(%q) = %q, %v; want %q", template, got, err, want)
+		}
+	}
+	if got, err := jsonref.ResolveText("${nope}", lookup); err == nil || got != "" {
+		t.Errorf("a name that is not there: %q", got)
+	}
+}
+
 func TestResolveErrorsSayWhatThereIs(t *testing.T) {
 	cases := []struct {
 		template string

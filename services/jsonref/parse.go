@@ -15,8 +15,6 @@ type part struct {
 const (
 	open    = "${"
 	escaped = "$${"
-
-	nameCharacters = "_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
 // parse takes the content of a string apart.
@@ -61,7 +59,13 @@ func parseRef(body string) (Ref, error) {
 }
 
 func isName(s string) bool {
-	return s != "" && strings.Trim(s, nameCharacters) == ""
+	for i := range len(s) {
+		c := s[i]
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return s != ""
 }
 
 func clip(s string) string {

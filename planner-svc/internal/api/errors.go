@@ -10,9 +10,11 @@ import (
 
 // IsParamError implements PlannerService.
 func (s *Server) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
+	req.Context = tc
 	is, usage, err := s.reasoner.IsParamError(ctx, req)
 	if err != nil {
 		return nil, err
@@ -22,9 +24,11 @@ func (s *Server) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRe
 
 // DescribeError implements PlannerService.
 func (s *Server) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
+	req.Context = tc
 	message, usage, err := s.reasoner.DescribeError(ctx, req)
 	if err != nil {
 		return nil, err
@@ -34,9 +38,11 @@ func (s *Server) DescribeError(ctx context.Context, req *plannerv1.DescribeError
 
 // GetMissingParams implements PlannerService.
 func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
+	req.Context = tc
 	form, usage, err := s.reasoner.MissingParams(ctx, req)
 	if err != nil {
 		return nil, err
@@ -47,9 +53,11 @@ func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissing
 // GenerateAnswer implements PlannerService. Pieces are held back by one, so that the usage goes with the last.
 func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	ctx := stream.Context()
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return err
 	}
+	req.Context = tc
 	var held *plannerv1.GenerateAnswerResponse
 	usage, err := s.reasoner.Answer(ctx, req, func(piece string) error {
 		if piece == "" {

@@ -6,6 +6,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
 
+	"pawl.dev/planner-svc/internal/contexts"
 	"pawl.dev/planner-svc/internal/playbook"
 	"pawl.dev/planner-svc/internal/reason"
 )
@@ -14,25 +15,39 @@ import (
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	reasoner *reason.Reasoner
+	contexts *contexts.Store
 }
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
-// New makes the handlers over a reasoner.
-func New(r *reason.Reasoner) *Server { return &Server{reasoner: r} }
+// New makes the handlers over a reasoner. What requests tell about tasks is kept in the store, for those that go on from there.
+func New(r *reason.Reasoner, kept *contexts.Store) *Server {
+	return &Server{reasoner: r, contexts: kept}
+}
 
-// caller refuses calls of nobody. What the planner is asked with belongs to the caller; it keeps nothing of it.
+// caller refuses calls of nobody.
 func caller(ctx context.Context) error {
 	_, err := identity.FromContext(ctx)
 	return err
 }
 
-// GetFlowName implements PlannerService.
-func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
-	if err := caller(ctx); err != nil {
+// whole refuses calls of nobody, and completes the context that a request goes on from. What is kept for one user is not there for
+// another.
+func (s *Server) whole(ctx context.Context, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
 		return nil, err
 	}
-	name, usage, err := s.reasoner.FlowName(ctx, req.GetContext())
+	return s.contexts.Whole(p.Sub, tc)
+}
+
+// GetFlowName implements PlannerService.
+func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	name, usage, err := s.reasoner.FlowName(ctx, tc)
 	if err != nil {
 		return nil, err
 	}
@@ -41,34 +56,24 @@ func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequ
 
 // AssessFlowRisk implements PlannerService.
 func (s *Server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
-	risk, usage, err := s.reasoner.FlowRisk(ctx, req.GetContext())
+	risk, usage, err := s.reasoner.FlowRisk(ctx, tc)
 	if err != nil {
 		return nil, err
 	}
 	return &plannerv1.AssessFlowRiskResponse{Risk: risk, Usage: usage.Proto()}, nil
 }
 
-// PlanSteps implements PlannerService.
-func (s *Server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
-	if err := caller(ctx); err != nil {
-		return nil, err
-	}
-	steps, usage, err := s.reasoner.PlanSteps(ctx, req.GetContext())
+// CreateNextStep implements PlannerService.
+func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
+	tc, err := s.whole(ctx, req.GetContext())
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.PlanStepsResponse{Steps: steps, Usage: usage.Proto()}, nil
-}
-
-// CreateNextStep implements PlannerService.
-func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
-	if err := caller(ctx); err != nil {
-		return nil, err
-	}
-	toolID, description, usage, err := s.reasoner.NextStep(ctx, req.GetContext())
+	toolID, description, usage, err := s.reasoner.NextStep(ctx, tc)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +82,11 @@ func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextSt
 
 // GetFirstInputParams implements PlannerService.
 func (s *Server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
+	req.Context = tc
 	input, missing, usage, err := s.reasoner.FirstInput(ctx, req)
 	if err != nil {
 		return nil, err
@@ -89,9 +96,11 @@ func (s *Server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirs
 
 // FillParams implements PlannerService.
 func (s *Server) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
+	req.Context = tc
 	input, usage, err := s.reasoner.FillParams(ctx, req)
 	if err != nil {
 		return nil, err
@@ -101,10 +110,11 @@ func (s *Server) FillParams(ctx context.Context, req *plannerv1.FillParamsReques
 
 // AssessToolRisk implements PlannerService.
 func (s *Server) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
-	if err := caller(ctx); err != nil {
+	tc, err := s.whole(ctx, req.GetContext())
+	if err != nil {
 		return nil, err
 	}
-	risk, usage, err := s.reasoner.ToolRisk(ctx, req.GetContext(), req.GetToolId(), req.GetInputJson())
+	risk, usage, err := s.reasoner.ToolRisk(ctx, tc, req.GetToolId(), req.GetInputJson())
 	if err != nil {
 		return nil, err
 	}

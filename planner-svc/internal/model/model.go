@@ -37,6 +37,16 @@ type Facts struct {
 	Error       string // why it failed
 	ContentJSON string // what the person supplied
 	CutShort    string // why the task ended early
+
+	MostCalls *uint32 // how many model calls the answer may take; nil: as many as the context says
+}
+
+// Calls returns how many model calls the answer may take; nil: any number.
+func (f *Facts) Calls() *uint32 {
+	if f.MostCalls != nil || f.Context == nil {
+		return f.MostCalls
+	}
+	return f.Context.ModelCallsLeft
 }
 
 // Tool returns the tool that the facts are about, nil if there is none.
@@ -116,6 +126,16 @@ type Info struct {
 	Name          string
 	Description   string
 	Deterministic bool // asking again gives the same answer: a wrong one is not sent back
+}
+
+// Computing is a model that answers what every task asks in values, so that nothing is written and read again in between.
+// It costs nothing. Its errors are those of Generate.
+type Computing interface {
+	Model
+	FlowName(f *Facts) (string, error)
+	FlowRisk(f *Facts) (*commonv1.Risk, error)
+	// PlanSteps returns the next step, and those behind it that are certain.
+	PlanSteps(f *Facts) ([]*plannerv1.PlannedStep, error)
 }
 
 // Model answers requests. Implementations may be used by several goroutines.

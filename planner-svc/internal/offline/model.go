@@ -20,7 +20,7 @@ import (
 // Name is how tasks and agents name the model.
 const Name = "offline"
 
-// Model is the model `offline`. It has no state.
+// Model is the model `offline`. It has no state. It plans the next step alone: what came of a step decides what comes behind it.
 type Model struct{}
 
 // New makes the model.

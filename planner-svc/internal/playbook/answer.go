@@ -13,7 +13,7 @@ import (
 // answer is the playbook's own, or a summary of its steps. A playbook that ended early is always summed up: its answer was
 // written for one that went through.
 func (r *run) answer(cutShort string) (string, error) {
-	l := r.lang()
+	l := r.lang
 	done := r.tc.GetHistory()
 	if cutShort != "" {
 		return l.Say("The playbook ended early: %s", "playbook 提前结束：%s", strings.TrimSpace(cutShort)) + "\n\n" + r.summary(), nil
@@ -33,7 +33,7 @@ func (r *run) answer(cutShort string) (string, error) {
 
 // summary tells what came of each step.
 func (r *run) summary() string {
-	l := r.lang()
+	l := r.lang
 	title := r.flowName()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", title)
@@ -53,7 +53,7 @@ func (r *run) summary() string {
 }
 
 func (r *run) outcome(e *plannerv1.HistoryEntry) string {
-	l := r.lang()
+	l := r.lang
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
 		res := result.Of(e)

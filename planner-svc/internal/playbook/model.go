@@ -14,7 +14,6 @@ import (
 	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
-	"pawl.dev/planner-svc/internal/risk"
 )
 
 // Name is how tasks name the model.
@@ -27,14 +26,18 @@ const kept = 64
 type Model struct {
 	fallback model.Model // answers what a playbook says nothing about: errors, risks, what a person supplied
 
+	tools *catalog.Cache
+
 	mu     sync.Mutex
 	parsed map[string]*Playbook // by text
 	order  []string             // the oldest first
 }
 
+var _ model.Computing = (*Model)(nil)
+
 // New makes the model. The fallback answers what a playbook says nothing about.
 func New(fallback model.Model) *Model {
-	return &Model{fallback: fallback, parsed: map[string]*Playbook{}}
+	return &Model{fallback: fallback, tools: catalog.NewCache(), parsed: map[string]*Playbook{}}
 }
 
 // Info implements model.Model.
@@ -44,16 +47,14 @@ func (*Model) Info() model.Info {
 
 // Generate implements model.Model.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(string) error) (model.Usage, error) {
-	tc := req.Facts.Context
 	switch req.Purpose {
 	case model.ToolRisk, model.IsParamError, model.DescribeError, model.MissingParams, model.FillParams:
 		return m.fallback.Generate(ctx, req, emit)
 	}
-	p, err := m.parse(tc.GetPlaybook())
+	r, err := m.run(req.Facts.Context)
 	if err != nil {
-		return model.Usage{}, precondition(err)
+		return model.Usage{}, err
 	}
-	r := &run{Playbook: p, tc: tc}
 	if req.Purpose == model.Answer {
 		text, err := r.answer(req.Facts.CutShort)
 		if err != nil {
@@ -70,6 +71,44 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(stri
 		return model.Usage{}, fmt.Errorf("playbook: write the answer for %s: %w", req.Purpose, err)
 	}
 	return model.Usage{}, emit(text)
+}
+
+// FlowName implements model.Computing.
+func (m *Model) FlowName(f *model.Facts) (string, error) {
+	r, err := m.run(f.Context)
+	if err != nil {
+		return "", err
+	}
+	return r.flowName(), nil
+}
+
+// FlowRisk implements model.Computing.
+func (m *Model) FlowRisk(f *model.Facts) (*commonv1.Risk, error) {
+	r, err := m.run(f.Context)
+	if err != nil {
+		return nil, err
+	}
+	return r.flowRisk(), nil
+}
+
+// PlanSteps implements model.Computing.
+func (m *Model) PlanSteps(f *model.Facts) ([]*plannerv1.PlannedStep, error) {
+	r, err := m.run(f.Context)
+	if err != nil {
+		return nil, err
+	}
+	return r.steps()
+}
+
+func (m *Model) run(tc *plannerv1.TaskContext) (*run, error) {
+	p, err := m.parse(tc.GetPlaybook())
+	if err != nil {
+		return nil, precondition(err)
+	}
+	return &run{
+		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name),
+		cache: m.tools, tools: map[string]*catalog.Tool{},
+	}, nil
 }
 
 // parse parses a playbook unless it was parsed before.
@@ -102,77 +141,19 @@ type object map[string]any
 
 func (r *run) structured(req *model.Request) (object, error) {
 	switch req.Purpose {
-	case model.FlowName:
-		return object{"name": r.flowName()}, nil
-	case model.FlowRisk:
-		return riskObject(r.flowRisk()), nil
-	case model.PlanSteps, model.NextStep:
-		return r.step(req.Purpose)
+	case model.NextStep:
+		p, err := r.next()
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			return object{"tool_id": model.Final, "description": r.finalDescription()}, nil
+		}
+		return object{"tool_id": p.Tool, "description": p.description}, nil
 	case model.InputParams:
 		return r.input(req.Facts.ToolID)
 	}
 	return nil, fmt.Errorf("playbook: the purpose %q is not known", req.Purpose)
-}
-
-func (r *run) lang() lang.Lang { return lang.Of(r.tc.GetLanguage(), r.tc.GetGoal()+r.Name) }
-
-func (r *run) flowName() string {
-	for _, s := range []string{r.Name, r.tc.GetGoal(), r.Goal} {
-		if title := lang.Title(s); title != "" {
-			return title
-		}
-	}
-	return r.lang().Say("Playbook of %d %[2]s", "%[1]d 步的 playbook", len(r.Steps), lang.Plural(len(r.Steps), "step", "steps"))
-}
-
-// flowRisk is the highest risk of the steps, by the tools' floors and the playbook's word.
-func (r *run) flowRisk() *commonv1.Risk {
-	var tools []*catalog.Tool
-	said := commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
-	for _, s := range r.Steps {
-		facts := model.Facts{Context: r.tc, ToolID: s.Tool}
-		if t := facts.Tool(); t != nil {
-			tools = append(tools, catalog.NewTool(t))
-		}
-		said = max(said, s.Risk)
-	}
-	return r.raised(risk.OfTools(r.lang(), tools), said)
-}
-
-// raised raises a risk to what the playbook says; it cannot lower it.
-func (r *run) raised(assessed *commonv1.Risk, said commonv1.RiskLevel) *commonv1.Risk {
-	if said <= assessed.GetLevel() {
-		return assessed
-	}
-	return &commonv1.Risk{Level: said, Reason: r.lang().Pick("The playbook says so.", "playbook 中如此声明。")}
-}
-
-func riskObject(x *commonv1.Risk) object {
-	return object{"level": risk.Name(x.GetLevel()), "reason": x.GetReason()}
-}
-
-func (r *run) step(purpose model.Purpose) (object, error) {
-	p, err := r.next()
-	if err != nil {
-		return nil, err
-	}
-	step := object{"tool_id": model.Final, "description": r.lang().Pick("The playbook is done.", "playbook 已全部完成。")}
-	if p != nil {
-		step = object{"tool_id": p.Tool, "description": p.description}
-		if purpose == model.PlanSteps {
-			facts := model.Facts{Context: r.tc, ToolID: p.Tool}
-			in, err := jsondoc.Parse(p.input)
-			if err != nil {
-				return nil, fmt.Errorf("playbook: %w", err)
-			}
-			step["input"] = json.RawMessage(p.input)
-			step["risk"] = riskObject(r.raised(risk.Assess(r.lang(), catalog.NewTool(facts.Tool()), in), p.Risk))
-		}
-	}
-	if purpose == model.PlanSteps {
-		return object{"steps": []object{step}}, nil
-	}
-	return step, nil
 }
 
 // input gives the step's input as the playbook has it, also after an error: what a person wrote is not mended behind their

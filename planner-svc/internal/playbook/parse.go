@@ -2,6 +2,7 @@ package playbook
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -38,7 +39,22 @@ func Parse(text string) (*Playbook, error) {
 		slices.SortStableFunc(r.problems, func(a, b problem) int { return a.line - b.line })
 		return nil, invalid(r.problems)
 	}
-	return p, nil
+	return p, p.index()
+}
+
+// index looks up once what every run of the playbook needs.
+func (p *Playbook) index() error {
+	p.byID = make(map[string]int, len(p.Steps))
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		p.byID[s.ID] = i
+		template, err := jsondoc.Parse(s.Input)
+		if err != nil {
+			return fmt.Errorf("playbook: the input of %s: %w", p.stepName(i), err)
+		}
+		s.template = template
+	}
+	return nil
 }
 
 // document reads the one YAML document of a text.

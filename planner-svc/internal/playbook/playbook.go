@@ -11,6 +11,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/jsonref"
+
+	"pawl.dev/planner-svc/internal/jsondoc"
 )
 
 // Playbook is a playbook that was checked.
@@ -19,6 +21,8 @@ type Playbook struct {
 	Goal   string
 	Steps  []Step
 	Answer string // JSON string with references; "" where there is none
+
+	byID map[string]int // the steps' places
 }
 
 // Step is one call.
@@ -31,6 +35,8 @@ type Step struct {
 	Continue    bool // a failure does not end the playbook
 	Risk        commonv1.RiskLevel
 	Line        int
+
+	template *jsondoc.Object // Input, taken apart
 }
 
 // Expectation is what must hold of a step's output.

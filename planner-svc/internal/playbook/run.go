@@ -13,14 +13,32 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/jsonref"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
 )
 
-// run is a playbook with what was done of it.
+// run is a playbook with what was done of it. It is used for one answer, by one goroutine.
 type run struct {
 	*Playbook
-	tc *plannerv1.TaskContext
+	tc    *plannerv1.TaskContext
+	lang  lang.Lang
+	cache *catalog.Cache
+	tools map[string]*catalog.Tool // those that were looked at
+}
+
+// tool returns a tool of the task, nil if there is none.
+func (r *run) tool(id string) *catalog.Tool {
+	t, seen := r.tools[id]
+	if !seen {
+		facts := model.Facts{Context: r.tc, ToolID: id}
+		if found := facts.Tool(); found != nil {
+			t = r.cache.Tool(found)
+		}
+		r.tools[id] = t
+	}
+	return t
 }
 
 // planned is a step with its references resolved.
@@ -73,23 +91,33 @@ func (r *run) verify() error {
 // plan resolves the references of a step.
 func (r *run) plan(i int) (*planned, error) {
 	s := &r.Steps[i]
-	facts := model.Facts{Context: r.tc, ToolID: s.Tool}
-	if facts.Tool() == nil {
+	if r.tool(s.Tool) == nil {
 		return nil, unusable(s.Line, "%s: %s is not one of the task's tools; activate its MCP server, or mend the playbook", r.stepName(i), s.Tool)
 	}
-	input, err := jsonref.Resolve(s.Input, r.lookup(i))
+	input, err := r.resolve(s.Input, i)
 	if err != nil {
 		return nil, unusable(s.Line, "%s (%s): its input cannot be made: %w", r.stepName(i), s.Tool, err)
 	}
-	p := &planned{Step: s, input: input, description: r.defaultDescription(i)}
-	if s.Description != "" {
-		text, err := r.text(s.Description, i)
-		if err != nil {
-			return nil, unusable(s.Line, "%s (%s): its description cannot be made: %w", r.stepName(i), s.Tool, err)
-		}
-		p.description = text
+	description, err := r.description(i)
+	if err != nil {
+		return nil, unusable(s.Line, "%s (%s): its description cannot be made: %w", r.stepName(i), s.Tool, err)
 	}
-	return p, nil
+	return &planned{Step: s, input: input, description: description}, nil
+}
+
+func (r *run) description(i int) (string, error) {
+	if r.Steps[i].Description == "" {
+		return r.defaultDescription(i), nil
+	}
+	return r.text(r.Steps[i].Description, i)
+}
+
+// resolve puts the outputs of the first n steps into a template.
+func (r *run) resolve(template string, n int) (string, error) {
+	if !strings.Contains(template, "${") {
+		return template, nil
+	}
+	return jsonref.Resolve(template, r.lookup(n))
 }
 
 func (r *run) defaultDescription(i int) string {
@@ -101,7 +129,7 @@ func (r *run) defaultDescription(i int) string {
 
 // text resolves a template that is a text. A value that is no text is written as JSON.
 func (r *run) text(template string, n int) (string, error) {
-	raw, err := jsonref.Resolve(template, r.lookup(n))
+	raw, err := r.resolve(template, n)
 	return jsondoc.Text(raw), err
 }
 
@@ -115,10 +143,8 @@ func (r *run) lookup(n int) func(string) (string, bool) {
 			}
 			return jsondoc.String(goal), true
 		}
-		for i, e := range r.tc.GetHistory() {
-			if i < n && r.Steps[i].ID == name {
-				return output(e), true
-			}
+		if i, ok := r.byID[name]; ok && i < n && i < len(r.tc.GetHistory()) {
+			return output(r.tc.GetHistory()[i]), true
 		}
 		return "", false
 	}

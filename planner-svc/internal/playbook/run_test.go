@@ -2,13 +2,13 @@ package playbook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -16,11 +16,14 @@ import (
 
 	"pawl.dev/planner-svc/internal/model"
 	"pawl.dev/planner-svc/internal/offline"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 var tools = []*commonv1.Tool{
 	{Id: "ws/find", McpId: "ws", Name: "find", Effect: commonv1.Effect_EFFECT_READ, InputSchemaJson: `{"type":"object","properties":{"pattern":{"type":"string"}},"required":["pattern"]}`},
 	{Id: "ws/read", McpId: "ws", Name: "read", Effect: commonv1.Effect_EFFECT_READ, InputSchemaJson: `{"type":"object"}`},
+	{Id: "ws/format", McpId: "ws", Name: "format", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, InputSchemaJson: `{"type":"object"}`},
+	{Id: "ws/delete", McpId: "ws", Name: "delete", Effect: commonv1.Effect_EFFECT_WRITE, InputSchemaJson: `{"type":"object"}`},
 	{Id: "ws/drop", McpId: "ws", Name: "drop", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, InputSchemaJson: `{"type":"object"}`},
 }
 
@@ -51,27 +54,29 @@ func generate(t testing.TB, m *Model, purpose model.Purpose, f model.Facts) (str
 
 func plan(t testing.TB, tc *plannerv1.TaskContext) (string, error) {
 	t.Helper()
-	m := New(offline.New())
-	text, err := generate(t, m, model.PlanSteps, model.Facts{Context: tc})
-	if again, _ := generate(t, m, model.PlanSteps, model.Facts{Context: tc}); again != text {
-		t.Errorf("the same context gave two plans:\n%s\n%s", text, again)
-	}
+	steps, err := planAll(t, tc)
 	if err != nil {
 		return "", err
 	}
-	var out struct {
-		Steps []struct {
-			ToolID      string `json:"tool_id"`
-			Description string
-			Input       json.RawMessage
-			Risk        struct{ Level string }
-		}
+	return tell(steps[0]), nil
+}
+
+func planAll(t testing.TB, tc *plannerv1.TaskContext) ([]*plannerv1.PlannedStep, error) {
+	t.Helper()
+	m := New(offline.New())
+	steps, err := m.PlanSteps(&model.Facts{Context: tc})
+	again, _ := m.PlanSteps(&model.Facts{Context: tc})
+	if d := cmp.Diff(steps, again, protocmp.Transform()); d != "" {
+		t.Errorf("the same context gave two plans: %s", d)
 	}
-	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Steps) != 1 {
-		t.Fatalf("not one step: %s %v", text, err)
+	if err == nil && (len(steps) == 0 || steps[0].GetUnresolved()) {
+		t.Fatalf("not a step: %v", steps)
 	}
-	s := out.Steps[0]
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", s.ToolID, s.Input, s.Risk.Level, s.Description)), nil
+	return steps, err
+}
+
+func tell(s *plannerv1.PlannedStep) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", s.GetToolId(), s.GetInputJson(), risk.Name(s.GetRisk().GetLevel()), s.GetDescription()))
 }
 
 const book = `
@@ -205,10 +210,6 @@ func TestOtherPurposes(t *testing.T) {
 		facts   model.Facts
 		want    string
 	}{
-		{model.FlowName, facts, `{"name":"Look and read"}`},
-		{model.FlowName, model.Facts{Context: context_("steps: [{tool: ws/read}]")}, `{"name":"The goal"}`},
-		{model.FlowRisk, facts, `{"level":"HIGH","reason":"drop may destroy something that does not come back."}`},
-		{model.FlowRisk, model.Facts{Context: context_("steps: [{tool: ws/read, risk: medium}]")}, `{"level":"MEDIUM","reason":"The playbook says so."}`},
 		{model.NextStep, facts, `{"description":"Look for the goal","tool_id":"ws/find"}`},
 		// A11: what a person wrote is not mended behind their back.
 		{model.InputParams, inputOf("ws/find"), `{"input":{"pattern":"the goal","n":9007199254740993}}`},
@@ -224,6 +225,30 @@ func TestOtherPurposes(t *testing.T) {
 	}
 	if _, err := generate(t, m, model.InputParams, inputOf("ws/drop")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED {
 		t.Errorf("a tool that is not due: %v", err)
+	}
+}
+
+// A3
+func TestFlow(t *testing.T) {
+	m := New(offline.New())
+	for _, tc := range []struct{ book, name, risk, reason string }{
+		{book, "Look and read", "HIGH", "drop may destroy something that does not come back."},
+		{"steps: [{tool: ws/read, risk: medium}]", "The goal", "MEDIUM", "The playbook says so."},
+	} {
+		facts := &model.Facts{Context: context_(tc.book)}
+		if name, err := m.FlowName(facts); name != tc.name || err != nil {
+			t.Errorf("%q %v, want %q", name, err, tc.name)
+		}
+		if x, err := m.FlowRisk(facts); risk.Name(x.GetLevel()) != tc.risk || x.GetReason() != tc.reason || err != nil {
+			t.Errorf("%v %v, want %s", x, err, tc.risk)
+		}
+	}
+	broken := &model.Facts{Context: context_("steps: []")}
+	if _, err := m.FlowName(broken); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
+		t.Error(err)
+	}
+	if _, err := m.FlowRisk(broken); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
+		t.Error(err)
 	}
 }
 
@@ -261,7 +286,7 @@ func TestAnswer(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	m := New(offline.New())
 	for i := range 3 * kept {
-		if _, err := generate(t, m, model.FlowName, model.Facts{Context: context_(fmt.Sprintf("name: n%d\nsteps: [{tool: ws/read}]\n", i))}); err != nil {
+		if _, err := m.FlowName(&model.Facts{Context: context_(fmt.Sprintf("name: n%d\nsteps: [{tool: ws/read}]\n", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}

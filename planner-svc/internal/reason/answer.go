@@ -15,6 +15,9 @@ func (r *Reasoner) Answer(ctx context.Context, req *plannerv1.GenerateAnswerRequ
 		return model.Usage{}, err
 	}
 	facts := model.Facts{Context: req.GetContext(), CutShort: req.GetCutShort()}
+	if err := allow(m, &facts, model.Usage{}, nil); err != nil {
+		return model.Usage{}, err
+	}
 	var sent error
 	usage, err := m.Generate(ctx, r.request(model.Answer, facts, nil), func(piece string) error {
 		sent = emit(piece)
@@ -24,7 +27,7 @@ func (r *Reasoner) Answer(ctx context.Context, req *plannerv1.GenerateAnswerRequ
 		return usage, sent
 	}
 	if err != nil {
-		return usage, failed(ctx, m, err)
+		return usage, failed(ctx, m, usage, err)
 	}
 	return usage, nil
 }

@@ -51,7 +51,7 @@ func (r *Reasoner) Models() *Models { return r.models }
 
 // structured asks for an answer of the purpose's schema and decodes it. check finds what a schema cannot, such as unknown
 // tools; it may be nil. A wrong answer is sent back with what is wrong, three tries in all; then it is MODEL_ERROR, and
-// never an empty answer (A18).
+// never an empty answer (A18). Tries end earlier where the task may make no more model calls.
 func structured[T any](ctx context.Context, r *Reasoner, purpose model.Purpose, f model.Facts, check func(*T) error) (*T, model.Usage, error) {
 	m, err := r.models.choose(f.Context)
 	if err != nil {
@@ -60,10 +60,13 @@ func structured[T any](ctx context.Context, r *Reasoner, purpose model.Purpose, 
 	var usage model.Usage
 	var corrections []model.Correction
 	for {
+		if err := allow(m, &f, usage, corrections); err != nil {
+			return nil, usage, err
+		}
 		text, u, err := r.collect(ctx, m, r.request(purpose, f, corrections))
 		usage = usage.Add(u)
 		if err != nil {
-			return nil, usage, failed(ctx, m, err)
+			return nil, usage, failed(ctx, m, usage, err)
 		}
 		answer, err := decode(r.schemas[purpose], text, check)
 		if err == nil {
@@ -73,11 +76,27 @@ func structured[T any](ctx context.Context, r *Reasoner, purpose model.Purpose, 
 		r.log.WarnContext(ctx, "a model's answer cannot be used", "task_id", f.Context.GetTaskId(), "model", m.Info().Name,
 			"purpose", string(purpose), "try", len(corrections), "problem", err.Error())
 		if len(corrections) == tries || m.Info().Deterministic {
-			return nil, usage, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
+			return nil, usage, spent(usage, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
 				"the model %q gave no usable answer in %d tries (%s); the last one was wrong: %w. Try again, or choose another model",
-				m.Info().Name, len(corrections), purpose, err)
+				m.Info().Name, len(corrections), purpose, err))
 		}
 	}
+}
+
+// compute asks a model that answers in values. computed is false where the task's model is none.
+func compute[T any](ctx context.Context, r *Reasoner, f *model.Facts, ask func(model.Computing, *model.Facts) (T, error)) (answer T, computed bool, err error) {
+	m, err := r.models.choose(f.Context)
+	if err != nil {
+		return answer, false, err
+	}
+	c, ok := m.(model.Computing)
+	if !ok {
+		return answer, false, nil
+	}
+	if answer, err = ask(c, f); err != nil {
+		return answer, true, failed(ctx, m, model.Usage{}, err)
+	}
+	return answer, true, nil
 }
 
 func (r *Reasoner) request(purpose model.Purpose, f model.Facts, corrections []model.Correction) *model.Request {
@@ -103,7 +122,7 @@ func (r *Reasoner) collect(ctx context.Context, m model.Model, req *model.Reques
 }
 
 // failed names the reason of an error of a model's call. Errors that know their reason keep it.
-func failed(ctx context.Context, m model.Model, err error) error {
+func failed(ctx context.Context, m model.Model, usage model.Usage, err error) error {
 	var typed *errs.Error
 	switch {
 	case errors.As(err, &typed):
@@ -111,7 +130,7 @@ func failed(ctx context.Context, m model.Model, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "the model %q failed: %w", m.Info().Name, err)
+	return spent(usage, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "the model %q failed: %w", m.Info().Name, err))
 }
 
 func decode[T any](s *schema.Schema, text string, check func(*T) error) (*T, error) {

@@ -21,11 +21,23 @@ type nameAnswer struct {
 
 // FlowName names the flow (A3).
 func (r *Reasoner) FlowName(ctx context.Context, tc *plannerv1.TaskContext) (string, model.Usage, error) {
-	a, usage, err := structured[nameAnswer](ctx, r, model.FlowName, model.Facts{Context: tc}, nil)
+	return r.flowName(ctx, model.Facts{Context: tc})
+}
+
+func (r *Reasoner) flowName(ctx context.Context, f model.Facts) (string, model.Usage, error) {
+	name, computed, err := compute(ctx, r, &f, model.Computing.FlowName)
 	if err != nil {
-		return "", usage, err
+		return "", model.Usage{}, err
 	}
-	return lang.Clip(strings.Join(strings.Fields(a.Name), " "), mostName), usage, nil
+	var usage model.Usage
+	if !computed {
+		var a *nameAnswer
+		if a, usage, err = structured[nameAnswer](ctx, r, model.FlowName, f, nil); err != nil {
+			return "", usage, err
+		}
+		name = a.Name
+	}
+	return lang.Clip(strings.Join(strings.Fields(name), " "), mostName), usage, nil
 }
 
 type riskAnswer struct {
@@ -39,7 +51,15 @@ func (a *riskAnswer) proto() *commonv1.Risk {
 
 // FlowRisk assesses the whole flow (A3).
 func (r *Reasoner) FlowRisk(ctx context.Context, tc *plannerv1.TaskContext) (*commonv1.Risk, model.Usage, error) {
-	a, usage, err := structured[riskAnswer](ctx, r, model.FlowRisk, model.Facts{Context: tc}, nil)
+	return r.flowRisk(ctx, model.Facts{Context: tc})
+}
+
+func (r *Reasoner) flowRisk(ctx context.Context, f model.Facts) (*commonv1.Risk, model.Usage, error) {
+	found, computed, err := compute(ctx, r, &f, model.Computing.FlowRisk)
+	if computed || err != nil {
+		return found, model.Usage{}, err
+	}
+	a, usage, err := structured[riskAnswer](ctx, r, model.FlowRisk, f, nil)
 	if err != nil {
 		return nil, usage, err
 	}

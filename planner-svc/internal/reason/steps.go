@@ -30,6 +30,15 @@ type stepsAnswer struct {
 
 // PlanSteps plans the next step with its input and risk, and further ones where they are certain.
 func (r *Reasoner) PlanSteps(ctx context.Context, tc *plannerv1.TaskContext) ([]*plannerv1.PlannedStep, model.Usage, error) {
+	return r.planSteps(ctx, model.Facts{Context: tc})
+}
+
+func (r *Reasoner) planSteps(ctx context.Context, f model.Facts) ([]*plannerv1.PlannedStep, model.Usage, error) {
+	steps, computed, err := compute(ctx, r, &f, model.Computing.PlanSteps)
+	if computed || err != nil {
+		return steps, model.Usage{}, err
+	}
+	tc := f.Context
 	check := func(a *stepsAnswer) error {
 		for i, st := range a.Steps {
 			if err := known(tc, st.ToolID); err != nil {
@@ -41,11 +50,10 @@ func (r *Reasoner) PlanSteps(ctx context.Context, tc *plannerv1.TaskContext) ([]
 		}
 		return nil
 	}
-	a, usage, err := structured(ctx, r, model.PlanSteps, model.Facts{Context: tc}, check)
+	a, usage, err := structured(ctx, r, model.PlanSteps, f, check)
 	if err != nil {
 		return nil, usage, err
 	}
-	var steps []*plannerv1.PlannedStep
 	for _, st := range a.Steps {
 		planned, err := plannedStep(tc, st)
 		if err != nil {

@@ -31,9 +31,12 @@ func Parse(name string) commonv1.RiskLevel {
 	return commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
 }
 
+// ByInput tells whether the risk of a call depends on its input. That of other calls is the same for any.
+func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
+
 // Assess returns the risk of a call.
 func Assess(l lang.Lang, t *catalog.Tool, in *jsondoc.Object) *commonv1.Risk {
-	if !t.Reads() && deletes(t) && wholesale(in) {
+	if ByInput(t) && wholesale(in) {
 		return &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_HIGH, Reason: l.Say("%s would delete everything in a folder.", "%s 将删除整个目录的内容。", t.GetName())}
 	}
 	return &commonv1.Risk{Level: t.Floor(), Reason: reason(l, t)}

@@ -331,6 +331,32 @@ const (
 	ErrorReason_ERROR_REASON_READ_ONLY ErrorReason = 37
 	// There is no such path, or not with that method.
 	ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND ErrorReason = 38
+	// Too many requests of this user; RetryInfo says when to come back.
+	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 39
+	// A budget of the task is spent.
+	ErrorReason_ERROR_REASON_BUDGET_EXCEEDED ErrorReason = 40
+	// Nobody answered a wait before its deadline.
+	ErrorReason_ERROR_REASON_WAIT_EXPIRED ErrorReason = 41
+	// A newer owner of the task has called already; this one must not.
+	ErrorReason_ERROR_REASON_STALE_OWNER ErrorReason = 42
+	// The time before which a call had to start has passed.
+	ErrorReason_ERROR_REASON_TOO_LATE ErrorReason = 43
+	// The task was taken up again and again without getting anywhere.
+	ErrorReason_ERROR_REASON_NO_PROGRESS ErrorReason = 44
+	// The task has not ended yet.
+	ErrorReason_ERROR_REASON_TASK_NOT_ENDED ErrorReason = 45
+	// The tool's definition changed and an operator has not approved it yet.
+	ErrorReason_ERROR_REASON_TOOL_QUARANTINED ErrorReason = 46
+	// The server failed again and again; it is left alone for a while.
+	ErrorReason_ERROR_REASON_CIRCUIT_OPEN ErrorReason = 47
+	// The server wants a login that the user has to complete.
+	ErrorReason_ERROR_REASON_LOGIN_REQUIRED ErrorReason = 48
+	// The address may not be reached from here.
+	ErrorReason_ERROR_REASON_ADDRESS_REFUSED ErrorReason = 49
+	// The planner does not have the context that the request continues; send it whole.
+	ErrorReason_ERROR_REASON_CONTEXT_MISSING ErrorReason = 50
+	// The journal or another store is damaged.
+	ErrorReason_ERROR_REASON_DATA_DAMAGED ErrorReason = 51
 )
 
 // Enum value maps for ErrorReason.
@@ -375,6 +401,19 @@ var (
 		36: "ERROR_REASON_CALL_NOT_FOUND",
 		37: "ERROR_REASON_READ_ONLY",
 		38: "ERROR_REASON_ROUTE_NOT_FOUND",
+		39: "ERROR_REASON_RATE_LIMITED",
+		40: "ERROR_REASON_BUDGET_EXCEEDED",
+		41: "ERROR_REASON_WAIT_EXPIRED",
+		42: "ERROR_REASON_STALE_OWNER",
+		43: "ERROR_REASON_TOO_LATE",
+		44: "ERROR_REASON_NO_PROGRESS",
+		45: "ERROR_REASON_TASK_NOT_ENDED",
+		46: "ERROR_REASON_TOOL_QUARANTINED",
+		47: "ERROR_REASON_CIRCUIT_OPEN",
+		48: "ERROR_REASON_LOGIN_REQUIRED",
+		49: "ERROR_REASON_ADDRESS_REFUSED",
+		50: "ERROR_REASON_CONTEXT_MISSING",
+		51: "ERROR_REASON_DATA_DAMAGED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -416,6 +455,19 @@ var (
 		"ERROR_REASON_CALL_NOT_FOUND":           36,
 		"ERROR_REASON_READ_ONLY":                37,
 		"ERROR_REASON_ROUTE_NOT_FOUND":          38,
+		"ERROR_REASON_RATE_LIMITED":             39,
+		"ERROR_REASON_BUDGET_EXCEEDED":          40,
+		"ERROR_REASON_WAIT_EXPIRED":             41,
+		"ERROR_REASON_STALE_OWNER":              42,
+		"ERROR_REASON_TOO_LATE":                 43,
+		"ERROR_REASON_NO_PROGRESS":              44,
+		"ERROR_REASON_TASK_NOT_ENDED":           45,
+		"ERROR_REASON_TOOL_QUARANTINED":         46,
+		"ERROR_REASON_CIRCUIT_OPEN":             47,
+		"ERROR_REASON_LOGIN_REQUIRED":           48,
+		"ERROR_REASON_ADDRESS_REFUSED":          49,
+		"ERROR_REASON_CONTEXT_MISSING":          50,
+		"ERROR_REASON_DATA_DAMAGED":             51,
 	}
 )
 
@@ -608,6 +660,8 @@ type Tool struct {
 	RiskFloor RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
 	// SHA-256 (hex) of the raw definition as the server sent it.
 	DefinitionHash string `protobuf:"bytes,11,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
+	// Changes whenever the server's configuration does; an approval is bound to it.
+	ConfigRevision uint64 `protobuf:"varint,12,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -719,6 +773,13 @@ func (x *Tool) GetDefinitionHash() string {
 	return ""
 }
 
+func (x *Tool) GetConfigRevision() uint64 {
+	if x != nil {
+		return x.ConfigRevision
+	}
+	return 0
+}
+
 // A person's or a program's error with the data that explains it.
 type ErrorMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -798,7 +859,7 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\vmodel_calls\x18\x04 \x01(\rR\n" +
 	"modelCalls\x12\x1d\n" +
 	"\n" +
-	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\"\x86\x03\n" +
+	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\"\xaf\x03\n" +
 	"\x04Tool\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06mcp_id\x18\x02 \x01(\tR\x05mcpId\x12\x12\n" +
@@ -814,7 +875,8 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"risk_floor\x18\n" +
 	" \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\triskFloor\x12'\n" +
-	"\x0fdefinition_hash\x18\v \x01(\tR\x0edefinitionHash\"y\n" +
+	"\x0fdefinition_hash\x18\v \x01(\tR\x0edefinitionHash\x12'\n" +
+	"\x0fconfig_revision\x18\f \x01(\x04R\x0econfigRevision\"y\n" +
 	"\fErrorMessage\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
@@ -837,8 +899,7 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\bLanguage\x12\x18\n" +
 	"\x14LANGUAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vLANGUAGE_ZH\x10\x01\x12\x0f\n" +
-	"\vLANGUAGE_EN\x10\x02*\xa8\n" +
-	"\n" +
+	"\vLANGUAGE_EN\x10\x02*\xc6\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_TOOL_NOT_FOUND\x10\x01\x12&\n" +
@@ -879,7 +940,20 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\x1bERROR_REASON_INVALID_CONFIG\x10#\x12\x1f\n" +
 	"\x1bERROR_REASON_CALL_NOT_FOUND\x10$\x12\x1a\n" +
 	"\x16ERROR_REASON_READ_ONLY\x10%\x12 \n" +
-	"\x1cERROR_REASON_ROUTE_NOT_FOUND\x10&B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
+	"\x1cERROR_REASON_ROUTE_NOT_FOUND\x10&\x12\x1d\n" +
+	"\x19ERROR_REASON_RATE_LIMITED\x10'\x12 \n" +
+	"\x1cERROR_REASON_BUDGET_EXCEEDED\x10(\x12\x1d\n" +
+	"\x19ERROR_REASON_WAIT_EXPIRED\x10)\x12\x1c\n" +
+	"\x18ERROR_REASON_STALE_OWNER\x10*\x12\x19\n" +
+	"\x15ERROR_REASON_TOO_LATE\x10+\x12\x1c\n" +
+	"\x18ERROR_REASON_NO_PROGRESS\x10,\x12\x1f\n" +
+	"\x1bERROR_REASON_TASK_NOT_ENDED\x10-\x12!\n" +
+	"\x1dERROR_REASON_TOOL_QUARANTINED\x10.\x12\x1d\n" +
+	"\x19ERROR_REASON_CIRCUIT_OPEN\x10/\x12\x1f\n" +
+	"\x1bERROR_REASON_LOGIN_REQUIRED\x100\x12 \n" +
+	"\x1cERROR_REASON_ADDRESS_REFUSED\x101\x12 \n" +
+	"\x1cERROR_REASON_CONTEXT_MISSING\x102\x12\x1d\n" +
+	"\x19ERROR_REASON_DATA_DAMAGED\x103B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
 
 var (
 	file_pawl_common_v1_common_proto_rawDescOnce sync.Once

@@ -1181,7 +1181,11 @@ type StepWaitingForStart struct {
 	// What is at stake.
 	Risk *v1.Risk `protobuf:"bytes,3,opt,name=risk,proto3" json:"risk,omitempty"`
 	// When the wait lapses; absent where it does not.
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The step ran, and it is not known whether it had its effect: a person says what became of it.
+	OutcomeUnknown bool `protobuf:"varint,5,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
+	// Why the outcome is not known.
+	Error         *v1.ErrorMessage `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1244,20 @@ func (x *StepWaitingForStart) GetRisk() *v1.Risk {
 func (x *StepWaitingForStart) GetDeadline() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Deadline
+	}
+	return nil
+}
+
+func (x *StepWaitingForStart) GetOutcomeUnknown() bool {
+	if x != nil {
+		return x.OutcomeUnknown
+	}
+	return false
+}
+
+func (x *StepWaitingForStart) GetError() *v1.ErrorMessage {
+	if x != nil {
+		return x.Error
 	}
 	return nil
 }
@@ -1387,7 +1405,9 @@ type StatusChanged struct {
 	// The status before; unspecified for a new task.
 	From ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
 	// The status now.
-	To            ExecutorStatus `protobuf:"varint,2,opt,name=to,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"to,omitempty"`
+	To ExecutorStatus `protobuf:"varint,2,opt,name=to,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"to,omitempty"`
+	// Why, such as `paused`; may be empty.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1434,6 +1454,13 @@ func (x *StatusChanged) GetTo() ExecutorStatus {
 		return x.To
 	}
 	return ExecutorStatus_EXECUTOR_STATUS_UNSPECIFIED
+}
+
+func (x *StatusChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // The tools of the task were loaded.
@@ -1712,13 +1739,15 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"StepCancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x121\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\"\xc5\x01\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\"\xa2\x02\n" +
 	"\x13StepWaitingForStart\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\tR\tinputJson\x12-\n" +
 	"\x05input\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05input\x12(\n" +
 	"\x04risk\x18\x03 \x01(\v2\x14.pawl.common.v1.RiskR\x04risk\x126\n" +
-	"\bdeadline\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\xc6\x01\n" +
+	"\bdeadline\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12'\n" +
+	"\x0foutcome_unknown\x18\x05 \x01(\bR\x0eoutcomeUnknown\x122\n" +
+	"\x05error\x18\x06 \x01(\v2\x1c.pawl.common.v1.ErrorMessageR\x05error\"\xc6\x01\n" +
 	"\x13StepWaitingForParam\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12,\n" +
 	"\x12params_schema_json\x18\x02 \x01(\tR\x10paramsSchemaJson\x12/\n" +
@@ -1727,10 +1756,11 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\aTextAdd\x12\x1b\n" +
 	"\tanswer_id\x18\x01 \x01(\tR\banswerId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"w\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x8f\x01\n" +
 	"\rStatusChanged\x124\n" +
 	"\x04from\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x04from\x120\n" +
-	"\x02to\x18\x02 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x02to\"\x80\x01\n" +
+	"\x02to\x18\x02 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x02to\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x80\x01\n" +
 	"\vToolsLoaded\x12\x1d\n" +
 	"\n" +
 	"tool_count\x18\x01 \x01(\rR\ttoolCount\x12\x17\n" +
@@ -1844,17 +1874,18 @@ var file_pawl_executor_v1_event_proto_depIdxs = []int32{
 	27, // 30: pawl.executor.v1.StepWaitingForStart.input:type_name -> google.protobuf.Struct
 	25, // 31: pawl.executor.v1.StepWaitingForStart.risk:type_name -> pawl.common.v1.Risk
 	20, // 32: pawl.executor.v1.StepWaitingForStart.deadline:type_name -> google.protobuf.Timestamp
-	27, // 33: pawl.executor.v1.StepWaitingForParam.params:type_name -> google.protobuf.Struct
-	20, // 34: pawl.executor.v1.StepWaitingForParam.deadline:type_name -> google.protobuf.Timestamp
-	22, // 35: pawl.executor.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	22, // 36: pawl.executor.v1.StatusChanged.to:type_name -> pawl.executor.v1.ExecutorStatus
-	18, // 37: pawl.executor.v1.ToolsLoaded.skipped:type_name -> pawl.executor.v1.SkippedServer
-	29, // 38: pawl.executor.v1.SkippedServer.reason:type_name -> pawl.common.v1.ErrorReason
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	26, // 33: pawl.executor.v1.StepWaitingForStart.error:type_name -> pawl.common.v1.ErrorMessage
+	27, // 34: pawl.executor.v1.StepWaitingForParam.params:type_name -> google.protobuf.Struct
+	20, // 35: pawl.executor.v1.StepWaitingForParam.deadline:type_name -> google.protobuf.Timestamp
+	22, // 36: pawl.executor.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	22, // 37: pawl.executor.v1.StatusChanged.to:type_name -> pawl.executor.v1.ExecutorStatus
+	18, // 38: pawl.executor.v1.ToolsLoaded.skipped:type_name -> pawl.executor.v1.SkippedServer
+	29, // 39: pawl.executor.v1.SkippedServer.reason:type_name -> pawl.common.v1.ErrorReason
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_event_proto_init() }

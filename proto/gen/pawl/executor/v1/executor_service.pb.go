@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	v1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -46,7 +47,11 @@ type CreateTaskRequest struct {
 	// Makes the call repeatable: chosen by the client, unique for one user.
 	RequestId string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The model that plans; empty for the agent's, else the service's default.
-	Model         string `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
+	Model string `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
+	// What the task may cost; where the agent has a bound too, the lower one counts.
+	Budget *Budget `protobuf:"bytes,10,opt,name=budget,proto3" json:"budget,omitempty"`
+	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: the agent's, else for ever.
+	WaitTimeout   *durationpb.Duration `protobuf:"bytes,11,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,6 +147,20 @@ func (x *CreateTaskRequest) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *CreateTaskRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *CreateTaskRequest) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return nil
 }
 
 // What to create and watch.
@@ -597,7 +616,7 @@ type ResumeTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The wait that is answered.
+	// The wait that is answered. Needs not be given to unpause.
 	WaitId string `protobuf:"bytes,2,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The answer.
 	//
@@ -606,6 +625,8 @@ type ResumeTaskRequest struct {
 	//	*ResumeTaskRequest_Approve
 	//	*ResumeTaskRequest_Reject
 	//	*ResumeTaskRequest_Params
+	//	*ResumeTaskRequest_Outcome
+	//	*ResumeTaskRequest_Unpause
 	Answer        isResumeTaskRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -689,6 +710,24 @@ func (x *ResumeTaskRequest) GetParams() *Params {
 	return nil
 }
 
+func (x *ResumeTaskRequest) GetOutcome() *OutcomeAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ResumeTaskRequest_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+func (x *ResumeTaskRequest) GetUnpause() *Unpause {
+	if x != nil {
+		if x, ok := x.Answer.(*ResumeTaskRequest_Unpause); ok {
+			return x.Unpause
+		}
+	}
+	return nil
+}
+
 type isResumeTaskRequest_Answer interface {
 	isResumeTaskRequest_Answer()
 }
@@ -708,11 +747,25 @@ type ResumeTaskRequest_Params struct {
 	Params *Params `protobuf:"bytes,5,opt,name=params,proto3,oneof"`
 }
 
+type ResumeTaskRequest_Outcome struct {
+	// This became of the call.
+	Outcome *OutcomeAnswer `protobuf:"bytes,6,opt,name=outcome,proto3,oneof"`
+}
+
+type ResumeTaskRequest_Unpause struct {
+	// Go on.
+	Unpause *Unpause `protobuf:"bytes,7,opt,name=unpause,proto3,oneof"`
+}
+
 func (*ResumeTaskRequest_Approve) isResumeTaskRequest_Answer() {}
 
 func (*ResumeTaskRequest_Reject) isResumeTaskRequest_Answer() {}
 
 func (*ResumeTaskRequest_Params) isResumeTaskRequest_Answer() {}
+
+func (*ResumeTaskRequest_Outcome) isResumeTaskRequest_Answer() {}
+
+func (*ResumeTaskRequest_Unpause) isResumeTaskRequest_Answer() {}
 
 // Run exactly what was shown, or the edited input.
 type Approve struct {
@@ -720,7 +773,9 @@ type Approve struct {
 	// The input to run instead of the one that was shown; checked against the tool's schema. Absent: as shown.
 	Input *structpb.Struct `protobuf:"bytes,1,opt,name=input,proto3" json:"input,omitempty"`
 	// The same as exact JSON; give one of the two.
-	InputJson     string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// Lets later calls of the same tool, as it is defined now, run without asking, for the rest of the task.
+	Grant         *Grant `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -769,6 +824,338 @@ func (x *Approve) GetInputJson() string {
 	return ""
 }
 
+func (x *Approve) GetGrant() *Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+// What needs no approval any more in this task.
+type Grant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Up to this risk; the risk that was shown where absent.
+	MaxRisk       v1.RiskLevel `protobuf:"varint,1,opt,name=max_risk,json=maxRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"max_risk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Grant) GetMaxRisk() v1.RiskLevel {
+	if x != nil {
+		return x.MaxRisk
+	}
+	return v1.RiskLevel(0)
+}
+
+// What became of a call whose outcome is not known, as a person found out.
+type OutcomeAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to do.
+	//
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*OutcomeAnswer_Retry
+	//	*OutcomeAnswer_Output
+	//	*OutcomeAnswer_Skip
+	Answer        isOutcomeAnswer_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeAnswer) Reset() {
+	*x = OutcomeAnswer{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeAnswer) ProtoMessage() {}
+
+func (x *OutcomeAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeAnswer.ProtoReflect.Descriptor instead.
+func (*OutcomeAnswer) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OutcomeAnswer) GetAnswer() isOutcomeAnswer_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *OutcomeAnswer) GetRetry() *OutcomeRetry {
+	if x != nil {
+		if x, ok := x.Answer.(*OutcomeAnswer_Retry); ok {
+			return x.Retry
+		}
+	}
+	return nil
+}
+
+func (x *OutcomeAnswer) GetOutput() *OutcomeOutput {
+	if x != nil {
+		if x, ok := x.Answer.(*OutcomeAnswer_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *OutcomeAnswer) GetSkip() *OutcomeSkip {
+	if x != nil {
+		if x, ok := x.Answer.(*OutcomeAnswer_Skip); ok {
+			return x.Skip
+		}
+	}
+	return nil
+}
+
+type isOutcomeAnswer_Answer interface {
+	isOutcomeAnswer_Answer()
+}
+
+type OutcomeAnswer_Retry struct {
+	// Call again with the same input, although the side effect may happen twice.
+	Retry *OutcomeRetry `protobuf:"bytes,1,opt,name=retry,proto3,oneof"`
+}
+
+type OutcomeAnswer_Output struct {
+	// It ran; this is what it gave.
+	Output *OutcomeOutput `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
+}
+
+type OutcomeAnswer_Skip struct {
+	// Go on without; the outcome stays unknown.
+	Skip *OutcomeSkip `protobuf:"bytes,3,opt,name=skip,proto3,oneof"`
+}
+
+func (*OutcomeAnswer_Retry) isOutcomeAnswer_Answer() {}
+
+func (*OutcomeAnswer_Output) isOutcomeAnswer_Answer() {}
+
+func (*OutcomeAnswer_Skip) isOutcomeAnswer_Answer() {}
+
+// Call again.
+type OutcomeRetry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeRetry) Reset() {
+	*x = OutcomeRetry{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeRetry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeRetry) ProtoMessage() {}
+
+func (x *OutcomeRetry) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeRetry.ProtoReflect.Descriptor instead.
+func (*OutcomeRetry) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{12}
+}
+
+// What the tool gave.
+type OutcomeOutput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The output, an object. A step's output has its text in `message`.
+	Output *structpb.Struct `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
+	// The same as exact JSON; give one of the two.
+	OutputJson    string `protobuf:"bytes,2,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeOutput) Reset() {
+	*x = OutcomeOutput{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeOutput) ProtoMessage() {}
+
+func (x *OutcomeOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeOutput.ProtoReflect.Descriptor instead.
+func (*OutcomeOutput) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *OutcomeOutput) GetOutput() *structpb.Struct {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *OutcomeOutput) GetOutputJson() string {
+	if x != nil {
+		return x.OutputJson
+	}
+	return ""
+}
+
+// Go on without.
+type OutcomeSkip struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why; kept in the events.
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeSkip) Reset() {
+	*x = OutcomeSkip{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeSkip) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeSkip) ProtoMessage() {}
+
+func (x *OutcomeSkip) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeSkip.ProtoReflect.Descriptor instead.
+func (*OutcomeSkip) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *OutcomeSkip) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Go on.
+type Unpause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unpause) Reset() {
+	*x = Unpause{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unpause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unpause) ProtoMessage() {}
+
+func (x *Unpause) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
+func (*Unpause) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{15}
+}
+
 // Do not run it.
 type Reject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -780,7 +1167,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +1179,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +1192,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{10}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Reject) GetReason() string {
@@ -830,7 +1217,7 @@ type Params struct {
 
 func (x *Params) Reset() {
 	*x = Params{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +1229,7 @@ func (x *Params) String() string {
 func (*Params) ProtoMessage() {}
 
 func (x *Params) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +1242,7 @@ func (x *Params) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Params.ProtoReflect.Descriptor instead.
 func (*Params) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{11}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Params) GetContent() *structpb.Struct {
@@ -892,7 +1279,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1291,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1304,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{12}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelTaskRequest) GetId() string {
@@ -934,11 +1321,314 @@ func (x *CancelTaskRequest) GetReason() string {
 	return ""
 }
 
+// Which task to pause.
+type PauseTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Why; kept in the events.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTaskRequest) Reset() {
+	*x = PauseTaskRequest{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTaskRequest) ProtoMessage() {}
+
+func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
+func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PauseTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PauseTaskRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// What to fork.
+type ForkTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The event that ended the last step to keep; 0: the end of the newest step that has ended.
+	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// What the new task shall do; empty: what the old one should.
+	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
+	// Makes the call repeatable: chosen by the client, unique for one user.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkTaskRequest) Reset() {
+	*x = ForkTaskRequest{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkTaskRequest) ProtoMessage() {}
+
+func (x *ForkTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkTaskRequest.ProtoReflect.Descriptor instead.
+func (*ForkTaskRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ForkTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ForkTaskRequest) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ForkTaskRequest) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *ForkTaskRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// Which task to delete.
+type DeleteTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTaskRequest) Reset() {
+	*x = DeleteTaskRequest{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTaskRequest) ProtoMessage() {}
+
+func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DeleteTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// Nothing to say.
+type DeleteTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTaskResponse) Reset() {
+	*x = DeleteTaskResponse{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTaskResponse) ProtoMessage() {}
+
+func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{22}
+}
+
+// Which task to export.
+type ExportTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportTaskRequest) Reset() {
+	*x = ExportTaskRequest{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportTaskRequest) ProtoMessage() {}
+
+func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportTaskRequest.ProtoReflect.Descriptor instead.
+func (*ExportTaskRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExportTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// A piece of the document.
+type ExportTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UTF-8 text; the pieces joined are the document.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportTaskResponse) Reset() {
+	*x = ExportTaskResponse{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportTaskResponse) ProtoMessage() {}
+
+func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportTaskResponse.ProtoReflect.Descriptor instead.
+func (*ExportTaskResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ExportTaskResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_pawl_executor_v1_executor_service_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
-	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xbe\x04\n" +
+	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xb8\x05\n" +
 	"\x11CreateTaskRequest\x12\x1d\n" +
 	"\x04goal\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12\"\n" +
 	"\bagent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12+\n" +
@@ -949,7 +1639,10 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\bplaybook\x18\a \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\bplaybook\x12'\n" +
 	"\n" +
 	"request_id\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\x12\x1e\n" +
-	"\x05model\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
+	"\x05model\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
+	"\x06budget\x18\n" +
+	" \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
+	"\fwait_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\vwaitTimeout:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
 	"\x1ccreate_task.goal_or_playbook\x12-goal is required (unless a playbook is given)\x1aFthis.goal.matches('[^ \\t\\r\\n]') || this.playbook.matches('[^ \\t\\r\\n]')B\x0f\n" +
 	"\r_auto_execute\"\xce\x01\n" +
 	"\x0eRunTaskRequest\x127\n" +
@@ -985,20 +1678,39 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"i\n" +
 	"\x11ListStepsResponse\x12,\n" +
 	"\x05steps\x18\x01 \x03(\v2\x16.pawl.executor.v1.StepR\x05steps\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x86\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x05\n" +
 	"\x11ResumeTaskRequest\x12\x18\n" +
-	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12#\n" +
-	"\await_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06waitId\x125\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12!\n" +
+	"\await_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06waitId\x125\n" +
 	"\aapprove\x18\x03 \x01(\v2\x19.pawl.executor.v1.ApproveH\x00R\aapprove\x122\n" +
 	"\x06reject\x18\x04 \x01(\v2\x18.pawl.executor.v1.RejectH\x00R\x06reject\x122\n" +
-	"\x06params\x18\x05 \x01(\v2\x18.pawl.executor.v1.ParamsH\x00R\x06params:\x88\x01\xbaH\x84\x01\x1a\x81\x01\n" +
-	"\x12resume_task.answer\x120an answer is required: approve, reject or params\x1a9has(this.approve) || has(this.reject) || has(this.params)B\b\n" +
-	"\x06answer\"b\n" +
+	"\x06params\x18\x05 \x01(\v2\x18.pawl.executor.v1.ParamsH\x00R\x06params\x12;\n" +
+	"\aoutcome\x18\x06 \x01(\v2\x1f.pawl.executor.v1.OutcomeAnswerH\x00R\aoutcome\x125\n" +
+	"\aunpause\x18\a \x01(\v2\x19.pawl.executor.v1.UnpauseH\x00R\aunpause:\xbd\x02\xbaH\xb9\x02\x1a\xbd\x01\n" +
+	"\x12resume_task.answer\x12Ban answer is required: approve, reject, params, outcome or unpause\x1achas(this.approve) || has(this.reject) || has(this.params) || has(this.outcome) || has(this.unpause)\x1aw\n" +
+	"\x13resume_task.wait_id\x127wait_id is required: it names the wait that is answered\x1a'this.wait_id != '' || has(this.unpause)B\b\n" +
+	"\x06answer\"\x91\x01\n" +
 	"\aApprove\x12-\n" +
 	"\x05input\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x05input\x12(\n" +
 	"\n" +
-	"input_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\tinputJson\"*\n" +
+	"input_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\tinputJson\x12-\n" +
+	"\x05grant\x18\x03 \x01(\v2\x17.pawl.executor.v1.GrantR\x05grant\"G\n" +
+	"\x05Grant\x12>\n" +
+	"\bmax_risk\x18\x01 \x01(\x0e2\x19.pawl.common.v1.RiskLevelB\b\xbaH\x05\x82\x01\x02\x10\x01R\amaxRisk\"\xba\x02\n" +
+	"\rOutcomeAnswer\x126\n" +
+	"\x05retry\x18\x01 \x01(\v2\x1e.pawl.executor.v1.OutcomeRetryH\x00R\x05retry\x129\n" +
+	"\x06output\x18\x02 \x01(\v2\x1f.pawl.executor.v1.OutcomeOutputH\x00R\x06output\x123\n" +
+	"\x04skip\x18\x03 \x01(\v2\x1d.pawl.executor.v1.OutcomeSkipH\x00R\x04skip:w\xbaHt\x1ar\n" +
+	"\x12outcome_answer.one\x12%say what to do: retry, output or skip\x1a5has(this.retry) || has(this.output) || has(this.skip)B\b\n" +
+	"\x06answer\"\x0e\n" +
+	"\fOutcomeRetry\"l\n" +
+	"\rOutcomeOutput\x12/\n" +
+	"\x06output\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x06output\x12*\n" +
+	"\voutput_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\n" +
+	"outputJson\"/\n" +
+	"\vOutcomeSkip\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\t\n" +
+	"\aUnpause\"*\n" +
 	"\x06Reject\x12 \n" +
 	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\x95\x01\n" +
 	"\x06Params\x121\n" +
@@ -1007,7 +1719,24 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\vdescription\"O\n" +
 	"\x11CancelTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason2\xe6\x06\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"N\n" +
+	"\x10PauseTaskRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\x85\x01\n" +
+	"\x0fForkTaskRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x1d\n" +
+	"\x04goal\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12'\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\"-\n" +
+	"\x11DeleteTaskRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"\x14\n" +
+	"\x12DeleteTaskResponse\"-\n" +
+	"\x11ExportTaskRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"(\n" +
+	"\x12ExportTaskResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xa2\n" +
+	"\n" +
 	"\x0fExecutorService\x12_\n" +
 	"\n" +
 	"CreateTask\x12#.pawl.executor.v1.CreateTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12k\n" +
@@ -1019,7 +1748,13 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
 	"ResumeTask\x12#.pawl.executor.v1.ResumeTaskRequest\x1a\x16.pawl.executor.v1.Task\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:resume\x12k\n" +
 	"\n" +
-	"CancelTask\x12#.pawl.executor.v1.CancelTaskRequest\x1a\x16.pawl.executor.v1.Task\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:cancelB0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
+	"CancelTask\x12#.pawl.executor.v1.CancelTaskRequest\x1a\x16.pawl.executor.v1.Task\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:cancel\x12h\n" +
+	"\tPauseTask\x12\".pawl.executor.v1.PauseTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/tasks/{id}:pause\x12e\n" +
+	"\bForkTask\x12!.pawl.executor.v1.ForkTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/tasks/{id}:fork\x12o\n" +
+	"\n" +
+	"DeleteTask\x12#.pawl.executor.v1.DeleteTaskRequest\x1a$.pawl.executor.v1.DeleteTaskResponse\"\x16\x82\xd3\xe4\x93\x02\x10*\x0e/v1/tasks/{id}\x12x\n" +
+	"\n" +
+	"ExportTask\x12#.pawl.executor.v1.ExportTaskRequest\x1a$.pawl.executor.v1.ExportTaskResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}:export0\x01B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
 
 var (
 	file_pawl_executor_v1_executor_service_proto_rawDescOnce sync.Once
@@ -1033,7 +1768,7 @@ func file_pawl_executor_v1_executor_service_proto_rawDescGZIP() []byte {
 	return file_pawl_executor_v1_executor_service_proto_rawDescData
 }
 
-var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_pawl_executor_v1_executor_service_proto_goTypes = []any{
 	(*CreateTaskRequest)(nil),     // 0: pawl.executor.v1.CreateTaskRequest
 	(*RunTaskRequest)(nil),        // 1: pawl.executor.v1.RunTaskRequest
@@ -1045,51 +1780,84 @@ var file_pawl_executor_v1_executor_service_proto_goTypes = []any{
 	(*ListStepsResponse)(nil),     // 7: pawl.executor.v1.ListStepsResponse
 	(*ResumeTaskRequest)(nil),     // 8: pawl.executor.v1.ResumeTaskRequest
 	(*Approve)(nil),               // 9: pawl.executor.v1.Approve
-	(*Reject)(nil),                // 10: pawl.executor.v1.Reject
-	(*Params)(nil),                // 11: pawl.executor.v1.Params
-	(*CancelTaskRequest)(nil),     // 12: pawl.executor.v1.CancelTaskRequest
-	(v1.Language)(0),              // 13: pawl.common.v1.Language
-	(ExecutorStatus)(0),           // 14: pawl.executor.v1.ExecutorStatus
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*Task)(nil),                  // 16: pawl.executor.v1.Task
-	(*Step)(nil),                  // 17: pawl.executor.v1.Step
-	(*structpb.Struct)(nil),       // 18: google.protobuf.Struct
-	(*ExecutorEvent)(nil),         // 19: pawl.executor.v1.ExecutorEvent
+	(*Grant)(nil),                 // 10: pawl.executor.v1.Grant
+	(*OutcomeAnswer)(nil),         // 11: pawl.executor.v1.OutcomeAnswer
+	(*OutcomeRetry)(nil),          // 12: pawl.executor.v1.OutcomeRetry
+	(*OutcomeOutput)(nil),         // 13: pawl.executor.v1.OutcomeOutput
+	(*OutcomeSkip)(nil),           // 14: pawl.executor.v1.OutcomeSkip
+	(*Unpause)(nil),               // 15: pawl.executor.v1.Unpause
+	(*Reject)(nil),                // 16: pawl.executor.v1.Reject
+	(*Params)(nil),                // 17: pawl.executor.v1.Params
+	(*CancelTaskRequest)(nil),     // 18: pawl.executor.v1.CancelTaskRequest
+	(*PauseTaskRequest)(nil),      // 19: pawl.executor.v1.PauseTaskRequest
+	(*ForkTaskRequest)(nil),       // 20: pawl.executor.v1.ForkTaskRequest
+	(*DeleteTaskRequest)(nil),     // 21: pawl.executor.v1.DeleteTaskRequest
+	(*DeleteTaskResponse)(nil),    // 22: pawl.executor.v1.DeleteTaskResponse
+	(*ExportTaskRequest)(nil),     // 23: pawl.executor.v1.ExportTaskRequest
+	(*ExportTaskResponse)(nil),    // 24: pawl.executor.v1.ExportTaskResponse
+	(v1.Language)(0),              // 25: pawl.common.v1.Language
+	(*Budget)(nil),                // 26: pawl.executor.v1.Budget
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(ExecutorStatus)(0),           // 28: pawl.executor.v1.ExecutorStatus
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*Task)(nil),                  // 30: pawl.executor.v1.Task
+	(*Step)(nil),                  // 31: pawl.executor.v1.Step
+	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
+	(v1.RiskLevel)(0),             // 33: pawl.common.v1.RiskLevel
+	(*ExecutorEvent)(nil),         // 34: pawl.executor.v1.ExecutorEvent
 }
 var file_pawl_executor_v1_executor_service_proto_depIdxs = []int32{
-	13, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
-	0,  // 1: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	14, // 2: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
-	15, // 3: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
-	15, // 4: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	16, // 5: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
-	17, // 6: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
-	9,  // 7: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
-	10, // 8: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
-	11, // 9: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
-	18, // 10: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
-	18, // 11: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
-	0,  // 12: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
-	1,  // 13: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
-	2,  // 14: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
-	3,  // 15: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
-	4,  // 16: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
-	6,  // 17: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
-	8,  // 18: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
-	12, // 19: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
-	16, // 20: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
-	19, // 21: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
-	19, // 22: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
-	16, // 23: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
-	5,  // 24: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
-	7,  // 25: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
-	16, // 26: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
-	16, // 27: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
-	20, // [20:28] is the sub-list for method output_type
-	12, // [12:20] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	25, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
+	26, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	27, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	0,  // 3: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
+	28, // 4: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
+	29, // 5: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
+	29, // 6: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	30, // 7: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
+	31, // 8: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
+	9,  // 9: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
+	16, // 10: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
+	17, // 11: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
+	11, // 12: pawl.executor.v1.ResumeTaskRequest.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	15, // 13: pawl.executor.v1.ResumeTaskRequest.unpause:type_name -> pawl.executor.v1.Unpause
+	32, // 14: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
+	10, // 15: pawl.executor.v1.Approve.grant:type_name -> pawl.executor.v1.Grant
+	33, // 16: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	12, // 17: pawl.executor.v1.OutcomeAnswer.retry:type_name -> pawl.executor.v1.OutcomeRetry
+	13, // 18: pawl.executor.v1.OutcomeAnswer.output:type_name -> pawl.executor.v1.OutcomeOutput
+	14, // 19: pawl.executor.v1.OutcomeAnswer.skip:type_name -> pawl.executor.v1.OutcomeSkip
+	32, // 20: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
+	32, // 21: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
+	0,  // 22: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
+	1,  // 23: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
+	2,  // 24: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
+	3,  // 25: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
+	4,  // 26: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
+	6,  // 27: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
+	8,  // 28: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
+	18, // 29: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
+	19, // 30: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
+	20, // 31: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
+	21, // 32: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
+	23, // 33: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
+	30, // 34: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
+	34, // 35: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
+	34, // 36: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
+	30, // 37: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
+	5,  // 38: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
+	7,  // 39: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
+	30, // 40: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
+	30, // 41: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
+	30, // 42: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
+	30, // 43: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
+	22, // 44: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
+	24, // 45: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
+	34, // [34:46] is the sub-list for method output_type
+	22, // [22:34] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_executor_service_proto_init() }
@@ -1104,6 +1872,13 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 		(*ResumeTaskRequest_Approve)(nil),
 		(*ResumeTaskRequest_Reject)(nil),
 		(*ResumeTaskRequest_Params)(nil),
+		(*ResumeTaskRequest_Outcome)(nil),
+		(*ResumeTaskRequest_Unpause)(nil),
+	}
+	file_pawl_executor_v1_executor_service_proto_msgTypes[11].OneofWrappers = []any{
+		(*OutcomeAnswer_Retry)(nil),
+		(*OutcomeAnswer_Output)(nil),
+		(*OutcomeAnswer_Skip)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1111,7 +1886,7 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_executor_service_proto_rawDesc), len(file_pawl_executor_v1_executor_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,10 @@ const (
 	ExecutorService_ListSteps_FullMethodName  = "/pawl.executor.v1.ExecutorService/ListSteps"
 	ExecutorService_ResumeTask_FullMethodName = "/pawl.executor.v1.ExecutorService/ResumeTask"
 	ExecutorService_CancelTask_FullMethodName = "/pawl.executor.v1.ExecutorService/CancelTask"
+	ExecutorService_PauseTask_FullMethodName  = "/pawl.executor.v1.ExecutorService/PauseTask"
+	ExecutorService_ForkTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/ForkTask"
+	ExecutorService_DeleteTask_FullMethodName = "/pawl.executor.v1.ExecutorService/DeleteTask"
+	ExecutorService_ExportTask_FullMethodName = "/pawl.executor.v1.ExecutorService/ExportTask"
 )
 
 // ExecutorServiceClient is the client API for ExecutorService service.
@@ -53,6 +57,16 @@ type ExecutorServiceClient interface {
 	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// Cancels a task. A running call is told to stop, and what came of it is recorded. Cancelling an ended task changes nothing.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*Task, error)
+	// Pauses a task: a running call comes back and is recorded, and nothing new is begun until it is unpaused (ResumeTask).
+	// Pausing a paused task changes nothing.
+	PauseTask(ctx context.Context, in *PauseTaskRequest, opts ...grpc.CallOption) (*Task, error)
+	// Starts a new task that shares another one's events up to the end of a step and goes on from there by itself. Recorded
+	// results are reused; grants and waits are dropped; an unknown outcome stays unknown.
+	ForkTask(ctx context.Context, in *ForkTaskRequest, opts ...grpc.CallOption) (*Task, error)
+	// Deletes a task that has ended, with its events. Forks of it stay whole.
+	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error)
+	// Gives all there is about a task as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
+	ExportTask(ctx context.Context, in *ExportTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTaskResponse], error)
 }
 
 type executorServiceClient struct {
@@ -161,6 +175,55 @@ func (c *executorServiceClient) CancelTask(ctx context.Context, in *CancelTaskRe
 	return out, nil
 }
 
+func (c *executorServiceClient) PauseTask(ctx context.Context, in *PauseTaskRequest, opts ...grpc.CallOption) (*Task, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Task)
+	err := c.cc.Invoke(ctx, ExecutorService_PauseTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ForkTask(ctx context.Context, in *ForkTaskRequest, opts ...grpc.CallOption) (*Task, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Task)
+	err := c.cc.Invoke(ctx, ExecutorService_ForkTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteTaskResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_DeleteTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ExportTask(ctx context.Context, in *ExportTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTaskResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ExecutorService_ServiceDesc.Streams[2], ExecutorService_ExportTask_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportTaskRequest, ExportTaskResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ExecutorService_ExportTaskClient = grpc.ServerStreamingClient[ExportTaskResponse]
+
 // ExecutorServiceServer is the server API for ExecutorService service.
 // All implementations must embed UnimplementedExecutorServiceServer
 // for forward compatibility.
@@ -185,6 +248,16 @@ type ExecutorServiceServer interface {
 	ResumeTask(context.Context, *ResumeTaskRequest) (*Task, error)
 	// Cancels a task. A running call is told to stop, and what came of it is recorded. Cancelling an ended task changes nothing.
 	CancelTask(context.Context, *CancelTaskRequest) (*Task, error)
+	// Pauses a task: a running call comes back and is recorded, and nothing new is begun until it is unpaused (ResumeTask).
+	// Pausing a paused task changes nothing.
+	PauseTask(context.Context, *PauseTaskRequest) (*Task, error)
+	// Starts a new task that shares another one's events up to the end of a step and goes on from there by itself. Recorded
+	// results are reused; grants and waits are dropped; an unknown outcome stays unknown.
+	ForkTask(context.Context, *ForkTaskRequest) (*Task, error)
+	// Deletes a task that has ended, with its events. Forks of it stay whole.
+	DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error)
+	// Gives all there is about a task as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
+	ExportTask(*ExportTaskRequest, grpc.ServerStreamingServer[ExportTaskResponse]) error
 	mustEmbedUnimplementedExecutorServiceServer()
 }
 
@@ -218,6 +291,18 @@ func (UnimplementedExecutorServiceServer) ResumeTask(context.Context, *ResumeTas
 }
 func (UnimplementedExecutorServiceServer) CancelTask(context.Context, *CancelTaskRequest) (*Task, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelTask not implemented")
+}
+func (UnimplementedExecutorServiceServer) PauseTask(context.Context, *PauseTaskRequest) (*Task, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseTask not implemented")
+}
+func (UnimplementedExecutorServiceServer) ForkTask(context.Context, *ForkTaskRequest) (*Task, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkTask not implemented")
+}
+func (UnimplementedExecutorServiceServer) DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteTask not implemented")
+}
+func (UnimplementedExecutorServiceServer) ExportTask(*ExportTaskRequest, grpc.ServerStreamingServer[ExportTaskResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportTask not implemented")
 }
 func (UnimplementedExecutorServiceServer) mustEmbedUnimplementedExecutorServiceServer() {}
 func (UnimplementedExecutorServiceServer) testEmbeddedByValue()                         {}
@@ -370,6 +455,71 @@ func _ExecutorService_CancelTask_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecutorService_PauseTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).PauseTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_PauseTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).PauseTask(ctx, req.(*PauseTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ForkTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ForkTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ForkTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ForkTask(ctx, req.(*ForkTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_DeleteTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).DeleteTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_DeleteTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).DeleteTask(ctx, req.(*DeleteTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ExportTask_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportTaskRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ExecutorServiceServer).ExportTask(m, &grpc.GenericServerStream[ExportTaskRequest, ExportTaskResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ExecutorService_ExportTaskServer = grpc.ServerStreamingServer[ExportTaskResponse]
+
 // ExecutorService_ServiceDesc is the grpc.ServiceDesc for ExecutorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -401,6 +551,18 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "CancelTask",
 			Handler:    _ExecutorService_CancelTask_Handler,
 		},
+		{
+			MethodName: "PauseTask",
+			Handler:    _ExecutorService_PauseTask_Handler,
+		},
+		{
+			MethodName: "ForkTask",
+			Handler:    _ExecutorService_ForkTask_Handler,
+		},
+		{
+			MethodName: "DeleteTask",
+			Handler:    _ExecutorService_DeleteTask_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -411,6 +573,11 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchTask",
 			Handler:       _ExecutorService_WatchTask_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportTask",
+			Handler:       _ExecutorService_ExportTask_Handler,
 			ServerStreams: true,
 		},
 	},

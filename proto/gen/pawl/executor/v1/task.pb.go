@@ -12,6 +12,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	v1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -290,6 +291,10 @@ const (
 	WaitKind_WAIT_KIND_APPROVAL WaitKind = 1
 	// Supply parameters. Answered by params.
 	WaitKind_WAIT_KIND_PARAMS WaitKind = 2
+	// Say what became of a call whose outcome is not known. Answered by outcome: retry, output or skip; or by reject.
+	WaitKind_WAIT_KIND_OUTCOME WaitKind = 3
+	// Somebody paused the task. Answered by unpause.
+	WaitKind_WAIT_KIND_PAUSE WaitKind = 4
 )
 
 // Enum value maps for WaitKind.
@@ -298,11 +303,15 @@ var (
 		0: "WAIT_KIND_UNSPECIFIED",
 		1: "WAIT_KIND_APPROVAL",
 		2: "WAIT_KIND_PARAMS",
+		3: "WAIT_KIND_OUTCOME",
+		4: "WAIT_KIND_PAUSE",
 	}
 	WaitKind_value = map[string]int32{
 		"WAIT_KIND_UNSPECIFIED": 0,
 		"WAIT_KIND_APPROVAL":    1,
 		"WAIT_KIND_PARAMS":      2,
+		"WAIT_KIND_OUTCOME":     3,
+		"WAIT_KIND_PAUSE":       4,
 	}
 )
 
@@ -331,6 +340,191 @@ func (x WaitKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use WaitKind.Descriptor instead.
 func (WaitKind) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
+// What happens where the outcome of a call that must not be repeated by itself is not known.
+type OnUnknownOutcome int32
+
+const (
+	// Not said; ON_UNKNOWN_OUTCOME_ASK.
+	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_UNSPECIFIED OnUnknownOutcome = 0
+	// A person decides.
+	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_ASK OnUnknownOutcome = 1
+	// The call is made again, with the same idempotency key: the side effect may happen twice.
+	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY OnUnknownOutcome = 2
+	// The task ends.
+	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL OnUnknownOutcome = 3
+)
+
+// Enum value maps for OnUnknownOutcome.
+var (
+	OnUnknownOutcome_name = map[int32]string{
+		0: "ON_UNKNOWN_OUTCOME_UNSPECIFIED",
+		1: "ON_UNKNOWN_OUTCOME_ASK",
+		2: "ON_UNKNOWN_OUTCOME_RETRY",
+		3: "ON_UNKNOWN_OUTCOME_FAIL",
+	}
+	OnUnknownOutcome_value = map[string]int32{
+		"ON_UNKNOWN_OUTCOME_UNSPECIFIED": 0,
+		"ON_UNKNOWN_OUTCOME_ASK":         1,
+		"ON_UNKNOWN_OUTCOME_RETRY":       2,
+		"ON_UNKNOWN_OUTCOME_FAIL":        3,
+	}
+)
+
+func (x OnUnknownOutcome) Enum() *OnUnknownOutcome {
+	p := new(OnUnknownOutcome)
+	*p = x
+	return p
+}
+
+func (x OnUnknownOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnUnknownOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_task_proto_enumTypes[5].Descriptor()
+}
+
+func (OnUnknownOutcome) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_task_proto_enumTypes[5]
+}
+
+func (x OnUnknownOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnUnknownOutcome.Descriptor instead.
+func (OnUnknownOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
+}
+
+// What a task may cost. 0 and absent: no bound. Spent budgets end the task with BUDGET_EXCEEDED before the next call.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Calls of tools.
+	MaxToolCalls uint32 `protobuf:"varint,1,opt,name=max_tool_calls,json=maxToolCalls,proto3" json:"max_tool_calls,omitempty"`
+	// Calls of models.
+	MaxModelCalls uint32 `protobuf:"varint,2,opt,name=max_model_calls,json=maxModelCalls,proto3" json:"max_model_calls,omitempty"`
+	// Tokens, in and out.
+	MaxTokens uint64 `protobuf:"varint,3,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	// Wall time; waiting for people and for a running slot does not count.
+	MaxRunTime    *durationpb.Duration `protobuf:"bytes,4,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Budget) GetMaxToolCalls() uint32 {
+	if x != nil {
+		return x.MaxToolCalls
+	}
+	return 0
+}
+
+func (x *Budget) GetMaxModelCalls() uint32 {
+	if x != nil {
+		return x.MaxModelCalls
+	}
+	return 0
+}
+
+func (x *Budget) GetMaxTokens() uint64 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
+}
+
+func (x *Budget) GetMaxRunTime() *durationpb.Duration {
+	if x != nil {
+		return x.MaxRunTime
+	}
+	return nil
+}
+
+// Where a task comes from.
+type Fork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task that it continues.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The newest event that both share.
+	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fork) Reset() {
+	*x = Fork{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fork) ProtoMessage() {}
+
+func (x *Fork) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fork.ProtoReflect.Descriptor instead.
+func (*Fork) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Fork) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Fork) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 // One run of a flow for one user towards one goal.
@@ -385,14 +579,26 @@ type Task struct {
 	// When it last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When it ended; absent until then.
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Somebody asked for a pause: nothing new is begun. While a call is running, it comes back first.
+	PauseRequested bool `protobuf:"varint,26,opt,name=pause_requested,json=pauseRequested,proto3" json:"pause_requested,omitempty"`
+	// It could go on, and waits for a running slot.
+	Queued bool `protobuf:"varint,27,opt,name=queued,proto3" json:"queued,omitempty"`
+	// What it may cost.
+	Budget *Budget `protobuf:"bytes,28,opt,name=budget,proto3" json:"budget,omitempty"`
+	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: for ever.
+	WaitTimeout *durationpb.Duration `protobuf:"bytes,29,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	// What happens where an outcome is not known.
+	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,30,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
+	// What it was forked from; absent where it was not.
+	ForkedFrom    *Fork `protobuf:"bytes,31,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +610,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +623,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{0}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Task) GetId() string {
@@ -595,6 +801,48 @@ func (x *Task) GetEndTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Task) GetPauseRequested() bool {
+	if x != nil {
+		return x.PauseRequested
+	}
+	return false
+}
+
+func (x *Task) GetQueued() bool {
+	if x != nil {
+		return x.Queued
+	}
+	return false
+}
+
+func (x *Task) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Task) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return nil
+}
+
+func (x *Task) GetOnUnknownOutcome() OnUnknownOutcome {
+	if x != nil {
+		return x.OnUnknownOutcome
+	}
+	return OnUnknownOutcome_ON_UNKNOWN_OUTCOME_UNSPECIFIED
+}
+
+func (x *Task) GetForkedFrom() *Fork {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return nil
+}
+
 // One tool call that a flow decided on.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -646,7 +894,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +906,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +919,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{1}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Step) GetId() string {
@@ -858,7 +1106,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1118,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1131,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Wait) GetId() string {
@@ -1012,14 +1260,20 @@ type Agent struct {
 	// When it last changed. Output only.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Changes with the agent; send it back with an update or delete to refuse a lost update.
-	Etag          string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Etag string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
+	// What each task may cost.
+	Budget *Budget `protobuf:"bytes,14,opt,name=budget,proto3" json:"budget,omitempty"`
+	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent or 0: for ever.
+	WaitTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	// What happens where an outcome is not known.
+	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1285,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1298,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Agent) GetId() string {
@@ -1138,11 +1392,43 @@ func (x *Agent) GetEtag() string {
 	return ""
 }
 
+func (x *Agent) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Agent) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return nil
+}
+
+func (x *Agent) GetOnUnknownOutcome() OnUnknownOutcome {
+	if x != nil {
+		return x.OnUnknownOutcome
+	}
+	return OnUnknownOutcome_ON_UNKNOWN_OUTCOME_UNSPECIFIED
+}
+
 var File_pawl_executor_v1_task_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x1bpawl/executor/v1/task.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xd1\a\n" +
+	"\x1bpawl/executor/v1/task.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xbc\x01\n" +
+	"\x06Budget\x12$\n" +
+	"\x0emax_tool_calls\x18\x01 \x01(\rR\fmaxToolCalls\x12&\n" +
+	"\x0fmax_model_calls\x18\x02 \x01(\rR\rmaxModelCalls\x12\x1d\n" +
+	"\n" +
+	"max_tokens\x18\x03 \x01(\x04R\tmaxTokens\x12E\n" +
+	"\fmax_run_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\n" +
+	"maxRunTime\"1\n" +
+	"\x04Fork\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x8d\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\buser_sub\x18\x02 \x01(\tR\auserSub\x12'\n" +
@@ -1174,7 +1460,14 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x125\n" +
-	"\bend_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xaf\x06\n" +
+	"\bend_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12'\n" +
+	"\x0fpause_requested\x18\x1a \x01(\bR\x0epauseRequested\x12\x16\n" +
+	"\x06queued\x18\x1b \x01(\bR\x06queued\x120\n" +
+	"\x06budget\x18\x1c \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12<\n" +
+	"\fwait_timeout\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\x12P\n" +
+	"\x12on_unknown_outcome\x18\x1e \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x127\n" +
+	"\vforked_from\x18\x1f \x01(\v2\x16.pawl.executor.v1.ForkR\n" +
+	"forkedFrom\"\xaf\x06\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -1221,7 +1514,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x04hash\x18\f \x01(\tR\x04hash\x12;\n" +
 	"\vcreate_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x126\n" +
-	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\xa4\x04\n" +
+	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\xfa\x05\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -1238,7 +1531,10 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x12\n" +
-	"\x04etag\x18\r \x01(\tR\x04etag*\xdc\x01\n" +
+	"\x04etag\x18\r \x01(\tR\x04etag\x120\n" +
+	"\x06budget\x18\x0e \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
+	"\fwait_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\vwaitTimeout\x12Z\n" +
+	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x10onUnknownOutcome*\xdc\x01\n" +
 	"\x0eExecutorStatus\x12\x1f\n" +
 	"\x1bEXECUTOR_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXECUTOR_STATUS_INIT\x10\x01\x12\x1b\n" +
@@ -1265,11 +1561,18 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x13CONFIRM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCONFIRM_ALWAYS\x10\x01\x12\x13\n" +
 	"\x0fCONFIRM_BY_RISK\x10\x02\x12\x11\n" +
-	"\rCONFIRM_NEVER\x10\x03*S\n" +
+	"\rCONFIRM_NEVER\x10\x03*\x7f\n" +
 	"\bWaitKind\x12\x19\n" +
 	"\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12WAIT_KIND_APPROVAL\x10\x01\x12\x14\n" +
-	"\x10WAIT_KIND_PARAMS\x10\x02B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
+	"\x10WAIT_KIND_PARAMS\x10\x02\x12\x15\n" +
+	"\x11WAIT_KIND_OUTCOME\x10\x03\x12\x13\n" +
+	"\x0fWAIT_KIND_PAUSE\x10\x04*\x8d\x01\n" +
+	"\x10OnUnknownOutcome\x12\"\n" +
+	"\x1eON_UNKNOWN_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16ON_UNKNOWN_OUTCOME_ASK\x10\x01\x12\x1c\n" +
+	"\x18ON_UNKNOWN_OUTCOME_RETRY\x10\x02\x12\x1b\n" +
+	"\x17ON_UNKNOWN_OUTCOME_FAIL\x10\x03B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
 
 var (
 	file_pawl_executor_v1_task_proto_rawDescOnce sync.Once
@@ -1283,62 +1586,74 @@ func file_pawl_executor_v1_task_proto_rawDescGZIP() []byte {
 	return file_pawl_executor_v1_task_proto_rawDescData
 }
 
-var file_pawl_executor_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_pawl_executor_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_pawl_executor_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_pawl_executor_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_pawl_executor_v1_task_proto_goTypes = []any{
 	(ExecutorStatus)(0),           // 0: pawl.executor.v1.ExecutorStatus
 	(StepStatus)(0),               // 1: pawl.executor.v1.StepStatus
 	(StepType)(0),                 // 2: pawl.executor.v1.StepType
 	(Confirm)(0),                  // 3: pawl.executor.v1.Confirm
 	(WaitKind)(0),                 // 4: pawl.executor.v1.WaitKind
-	(*Task)(nil),                  // 5: pawl.executor.v1.Task
-	(*Step)(nil),                  // 6: pawl.executor.v1.Step
-	(*Wait)(nil),                  // 7: pawl.executor.v1.Wait
-	(*Agent)(nil),                 // 8: pawl.executor.v1.Agent
-	(v1.Language)(0),              // 9: pawl.common.v1.Language
-	(*v1.Risk)(nil),               // 10: pawl.common.v1.Risk
-	(*v1.ErrorMessage)(nil),       // 11: pawl.common.v1.ErrorMessage
-	(*v1.Usage)(nil),              // 12: pawl.common.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(v1.Outcome)(0),               // 14: pawl.common.v1.Outcome
-	(*structpb.Struct)(nil),       // 15: google.protobuf.Struct
+	(OnUnknownOutcome)(0),         // 5: pawl.executor.v1.OnUnknownOutcome
+	(*Budget)(nil),                // 6: pawl.executor.v1.Budget
+	(*Fork)(nil),                  // 7: pawl.executor.v1.Fork
+	(*Task)(nil),                  // 8: pawl.executor.v1.Task
+	(*Step)(nil),                  // 9: pawl.executor.v1.Step
+	(*Wait)(nil),                  // 10: pawl.executor.v1.Wait
+	(*Agent)(nil),                 // 11: pawl.executor.v1.Agent
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(v1.Language)(0),              // 13: pawl.common.v1.Language
+	(*v1.Risk)(nil),               // 14: pawl.common.v1.Risk
+	(*v1.ErrorMessage)(nil),       // 15: pawl.common.v1.ErrorMessage
+	(*v1.Usage)(nil),              // 16: pawl.common.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(v1.Outcome)(0),               // 18: pawl.common.v1.Outcome
+	(*structpb.Struct)(nil),       // 19: google.protobuf.Struct
 }
 var file_pawl_executor_v1_task_proto_depIdxs = []int32{
-	3,  // 0: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
-	9,  // 1: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
-	10, // 2: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
-	0,  // 3: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
-	6,  // 4: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
-	7,  // 5: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
-	11, // 6: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
-	12, // 7: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
-	13, // 8: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	13, // 9: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
-	13, // 10: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	2,  // 11: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
-	1,  // 12: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
-	14, // 13: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
-	15, // 14: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
-	15, // 15: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
-	11, // 16: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
-	10, // 17: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
-	13, // 18: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
-	13, // 19: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
-	13, // 20: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
-	4,  // 21: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	10, // 22: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
-	15, // 23: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
-	15, // 24: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
-	13, // 25: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
-	13, // 26: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
-	3,  // 27: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	13, // 28: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
-	13, // 29: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	12, // 0: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
+	3,  // 1: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
+	13, // 2: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
+	14, // 3: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
+	0,  // 4: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
+	9,  // 5: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
+	10, // 6: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
+	15, // 7: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
+	16, // 8: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
+	17, // 9: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	17, // 10: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
+	17, // 11: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	6,  // 12: pawl.executor.v1.Task.budget:type_name -> pawl.executor.v1.Budget
+	12, // 13: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
+	5,  // 14: pawl.executor.v1.Task.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	7,  // 15: pawl.executor.v1.Task.forked_from:type_name -> pawl.executor.v1.Fork
+	2,  // 16: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
+	1,  // 17: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
+	18, // 18: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
+	19, // 19: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
+	19, // 20: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
+	15, // 21: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
+	14, // 22: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
+	17, // 23: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	17, // 24: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
+	17, // 25: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
+	4,  // 26: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	14, // 27: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
+	19, // 28: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
+	19, // 29: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
+	17, // 30: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
+	17, // 31: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
+	3,  // 32: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	17, // 33: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
+	17, // 34: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
+	6,  // 35: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
+	12, // 36: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
+	5,  // 37: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_task_proto_init() }
@@ -1351,8 +1666,8 @@ func file_pawl_executor_v1_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_task_proto_rawDesc), len(file_pawl_executor_v1_task_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   4,
+			NumEnums:      6,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

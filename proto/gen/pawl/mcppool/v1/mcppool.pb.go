@@ -1170,6 +1170,8 @@ type ListToolsResponse struct {
 	Tools []*v1.Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Send it for the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Names the pool process that keeps the calls of this server and user; see AttachCall.
+	PoolId        string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1218,6 +1220,13 @@ func (x *ListToolsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListToolsResponse) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
 // What to call.
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1229,7 +1238,8 @@ type CallToolRequest struct {
 	Input *structpb.Struct `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	// The same as exact JSON; give one of the two.
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// Names the attempt, for CancelCall; empty: the pool names it.
+	// Names the attempt, for CancelCall and AttachCall; empty: the pool names it. A name that the pool knows is not called
+	// again: its stream follows the first call.
 	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The same for each attempt of one step with one input; sent upstream for servers that know it.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
@@ -1239,8 +1249,16 @@ type CallToolRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Where set, the call is refused unless the tool's definition still has this hash.
 	ExpectedDefinitionHash string `protobuf:"bytes,9,opt,name=expected_definition_hash,json=expectedDefinitionHash,proto3" json:"expected_definition_hash,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// Where set, the call is refused unless the server's configuration still has this revision.
+	ExpectedConfigRevision uint64 `protobuf:"varint,10,opt,name=expected_config_revision,json=expectedConfigRevision,proto3" json:"expected_config_revision,omitempty"`
+	// Grows with each owner of the session; a call of an older owner than the newest seen is refused (STALE_OWNER).
+	Epoch uint64 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The call is refused unless it can be started before this time (TOO_LATE).
+	StartBy *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
+	// Earlier calls whose results are kept elsewhere now, as AckCall says.
+	AckCallIds    []string `protobuf:"bytes,13,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallToolRequest) Reset() {
@@ -1334,6 +1352,34 @@ func (x *CallToolRequest) GetExpectedDefinitionHash() string {
 		return x.ExpectedDefinitionHash
 	}
 	return ""
+}
+
+func (x *CallToolRequest) GetExpectedConfigRevision() uint64 {
+	if x != nil {
+		return x.ExpectedConfigRevision
+	}
+	return 0
+}
+
+func (x *CallToolRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *CallToolRequest) GetStartBy() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartBy
+	}
+	return nil
+}
+
+func (x *CallToolRequest) GetAckCallIds() []string {
+	if x != nil {
+		return x.AckCallIds
+	}
+	return nil
 }
 
 // Something about a running call, or its end.
@@ -1990,6 +2036,284 @@ func (x *ResourceLink) GetMimeType() string {
 }
 
 // Which call.
+type AttachCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// SHA-256 (hex) of mcp_id, a NUL, name, a NUL and the exact JSON of the input. A call of that id with another one is refused.
+	RequestHash string `protobuf:"bytes,2,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
+	// The pool that was to make the call, from ListToolsResponse.
+	PoolId string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	// The session (a task) that made it.
+	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The owner that asks, as in CallToolRequest: calls of older owners are refused from then on.
+	Epoch         uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachCallRequest) Reset() {
+	*x = AttachCallRequest{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachCallRequest) ProtoMessage() {}
+
+func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
+func (*AttachCallRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AttachCallRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *AttachCallRequest) GetRequestHash() string {
+	if x != nil {
+		return x.RequestHash
+	}
+	return ""
+}
+
+func (x *AttachCallRequest) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *AttachCallRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AttachCallRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// Something about a call, or its end.
+type AttachCallResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*AttachCallResponse_Progress
+	//	*AttachCallResponse_Log
+	//	*AttachCallResponse_Result
+	Event         isAttachCallResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachCallResponse) Reset() {
+	*x = AttachCallResponse{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachCallResponse) ProtoMessage() {}
+
+func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
+func (*AttachCallResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *AttachCallResponse) GetProgress() *CallProgress {
+	if x != nil {
+		if x, ok := x.Event.(*AttachCallResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *AttachCallResponse) GetLog() *CallLog {
+	if x != nil {
+		if x, ok := x.Event.(*AttachCallResponse_Log); ok {
+			return x.Log
+		}
+	}
+	return nil
+}
+
+func (x *AttachCallResponse) GetResult() *CallResult {
+	if x != nil {
+		if x, ok := x.Event.(*AttachCallResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isAttachCallResponse_Event interface {
+	isAttachCallResponse_Event()
+}
+
+type AttachCallResponse_Progress struct {
+	// How far the tool is.
+	Progress *CallProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type AttachCallResponse_Log struct {
+	// What the server logs.
+	Log *CallLog `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
+}
+
+type AttachCallResponse_Result struct {
+	// The end.
+	Result *CallResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
+}
+
+func (*AttachCallResponse_Progress) isAttachCallResponse_Event() {}
+
+func (*AttachCallResponse_Log) isAttachCallResponse_Event() {}
+
+func (*AttachCallResponse_Result) isAttachCallResponse_Event() {}
+
+// Which calls.
+type AckCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The calls.
+	CallIds       []string `protobuf:"bytes,1,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AckCallRequest) Reset() {
+	*x = AckCallRequest{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AckCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AckCallRequest) ProtoMessage() {}
+
+func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
+func (*AckCallRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AckCallRequest) GetCallIds() []string {
+	if x != nil {
+		return x.CallIds
+	}
+	return nil
+}
+
+// What was forgotten.
+type AckCallResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of them the pool knew.
+	Acknowledged  uint32 `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AckCallResponse) Reset() {
+	*x = AckCallResponse{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AckCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AckCallResponse) ProtoMessage() {}
+
+func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
+func (*AckCallResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AckCallResponse) GetAcknowledged() uint32 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+// Which call.
 type CancelCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
@@ -2002,7 +2326,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2338,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2351,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -2053,7 +2377,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2389,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,21 +2402,23 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 // Which session.
 type ReleaseSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session (a task).
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Calls whose results are kept elsewhere now, as AckCall says.
+	AckCallIds    []string `protobuf:"bytes,2,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2430,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2443,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -2125,6 +2451,13 @@ func (x *ReleaseSessionRequest) GetSessionId() string {
 		return x.SessionId
 	}
 	return ""
+}
+
+func (x *ReleaseSessionRequest) GetAckCallIds() []string {
+	if x != nil {
+		return x.AckCallIds
+	}
+	return nil
 }
 
 // What was released.
@@ -2138,7 +2471,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2483,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2496,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -2277,10 +2610,11 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1e\n" +
 	"\x05query\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x05query\x12'\n" +
 	"\n" +
-	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\"g\n" +
+	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\"\x80\x01\n" +
 	"\x11ListToolsResponse\x12*\n" +
 	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xaf\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
+	"\apool_id\x18\x03 \x01(\tR\x06poolId\"\xe3\x04\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -2294,7 +2628,13 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12=\n" +
 	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\x12B\n" +
-	"\x18expected_definition_hash\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x16expectedDefinitionHash\"\xbd\x01\n" +
+	"\x18expected_definition_hash\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x16expectedDefinitionHash\x128\n" +
+	"\x18expected_config_revision\x18\n" +
+	" \x01(\x04R\x16expectedConfigRevision\x12\x14\n" +
+	"\x05epoch\x18\v \x01(\x04R\x05epoch\x125\n" +
+	"\bstart_by\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12+\n" +
+	"\fack_call_ids\x18\r \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\n" +
+	"ackCallIds\"\xbd\x01\n" +
 	"\x10CallToolResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
@@ -2334,16 +2674,35 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1b\n" +
-	"\tmime_type\x18\x04 \x01(\tR\bmimeType\"Z\n" +
+	"\tmime_type\x18\x04 \x01(\tR\bmimeType\"\xd4\x01\n" +
+	"\x11AttachCallRequest\x12#\n" +
+	"\acall_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x128\n" +
+	"\frequest_hash\x18\x02 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\vrequestHash\x12!\n" +
+	"\apool_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\x12'\n" +
+	"\n" +
+	"session_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xbf\x01\n" +
+	"\x12AttachCallResponse\x12;\n" +
+	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
+	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
+	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06resultB\a\n" +
+	"\x05event\"8\n" +
+	"\x0eAckCallRequest\x12&\n" +
+	"\bcall_ids\x18\x01 \x03(\tB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\acallIds\"5\n" +
+	"\x0fAckCallResponse\x12\"\n" +
+	"\facknowledged\x18\x01 \x01(\rR\facknowledged\"Z\n" +
 	"\x11CancelCallRequest\x12#\n" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\x14\n" +
-	"\x12CancelCallResponse\"B\n" +
+	"\x12CancelCallResponse\"o\n" +
 	"\x15ReleaseSessionRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\tsessionId\"4\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\tsessionId\x12+\n" +
+	"\fack_call_ids\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\n" +
+	"ackCallIds\"4\n" +
 	"\x16ReleaseSessionResponse\x12\x1a\n" +
 	"\breleased\x18\x01 \x01(\rR\breleased*\xa8\x01\n" +
 	"\x0fConnectionState\x12 \n" +
@@ -2351,7 +2710,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x15CONNECTION_STATE_IDLE\x10\x01\x12\x1f\n" +
 	"\x1bCONNECTION_STATE_CONNECTING\x10\x02\x12\x1a\n" +
 	"\x16CONNECTION_STATE_READY\x10\x03\x12\x1b\n" +
-	"\x17CONNECTION_STATE_FAILED\x10\x042\x96\v\n" +
+	"\x17CONNECTION_STATE_FAILED\x10\x042\xfa\f\n" +
 	"\x0eMcpPoolService\x12z\n" +
 	"\x0fCreateMcpServer\x12'.pawl.mcppool.v1.CreateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"\"\x82\xd3\xe4\x93\x02\x1c:\n" +
 	"mcp_server\"\x0e/v1/mcpServers\x12m\n" +
@@ -2363,7 +2722,10 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x11ActivateMcpServer\x12).pawl.mcppool.v1.ActivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/mcpServers/{id}:activate\x12\x89\x01\n" +
 	"\x13DeactivateMcpServer\x12+.pawl.mcppool.v1.DeactivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/mcpServers/{id}:deactivate\x12y\n" +
 	"\tListTools\x12!.pawl.mcppool.v1.ListToolsRequest\x1a\".pawl.mcppool.v1.ListToolsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/mcpServers/{mcp_id}/tools\x12\x80\x01\n" +
-	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12u\n" +
+	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12w\n" +
+	"\n" +
+	"AttachCall\x12\".pawl.mcppool.v1.AttachCallRequest\x1a#.pawl.mcppool.v1.AttachCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:attach0\x01\x12i\n" +
+	"\aAckCall\x12\x1f.pawl.mcppool.v1.AckCallRequest\x1a .pawl.mcppool.v1.AckCallResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/mcpCalls:ack\x12u\n" +
 	"\n" +
 	"CancelCall\x12\".pawl.mcppool.v1.CancelCallRequest\x1a#.pawl.mcppool.v1.CancelCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:cancel\x12\x85\x01\n" +
 	"\x0eReleaseSession\x12&.pawl.mcppool.v1.ReleaseSessionRequest\x1a'.pawl.mcppool.v1.ReleaseSessionResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/mcpSessions:releaseB.Z,pawl.dev/proto/gen/pawl/mcppool/v1;mcppoolv1b\x06proto3"
@@ -2381,7 +2743,7 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(ConnectionState)(0),               // 0: pawl.mcppool.v1.ConnectionState
 	(*McpServer)(nil),                  // 1: pawl.mcppool.v1.McpServer
@@ -2409,79 +2771,91 @@ var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(*Blob)(nil),                       // 23: pawl.mcppool.v1.Blob
 	(*Resource)(nil),                   // 24: pawl.mcppool.v1.Resource
 	(*ResourceLink)(nil),               // 25: pawl.mcppool.v1.ResourceLink
-	(*CancelCallRequest)(nil),          // 26: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),         // 27: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),      // 28: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),     // 29: pawl.mcppool.v1.ReleaseSessionResponse
-	nil,                                // 30: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                // 31: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                // 32: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),        // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
-	(v1.Effect)(0),                     // 35: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                  // 36: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),      // 37: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                    // 38: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),            // 39: google.protobuf.Struct
+	(*AttachCallRequest)(nil),          // 26: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),         // 27: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),             // 28: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),            // 29: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),          // 30: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),         // 31: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),      // 32: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),     // 33: pawl.mcppool.v1.ReleaseSessionResponse
+	nil,                                // 34: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                // 35: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                // 36: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),        // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
+	(v1.Effect)(0),                     // 39: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                  // 40: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),      // 41: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                    // 42: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),            // 43: google.protobuf.Struct
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	2,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
 	3,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
 	4,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	30, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	33, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	33, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	34, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	37, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	37, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	34, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	34, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
-	31, // 9: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	32, // 10: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	35, // 11: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	36, // 12: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	38, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	38, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	35, // 9: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	36, // 10: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	39, // 11: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	40, // 12: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
 	1,  // 13: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
 	1,  // 14: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
 	1,  // 15: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	37, // 16: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	38, // 17: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	39, // 18: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	33, // 19: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	19, // 20: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	20, // 21: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	21, // 22: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	22, // 23: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	33, // 24: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	23, // 25: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
-	23, // 26: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
-	24, // 27: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
-	25, // 28: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
-	5,  // 29: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	6,  // 30: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	7,  // 31: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	8,  // 32: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	10, // 33: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	11, // 34: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	13, // 35: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	14, // 36: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	15, // 37: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	17, // 38: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	26, // 39: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	28, // 40: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	1,  // 41: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	1,  // 42: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	9,  // 43: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	1,  // 44: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	12, // 45: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	1,  // 46: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	1,  // 47: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	16, // 48: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	18, // 49: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	27, // 50: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	29, // 51: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	41, // [41:52] is the sub-list for method output_type
-	30, // [30:41] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	41, // 16: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	42, // 17: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	43, // 18: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	37, // 19: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	38, // 20: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	19, // 21: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	20, // 22: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	21, // 23: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	22, // 24: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	37, // 25: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	23, // 26: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
+	23, // 27: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
+	24, // 28: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
+	25, // 29: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
+	19, // 30: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	20, // 31: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	21, // 32: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	5,  // 33: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	6,  // 34: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	7,  // 35: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	8,  // 36: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	10, // 37: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	11, // 38: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	13, // 39: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	14, // 40: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	15, // 41: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	17, // 42: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	26, // 43: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	28, // 44: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	30, // 45: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	32, // 46: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	1,  // 47: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	1,  // 48: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	9,  // 49: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	1,  // 50: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	12, // 51: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	1,  // 52: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	1,  // 53: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	16, // 54: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	18, // 55: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	27, // 56: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	29, // 57: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	31, // 58: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	33, // 59: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	47, // [47:60] is the sub-list for method output_type
+	34, // [34:47] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -2506,13 +2880,18 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		(*Content_Resource)(nil),
 		(*Content_ResourceLink)(nil),
 	}
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[26].OneofWrappers = []any{
+		(*AttachCallResponse_Progress)(nil),
+		(*AttachCallResponse_Log)(nil),
+		(*AttachCallResponse_Result)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

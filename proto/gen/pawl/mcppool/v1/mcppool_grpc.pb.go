@@ -30,6 +30,8 @@ const (
 	McpPoolService_DeactivateMcpServer_FullMethodName = "/pawl.mcppool.v1.McpPoolService/DeactivateMcpServer"
 	McpPoolService_ListTools_FullMethodName           = "/pawl.mcppool.v1.McpPoolService/ListTools"
 	McpPoolService_CallTool_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/CallTool"
+	McpPoolService_AttachCall_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/AttachCall"
+	McpPoolService_AckCall_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/AckCall"
 	McpPoolService_CancelCall_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/CancelCall"
 	McpPoolService_ReleaseSession_FullMethodName      = "/pawl.mcppool.v1.McpPoolService/ReleaseSession"
 )
@@ -61,6 +63,13 @@ type McpPoolServiceClient interface {
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
 	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream cancels the call.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
+	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
+	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
+	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN.
+	AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error)
+	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
+	// Calls that it does not know are none of its business.
+	AckCall(ctx context.Context, in *AckCallRequest, opts ...grpc.CallOption) (*AckCallResponse, error)
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
@@ -174,6 +183,35 @@ func (c *mcpPoolServiceClient) CallTool(ctx context.Context, in *CallToolRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type McpPoolService_CallToolClient = grpc.ServerStreamingClient[CallToolResponse]
 
+func (c *mcpPoolServiceClient) AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[1], McpPoolService_AttachCall_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttachCallRequest, AttachCallResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_AttachCallClient = grpc.ServerStreamingClient[AttachCallResponse]
+
+func (c *mcpPoolServiceClient) AckCall(ctx context.Context, in *AckCallRequest, opts ...grpc.CallOption) (*AckCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AckCallResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_AckCall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *mcpPoolServiceClient) CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelCallResponse)
@@ -221,6 +259,13 @@ type McpPoolServiceServer interface {
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
 	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream cancels the call.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
+	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
+	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
+	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN.
+	AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error
+	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
+	// Calls that it does not know are none of its business.
+	AckCall(context.Context, *AckCallRequest) (*AckCallResponse, error)
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
@@ -261,6 +306,12 @@ func (UnimplementedMcpPoolServiceServer) ListTools(context.Context, *ListToolsRe
 }
 func (UnimplementedMcpPoolServiceServer) CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error {
 	return status.Error(codes.Unimplemented, "method CallTool not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error {
+	return status.Error(codes.Unimplemented, "method AttachCall not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) AckCall(context.Context, *AckCallRequest) (*AckCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AckCall not implemented")
 }
 func (UnimplementedMcpPoolServiceServer) CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelCall not implemented")
@@ -444,6 +495,35 @@ func _McpPoolService_CallTool_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type McpPoolService_CallToolServer = grpc.ServerStreamingServer[CallToolResponse]
 
+func _McpPoolService_AttachCall_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AttachCallRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(McpPoolServiceServer).AttachCall(m, &grpc.GenericServerStream[AttachCallRequest, AttachCallResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_AttachCallServer = grpc.ServerStreamingServer[AttachCallResponse]
+
+func _McpPoolService_AckCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AckCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).AckCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_AckCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).AckCall(ctx, req.(*AckCallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _McpPoolService_CancelCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelCallRequest)
 	if err := dec(in); err != nil {
@@ -520,6 +600,10 @@ var McpPoolService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _McpPoolService_ListTools_Handler,
 		},
 		{
+			MethodName: "AckCall",
+			Handler:    _McpPoolService_AckCall_Handler,
+		},
+		{
 			MethodName: "CancelCall",
 			Handler:    _McpPoolService_CancelCall_Handler,
 		},
@@ -532,6 +616,11 @@ var McpPoolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "CallTool",
 			Handler:       _McpPoolService_CallTool_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "AttachCall",
+			Handler:       _McpPoolService_AttachCall_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -103,9 +103,15 @@ type TaskContext struct {
 	// What was done so far, oldest first; one entry per step.
 	History []*HistoryEntry `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
 	// Earlier questions and answers of the conversation, oldest first; 3 at most.
-	Rounds        []*Round `protobuf:"bytes,9,rep,name=rounds,proto3" json:"rounds,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Rounds []*Round `protobuf:"bytes,9,rep,name=rounds,proto3" json:"rounds,omitempty"`
+	// A context_name that the planner gave for this task: everything that was sent then stands, and `history` goes on from
+	// there; the other fields are not read. A planner that does not have it any more answers FAILED_PRECONDITION with
+	// CONTEXT_MISSING, and the context has to be sent whole.
+	Base string `protobuf:"bytes,10,opt,name=base,proto3" json:"base,omitempty"`
+	// How many more model calls the task may make; absent: any number.
+	ModelCallsLeft *uint32 `protobuf:"varint,11,opt,name=model_calls_left,json=modelCallsLeft,proto3,oneof" json:"model_calls_left,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TaskContext) Reset() {
@@ -199,6 +205,20 @@ func (x *TaskContext) GetRounds() []*Round {
 		return x.Rounds
 	}
 	return nil
+}
+
+func (x *TaskContext) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
+}
+
+func (x *TaskContext) GetModelCallsLeft() uint32 {
+	if x != nil && x.ModelCallsLeft != nil {
+		return *x.ModelCallsLeft
+	}
+	return 0
 }
 
 // A step that was done.
@@ -377,7 +397,10 @@ type PlannedStep struct {
 	// The risk of the call; absent for FINAL.
 	Risk *v1.Risk `protobuf:"bytes,4,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Required fields of the input that could not be filled.
-	Missing       []string `protobuf:"bytes,5,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []string `protobuf:"bytes,5,rep,name=missing,proto3" json:"missing,omitempty"`
+	// The input and the description hold references that can be resolved once the steps before are done: `${step-3.message}`
+	// is the text that step 3 gave, `${goal}` the goal, `$${` a literal `${`. Only steps after the first one may have some.
+	Unresolved    bool `protobuf:"varint,6,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -445,6 +468,13 @@ func (x *PlannedStep) GetMissing() []string {
 		return x.Missing
 	}
 	return nil
+}
+
+func (x *PlannedStep) GetUnresolved() bool {
+	if x != nil {
+		return x.Unresolved
+	}
+	return false
 }
 
 // What to name.
@@ -653,7 +683,9 @@ func (x *AssessFlowRiskResponse) GetUsage() *v1.Usage {
 type PlanStepsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
-	Context       *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// Nothing was done yet: name the flow and assess its risk, too.
+	Begin         bool `protobuf:"varint,2,opt,name=begin,proto3" json:"begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -695,13 +727,27 @@ func (x *PlanStepsRequest) GetContext() *TaskContext {
 	return nil
 }
 
+func (x *PlanStepsRequest) GetBegin() bool {
+	if x != nil {
+		return x.Begin
+	}
+	return false
+}
+
 // The plan.
 type PlanStepsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The next step, and further ones where they are certain. At least one.
+	// The next step, and further ones where they are certain: where each one before has succeeded, they are what this call
+	// would answer then. FINAL may be the last of them. At least one.
 	Steps []*PlannedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What it cost.
-	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	// A short name for the flow, where the request said `begin`.
+	FlowName string `protobuf:"bytes,3,opt,name=flow_name,json=flowName,proto3" json:"flow_name,omitempty"`
+	// The flow's risk, where the request said `begin`.
+	FlowRisk *v1.Risk `protobuf:"bytes,4,opt,name=flow_risk,json=flowRisk,proto3" json:"flow_risk,omitempty"`
+	// Names the context for the next call; see TaskContext.base. Empty where the planner keeps none.
+	ContextName   string `protobuf:"bytes,5,opt,name=context_name,json=contextName,proto3" json:"context_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -748,6 +794,27 @@ func (x *PlanStepsResponse) GetUsage() *v1.Usage {
 		return x.Usage
 	}
 	return nil
+}
+
+func (x *PlanStepsResponse) GetFlowName() string {
+	if x != nil {
+		return x.FlowName
+	}
+	return ""
+}
+
+func (x *PlanStepsResponse) GetFlowRisk() *v1.Risk {
+	if x != nil {
+		return x.FlowRisk
+	}
+	return nil
+}
+
+func (x *PlanStepsResponse) GetContextName() string {
+	if x != nil {
+		return x.ContextName
+	}
+	return ""
 }
 
 // What to plan.
@@ -2035,7 +2102,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xe4\x02\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xbc\x03\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -2045,7 +2112,11 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x11agent_description\x18\x06 \x01(\tR\x10agentDescription\x12*\n" +
 	"\x05tools\x18\a \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x127\n" +
 	"\ahistory\x18\b \x03(\v2\x1d.pawl.planner.v1.HistoryEntryR\ahistory\x12.\n" +
-	"\x06rounds\x18\t \x03(\v2\x16.pawl.planner.v1.RoundR\x06rounds\"\xa0\x02\n" +
+	"\x06rounds\x18\t \x03(\v2\x16.pawl.planner.v1.RoundR\x06rounds\x12\x12\n" +
+	"\x04base\x18\n" +
+	" \x01(\tR\x04base\x12-\n" +
+	"\x10model_calls_left\x18\v \x01(\rH\x00R\x0emodelCallsLeft\x88\x01\x01B\x13\n" +
+	"\x11_model_calls_left\"\xa0\x02\n" +
 	"\fHistoryEntry\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12 \n" +
@@ -2059,14 +2130,17 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\aoutcome\x18\b \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\";\n" +
 	"\x05Round\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x16\n" +
-	"\x06answer\x18\x02 \x01(\tR\x06answer\"\xab\x01\n" +
+	"\x06answer\x18\x02 \x01(\tR\x06answer\"\xcb\x01\n" +
 	"\vPlannedStep\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x03 \x01(\tR\tinputJson\x12(\n" +
 	"\x04risk\x18\x04 \x01(\v2\x14.pawl.common.v1.RiskR\x04risk\x12\x18\n" +
-	"\amissing\x18\x05 \x03(\tR\amissing\"T\n" +
+	"\amissing\x18\x05 \x03(\tR\amissing\x12\x1e\n" +
+	"\n" +
+	"unresolved\x18\x06 \x01(\bR\n" +
+	"unresolved\"T\n" +
 	"\x12GetFlowNameRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"V\n" +
 	"\x13GetFlowNameResponse\x12\x12\n" +
@@ -2076,12 +2150,16 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"o\n" +
 	"\x16AssessFlowRiskResponse\x12(\n" +
 	"\x04risk\x18\x01 \x01(\v2\x14.pawl.common.v1.RiskR\x04risk\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"R\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"h\n" +
 	"\x10PlanStepsRequest\x12>\n" +
-	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"t\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x14\n" +
+	"\x05begin\x18\x02 \x01(\bR\x05begin\"\xe7\x01\n" +
 	"\x11PlanStepsResponse\x122\n" +
 	"\x05steps\x18\x01 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"W\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12\x1b\n" +
+	"\tflow_name\x18\x03 \x01(\tR\bflowName\x121\n" +
+	"\tflow_risk\x18\x04 \x01(\v2\x14.pawl.common.v1.RiskR\bflowRisk\x12!\n" +
+	"\fcontext_name\x18\x05 \x01(\tR\vcontextName\"W\n" +
 	"\x15CreateNextStepRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"\x80\x01\n" +
 	"\x16CreateNextStepResponse\x12\x17\n" +
@@ -2262,55 +2340,56 @@ var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
 	1,  // 12: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
 	4,  // 13: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
 	36, // 14: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 15: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 16: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 17: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 18: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 19: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 20: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 21: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	35, // 22: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	36, // 23: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 24: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 25: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 26: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 27: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 28: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 29: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 30: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 31: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	31, // 32: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	5,  // 33: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	7,  // 34: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	9,  // 35: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	11, // 36: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	13, // 37: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	15, // 38: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	17, // 39: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	19, // 40: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	21, // 41: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	23, // 42: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	25, // 43: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	27, // 44: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	29, // 45: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	6,  // 46: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	8,  // 47: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	10, // 48: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	12, // 49: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	14, // 50: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	16, // 51: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	18, // 52: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	20, // 53: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	22, // 54: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	24, // 55: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	26, // 56: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	28, // 57: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	30, // 58: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	46, // [46:59] is the sub-list for method output_type
-	33, // [33:46] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	35, // 15: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
+	1,  // 16: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 17: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 18: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 19: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 20: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 21: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 22: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	35, // 23: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	36, // 24: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 25: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 26: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 27: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 28: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 29: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 30: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 31: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
+	36, // 32: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	31, // 33: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	5,  // 34: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	7,  // 35: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	9,  // 36: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	11, // 37: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	13, // 38: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	15, // 39: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	17, // 40: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	19, // 41: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	21, // 42: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	23, // 43: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	25, // 44: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	27, // 45: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	29, // 46: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	6,  // 47: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	8,  // 48: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	10, // 49: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	12, // 50: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	14, // 51: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	16, // 52: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	18, // 53: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	20, // 54: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	22, // 55: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	24, // 56: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	26, // 57: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	28, // 58: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	30, // 59: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	47, // [47:60] is the sub-list for method output_type
+	34, // [34:47] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
@@ -2318,6 +2397,7 @@ func file_pawl_planner_v1_planner_proto_init() {
 	if File_pawl_planner_v1_planner_proto != nil {
 		return
 	}
+	file_pawl_planner_v1_planner_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -1,0 +1,297 @@
+package contexts
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
+	"pgregory.net/rapid"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+)
+
+func store() *Store { return New(Limits{Count: 100, Bytes: 1 << 20}) }
+
+func task(id string, done ...string) *plannerv1.TaskContext {
+	tc := &plannerv1.TaskContext{TaskId: id, Goal: "g", Tools: []*commonv1.Tool{{Id: "a/b"}}}
+	tc.History = entries(done...)
+	return tc
+}
+
+func entries(done ...string) []*plannerv1.HistoryEntry {
+	var all []*plannerv1.HistoryEntry
+	for i, d := range done {
+		all = append(all, &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", i+1), OutputJson: d})
+	}
+	return all
+}
+
+func keep(t testing.TB, s *Store, user, base string, tc *plannerv1.TaskContext) string {
+	t.Helper()
+	n, err := s.Keep(user, base, tc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// goOn does what a planner does with a request: it makes the context whole, and keeps it.
+func goOn(t testing.TB, s *Store, user, base string, more ...*plannerv1.HistoryEntry) string {
+	t.Helper()
+	whole, err := s.Whole(user, &plannerv1.TaskContext{Base: base, History: more})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keep(t, s, user, base, whole)
+}
+
+func missing(t testing.TB, s *Store, user, base string) {
+	t.Helper()
+	_, err := s.Whole(user, &plannerv1.TaskContext{Base: base})
+	if e := errs.From(err); e == nil || e.Code != codes.FailedPrecondition || e.Reason != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING {
+		t.Errorf("the base %.8s of %s: %v", base, user, err)
+	}
+}
+
+func isWhole(t testing.TB, s *Store, user, base string, want *plannerv1.TaskContext) {
+	t.Helper()
+	got, err := s.Whole(user, &plannerv1.TaskContext{Base: base})
+	if d := cmp.Diff(want, got, protocmp.Transform()); err != nil || d != "" {
+		t.Errorf("the base %.8s: %v %s", base, err, d)
+	}
+}
+
+// lines checks the books and returns how many lines of history are kept.
+func lines(t testing.TB, s *Store) int {
+	t.Helper()
+	bytes, names := 0, 0
+	for e := s.order.Front(); e != nil; e = e.Next() {
+		l := e.Value.(*line)
+		bytes, names = bytes+l.bytes, names+len(l.names)
+		for _, n := range l.names {
+			if p := s.names[n]; p.line != l || p.n > len(l.history) {
+				t.Errorf("the name %v stands for %+v", n, p)
+			}
+		}
+	}
+	if bytes != s.bytes || names != len(s.names) || bytes > s.limits.Bytes || s.order.Len() > s.limits.Count {
+		t.Errorf("%d lines with %d bytes and %d names; the books say %d and %d", s.order.Len(), bytes, names, s.bytes, len(s.names))
+	}
+	return s.order.Len()
+}
+
+// A name stands for one context for ever: also when the task goes on, when it is asked again, and when it goes on differently.
+func TestNamesStandForOneContext(t *testing.T) {
+	s := store()
+	zero := keep(t, s, "u", "", task("t"))
+	history := entries("1", "2", "3")
+	one := goOn(t, s, "u", zero, history[0])
+	three := goOn(t, s, "u", one, history[1:]...)
+	isWhole(t, s, "u", zero, task("t"))
+	isWhole(t, s, "u", one, task("t", "1"))
+	isWhole(t, s, "u", three, task("t", "1", "2", "3"))
+	if again := goOn(t, s, "u", zero, history[0]); again != one {
+		t.Error("a repeated request is answered with another name")
+	}
+	if whole := keep(t, s, "u", "", task("t", "1", "2", "3")); whole != three {
+		t.Error("the same context, sent whole, has another name")
+	}
+	if n := lines(t, s); n != 1 {
+		t.Errorf("one task takes %d lines", n)
+	}
+	other := goOn(t, s, "u", one, entries("x", "2*")[1])
+	isWhole(t, s, "u", other, task("t", "1", "2*"))
+	isWhole(t, s, "u", three, task("t", "1", "2", "3"))
+	if n := lines(t, s); n != 2 {
+		t.Errorf("two ways on take %d lines", n)
+	}
+	for id, tc := range map[string]*plannerv1.TaskContext{"another task": task("t2"), "another goal": {TaskId: "t", Goal: "h", Tools: task("t").GetTools()}} {
+		if keep(t, s, "u", "", tc) == zero {
+			t.Errorf("%s has the same name", id)
+		}
+	}
+}
+
+// A task that sends everything each time takes no more than one that does not.
+func TestWholeRequestsTakeOneLine(t *testing.T) {
+	s := store()
+	var done []string
+	for i := range 10 {
+		done = append(done, fmt.Sprint(i))
+		keep(t, s, "u", "", task("t", done...))
+	}
+	if n := lines(t, s); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// What belongs to one request is not kept, and everything else is.
+func TestEveryFieldIsKept(t *testing.T) {
+	full := task("t", "1")
+	fields := full.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		switch f := fields.Get(i); {
+		case f.IsList() && f.Kind() == protoreflect.MessageKind:
+			list := full.ProtoReflect().Mutable(f).List()
+			list.Append(list.NewElement())
+		case f.Kind() == protoreflect.StringKind:
+			full.ProtoReflect().Set(f, protoreflect.ValueOfString("x "+string(f.Name())))
+		case f.Kind() == protoreflect.EnumKind:
+			full.ProtoReflect().Set(f, protoreflect.ValueOfEnum(1))
+		case f.Kind() == protoreflect.Uint32Kind:
+			full.ProtoReflect().Set(f, protoreflect.ValueOfUint32(7))
+		default:
+			t.Fatalf("this test does not know how to fill %s", f.Name())
+		}
+	}
+	s := store()
+	n := keep(t, s, "u", "", full)
+	want := proto.CloneOf(full)
+	want.Base, want.ModelCallsLeft = "", nil
+	isWhole(t, s, "u", n, want)
+	want.ModelCallsLeft = proto.Uint32(3)
+	got, err := s.Whole("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: proto.Uint32(3)})
+	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" || err != nil {
+		t.Errorf("%v %s", err, d)
+	}
+	if again := keep(t, s, "u", n, got); again != n {
+		t.Error("the budget of one request is part of the name")
+	}
+}
+
+func TestWhatIsNotKept(t *testing.T) {
+	s := store()
+	n := keep(t, s, "u", "", task("t"))
+	missing(t, s, "other", n)
+	if keep(t, s, "other", "", task("t")) == n {
+		t.Error("two users have one name")
+	}
+	for _, base := range []string{"x", strings.Repeat("0", 64), n[:62], n + "00"} {
+		missing(t, s, "u", base)
+	}
+	whole := task("t")
+	if got, err := s.Whole("u", whole); got != whole || err != nil {
+		t.Errorf("without a base: %v %v", got, err)
+	}
+	restarted := store()
+	missing(t, restarted, "u", n)
+	if again := keep(t, restarted, "u", "", task("t")); again != n {
+		t.Error("two planners name one context differently")
+	}
+	isWhole(t, restarted, "u", n, task("t"))
+	if n := keep(t, New(Limits{Count: -1, Bytes: 1 << 20}), "u", "", task("t")); n != "" {
+		t.Error("it is kept where nothing shall be")
+	}
+}
+
+func TestTheLeastRecentlyUsedAreDropped(t *testing.T) {
+	s := New(Limits{Count: 2, Bytes: 1 << 20})
+	a, b := keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
+	a1 := goOn(t, s, "u", a, entries("1")...)
+	c := keep(t, s, "u", "", task("c"))
+	missing(t, s, "u", b)
+	for _, n := range []string{a, a1, c} {
+		if _, err := s.Whole("u", &plannerv1.TaskContext{Base: n}); err != nil {
+			t.Error(err)
+		}
+	}
+	lines(t, s)
+
+	s = New(Limits{Count: 100, Bytes: 10_000})
+	a, b = keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
+	if n := goOn(t, s, "u", b, entries(strings.Repeat("x", 20_000))...); n != "" {
+		t.Error("what is larger than the bound is kept")
+	}
+	isWhole(t, s, "u", b, task("b"))
+	big := strings.Repeat("x", 9_100)
+	b1 := goOn(t, s, "u", b, entries(big)...)
+	missing(t, s, "u", a)
+	isWhole(t, s, "u", b1, task("b", big))
+	if n := lines(t, s); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	if n := goOn(t, s, "u", b1, entries("", big)[1]); n != "" {
+		t.Error("a task that outgrows the bound is kept")
+	}
+}
+
+// Whatever is asked in whatever order, a name gives its context or nothing.
+func TestNamesNeverLie(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := New(Limits{Count: rapid.IntRange(1, 4).Draw(rt, "count"), Bytes: rapid.IntRange(500, 5000).Draw(rt, "bytes")})
+		told := map[string]*plannerv1.TaskContext{}
+		users := map[string]string{}
+		names := []string{""}
+		for range rapid.IntRange(1, 40).Draw(rt, "requests") {
+			base := rapid.SampledFrom(names).Draw(rt, "base")
+			user := rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "user")
+			tc := task(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "task"), rapid.SliceOfN(rapid.SampledFrom([]string{"1", "2"}), 0, 3).Draw(rt, "history")...)
+			if base != "" {
+				tc = &plannerv1.TaskContext{Base: base, History: tc.GetHistory()}
+			}
+			whole, err := s.Whole(user, tc)
+			if err != nil {
+				continue
+			}
+			if base != "" {
+				want := proto.CloneOf(told[base])
+				want.History = append(want.History, tc.GetHistory()...)
+				if !proto.Equal(want, whole) || users[base] != user {
+					rt.Fatalf("the base %.8s of %s, asked for by %s, is %v; it should be %v", base, users[base], user, whole, want)
+				}
+			}
+			n := keep(t, s, user, base, whole)
+			if lines(t, s); n == "" {
+				continue
+			}
+			if known := told[n]; known != nil && !proto.Equal(known, whole) {
+				rt.Fatalf("the name %.8s is given to two contexts", n)
+			}
+			told[n], users[n] = proto.CloneOf(whole), user
+			names = append(names, n)
+		}
+	})
+}
+
+// Several tasks at once, each asked for by several goroutines that repeat each other.
+func TestAtOnce(t *testing.T) {
+	s := New(Limits{Count: 3, Bytes: 1 << 20})
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			id := fmt.Sprint("t", i%4)
+			var done []string
+			base := ""
+			for range 30 {
+				sent := task(id, done...)
+				tc := &plannerv1.TaskContext{Base: base}
+				if len(done) > 0 {
+					tc.History = sent.GetHistory()[len(done)-1:]
+				}
+				if base == "" {
+					tc = sent
+				}
+				whole, err := s.Whole("u", tc)
+				if err != nil {
+					missing(t, s, "u", strings.Repeat("0", 64))
+					whole, base = sent, ""
+				}
+				if d := cmp.Diff(sent, whole, protocmp.Transform()); d != "" {
+					t.Error(d)
+				}
+				base = keep(t, s, "u", base, whole)
+				done = append(done, fmt.Sprint(len(done)))
+			}
+		})
+	}
+	all.Wait()
+	lines(t, s)
+}

@@ -1,0 +1,252 @@
+package playbook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"pgregory.net/rapid"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/jsonref"
+
+	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/planner-svc/internal/model"
+	"pawl.dev/planner-svc/internal/offline"
+)
+
+// What is certain is planned ahead, with what is not there yet as references to the task's steps.
+func TestAhead(t *testing.T) {
+	done := func(n int, e *plannerv1.HistoryEntry) *plannerv1.HistoryEntry {
+		e.StepId = fmt.Sprintf("step-%d", n)
+		return e
+	}
+	const chain = `
+steps:
+- {id: a, tool: ws/find, input: {pattern: "${goal}"}}
+- {id: b, tool: ws/read, description: "Read ${a.message} for ${goal} $${x}", input: {path: "${a.structured.files.0}", price: "5$${a}"}}
+- {id: c, tool: ws/format, description: "of $${x}", input: {all: ["${a}", {"n": 9007199254740993}], text: "${goal}: ${b.message}"}}
+- {tool: ws/find}
+`
+	for name, tc := range map[string]struct {
+		tc   *plannerv1.TaskContext
+		want []string // unresolved ones begin with ~
+	}{
+		"from the start": {context_(chain), []string{
+			`ws/find {"pattern":"the goal"} LOW a`,
+			`~ws/read {"path":"${step-1.structured.files.0}","price":"5$${a}"} LOW Read ${step-1.message} for the goal $${x}`,
+			`~ws/format {"all":["${step-1}",{"n":9007199254740993}],"text":"the goal: ${step-2.message}"} HIGH of $${x}`,
+			`ws/find {} LOW Step 4 of 4`, `FINAL   The playbook is done.`}},
+		"from the middle": {context_(chain, done(7, ok("ws/find", `{"message":"${m}","structured":{"files":["f"]}}`))), []string{
+			`ws/read {"path":"f","price":"5${a}"} LOW Read ${m} for the goal ${x}`,
+			`~ws/format {"all":[{"message":"$${m}","structured":{"files":["f"]}},{"n":9007199254740993}],"text":"the goal: ${step-8.message}"} HIGH of $${x}`,
+			`ws/find {} LOW Step 4 of 4`, `FINAL   The playbook is done.`}},
+		"steps without ids": {context_(chain, ok("ws/find", `{"message":"","structured":{"files":["f"]}}`)), []string{
+			`ws/read {"path":"f","price":"5${a}"} LOW Read  for the goal ${x}`}},
+		"the end":               {context_("steps: [{tool: ws/find}]", ok("ws/find", "{}")), []string{`FINAL   The playbook is done.`}},
+		"after an expectation":  {context_("steps: [{tool: ws/find}, {tool: ws/read, expect: [{path: message, exists: true}]}, {tool: ws/read}]"), []string{`ws/find {} LOW Step 1 of 3`, `ws/read {} LOW Step 2 of 3`}},
+		"the next one expects":  {context_(book), []string{`ws/find {"pattern":"the goal","n":9007199254740993} LOW Look for the goal`}},
+		"a tool that is gone":   {context_("steps: [{tool: ws/find}, {tool: ws/none}]"), []string{`ws/find {} LOW Step 1 of 2`}},
+		"a value is missing":    {context_("steps: [{tool: ws/find}, {tool: ws/read}, {tool: ws/read, input: {x: \"${step1.no}\"}}]", done(1, ok("ws/find", "{}"))), []string{`ws/read {} LOW Step 2 of 3`}},
+		"errors may be skipped": {context_("steps: [{tool: ws/find, on_error: continue}, {tool: ws/read}]"), []string{`ws/find {} LOW Step 1 of 2`, `ws/read {} LOW Step 2 of 2`, `FINAL   The playbook is done.`}},
+		"a risk by its input": {context_("steps: [{tool: ws/find}, {tool: ws/delete, input: {path: a}}, {tool: ws/delete, input: {path: \"${step1.message}\"}}]"), []string{
+			`ws/find {} LOW Step 1 of 3`, `ws/delete {"path":"a"} MEDIUM Step 2 of 3`}},
+	} {
+		steps, err := planAll(t, tc.tc)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, s := range steps {
+			mark := ""
+			if s.GetUnresolved() {
+				mark = "~"
+			}
+			got = append(got, mark+tell(s))
+		}
+		if d := cmp.Diff(tc.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// What is planned ahead names what is missing, as for the next step.
+func TestAheadNamesWhatIsMissing(t *testing.T) {
+	steps, err := planAll(t, context_("steps: [{tool: ws/read}, {tool: ws/find, input: {path: \"${step1.message}\"}}]"))
+	if err != nil || len(steps) != 3 || !cmp.Equal(steps[1].GetMissing(), []string{"pattern"}) {
+		t.Errorf("%v %v", steps, err)
+	}
+}
+
+func TestAheadIsBounded(t *testing.T) {
+	many := "steps:\n" + strings.Repeat("- {tool: ws/read}\n", 100)
+	if steps, err := planAll(t, context_(many)); err != nil || len(steps) != mostSteps {
+		t.Errorf("%d steps, %v", len(steps), err)
+	}
+	long := context_("steps:\n" + strings.Repeat("- {tool: ws/read, input: {x: \"${goal}\"}}\n", 10))
+	long.Goal = strings.Repeat("x", 100_000)
+	if steps, err := planAll(t, long); err != nil || len(steps) != 2 {
+		t.Errorf("%d steps, %v", len(steps), err)
+	}
+	long.Goal = strings.Repeat("x", mostBytes+1)
+	if steps, err := planAll(t, long); err != nil || len(steps) != 1 {
+		t.Errorf("%d steps, %v", len(steps), err)
+	}
+}
+
+// outcomeOf a step, drawn before it runs.
+type outcome struct {
+	fails  bool
+	output string
+}
+
+// Following what was planned ahead gives the same steps as asking before each one, whatever comes out.
+func TestAheadIsWhatWouldBePlanned(t *testing.T) {
+	followed := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		text := playbooks.Draw(rt, "playbook")
+		if _, err := Parse(text); err != nil {
+			rt.Skip(err)
+		}
+		tc := context_(text)
+		tc.Goal = snippets.Draw(rt, "goal") + "g"
+		var outcomes []outcome
+		for range 12 {
+			outcomes = append(outcomes, outcome{fails: rapid.IntRange(0, 9).Draw(rt, "fails") == 0, output: outputs.Draw(rt, "output")})
+		}
+		one, _ := walk(tc, outcomes, false)
+		ahead, n := walk(tc, outcomes, true)
+		followed += n
+		if d := cmp.Diff(one, ahead, protocmp.Transform()); d != "" {
+			rt.Fatalf("-one at a time +ahead: %s", d)
+		}
+	})
+	if followed == 0 {
+		t.Error("nothing was planned ahead")
+	}
+}
+
+// move is a step as it would be executed, or why there is none.
+type move struct {
+	Step *plannerv1.PlannedStep
+	Err  string
+}
+
+// walk does what an executor does. It tells how many steps it took from what was planned ahead.
+func walk(tc *plannerv1.TaskContext, outcomes []outcome, follow bool) (moves []move, followed int) {
+	m := New(offline.New())
+	tc = proto.CloneOf(tc)
+	var known []*plannerv1.PlannedStep
+	for _, o := range outcomes {
+		var step *plannerv1.PlannedStep
+		if follow && len(known) > 0 {
+			if step = resolved(known[0], tc); step != nil {
+				followed++
+			}
+			known = known[1:]
+		}
+		if step == nil {
+			steps, err := m.PlanSteps(&model.Facts{Context: tc})
+			if err != nil {
+				return append(moves, move{Err: err.Error()}), followed
+			}
+			step, known = steps[0], steps[1:]
+		}
+		moves = append(moves, move{Step: step})
+		if step.GetToolId() == model.Final {
+			return moves, followed
+		}
+		e := &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", len(tc.GetHistory())+1), ToolId: step.GetToolId()}
+		if e.Result, e.Error = plannerv1.StepResult_STEP_RESULT_ERROR, "it broke"; !o.fails {
+			e.Result, e.Error, e.OutputJson = plannerv1.StepResult_STEP_RESULT_SUCCESS, "", o.output
+		} else {
+			known = nil
+		}
+		tc.History = append(tc.History, e)
+	}
+	return moves, followed
+}
+
+// resolved is a step that was planned ahead, with the outputs that are there now; nil where they do not fit.
+func resolved(s *plannerv1.PlannedStep, tc *plannerv1.TaskContext) *plannerv1.PlannedStep {
+	if !s.GetUnresolved() {
+		return s
+	}
+	lookup := func(name string) (string, bool) {
+		for _, e := range tc.GetHistory() {
+			if e.GetStepId() == name && e.GetOutputJson() != "" {
+				return e.GetOutputJson(), true
+			}
+			if e.GetStepId() == name {
+				return `{"message":""}`, true
+			}
+		}
+		return "", false
+	}
+	input, err := jsonref.Resolve(s.GetInputJson(), lookup)
+	description, err2 := jsonref.ResolveText(s.GetDescription(), lookup)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	s = proto.CloneOf(s)
+	s.InputJson, s.Description, s.Unresolved = input, description, false
+	return s
+}
+
+var (
+	// snippets are texts that a template could take for something else.
+	snippets = rapid.StringOfN(rapid.RuneFrom([]rune("a $${}.\"\\é1")), 0, 6, -1)
+
+	outputs = rapid.Custom(func(t *rapid.T) string {
+		text := jsondoc.String(snippets.Draw(t, "message"))
+		value := rapid.SampledFrom([]string{`"$"`, `"${goal}"`, `"\u0024{x}"`, `{"${k}":"$${x}"}`, `[1.0,"{"]`, "9007199254740993", "null", text}).Draw(t, "value")
+		return rapid.SampledFrom([]string{"", "{}", `{"message":` + text + `}`, `{"message":` + text + `,"structured":{"v":` + value + `}}`,
+			`{ "message" : "/", "structured" : {"v": ` + value + `}}`}).Draw(t, "output")
+	})
+
+	playbooks = rapid.Custom(func(t *rapid.T) string {
+		n := rapid.IntRange(1, 8).Draw(t, "steps")
+		var ids []string
+		var steps []map[string]any
+		for i := range n {
+			id := fmt.Sprintf("step%d", i+1)
+			s := map[string]any{"tool": rapid.SampledFrom([]string{"ws/find", "ws/read", "ws/drop", "ws/delete", "ws/format"}).Draw(t, "tool")}
+			if rapid.Bool().Draw(t, "named") {
+				id = fmt.Sprintf("s_%d", i)
+				s["id"] = id
+			}
+			if rapid.Bool().Draw(t, "described") {
+				s["description"] = template(t, ids)
+			}
+			if rapid.IntRange(0, 3).Draw(t, "with input") > 0 {
+				s["input"] = map[string]any{"pattern": template(t, ids), "list": []any{template(t, ids), 1, true}, "in": map[string]any{"${k}": template(t, ids)}}
+			}
+			if rapid.IntRange(0, 5).Draw(t, "expecting") == 0 {
+				s["expect"] = []any{map[string]any{"path": "message", "exists": true}}
+			}
+			if rapid.Bool().Draw(t, "going on") {
+				s["on_error"] = "continue"
+			}
+			steps, ids = append(steps, s), append(ids, id)
+		}
+		text, err := json.Marshal(map[string]any{"steps": steps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	})
+)
+
+// template draws a text with references to the goal and to steps.
+func template(t *rapid.T, ids []string) string {
+	pieces := []string{"${goal}", "$${", "x ", "{", "é\"", "$"}
+	for _, id := range ids {
+		pieces = append(pieces, "${"+id+".message}", "${"+id+".message}", "${"+id+"}", "${"+id+".structured.v}")
+	}
+	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 1, 4).Draw(t, "template"), "")
+}
