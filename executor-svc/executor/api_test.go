@@ -21,11 +21,13 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+
+	"pawl.dev/executor-svc/internal/fake"
 )
 
 // RunTask attaches where the request_id is known, and reconnecting at any seq misses nothing and repeats nothing.
 func TestAttachAndResumeTheStream(t *testing.T) {
-	r := newRig(t, script("read", "read"))
+	r := newRig(t, fake.Script("read", "read"))
 	req := auto("look")
 	req.RequestId = "once"
 	first := r.run(req)
@@ -55,7 +57,7 @@ func TestAttachAndResumeTheStream(t *testing.T) {
 }
 
 func TestRunTaskNamesItsTaskFirst(t *testing.T) {
-	r := newRig(t, script())
+	r := newRig(t, fake.Script())
 	stream, err := r.tasks.RunTask(t.Context(), &executorv1.RunTaskRequest{Task: auto("look")})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +73,7 @@ func TestRunTaskNamesItsTaskFirst(t *testing.T) {
 }
 
 func TestManyWatchers(t *testing.T) {
-	r := newRig(t, script("read", "read", "read"))
+	r := newRig(t, fake.Script("read", "read", "read"))
 	id := r.create(manual("look")).GetId()
 	var wg sync.WaitGroup
 	logs := make([][]*executorv1.ExecutorEvent, 50)
@@ -107,7 +109,7 @@ func TestManyWatchers(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	r := newRig(t, script())
+	r := newRig(t, fake.Script())
 	for name, tc := range map[string]struct {
 		req    *executorv1.CreateTaskRequest
 		code   codes.Code
@@ -138,13 +140,13 @@ func TestBadRequests(t *testing.T) {
 
 // A2: a server that the user has not activated is skipped, and the event log says so.
 func TestSkippedServerIsSaid(t *testing.T) {
-	r := newRig(t, script("read"))
+	r := newRig(t, fake.Script("read"))
 	req := auto("look")
 	req.McpIds = []string{"off", "t"}
 	events := r.run(req)
 	for _, e := range events {
 		if l := e.GetToolsLoaded(); l != nil {
-			if len(l.GetSkipped()) != 1 || l.GetSkipped()[0].GetMcpId() != "off" || l.GetToolCount() != 3 {
+			if len(l.GetSkipped()) != 1 || l.GetSkipped()[0].GetMcpId() != "off" || l.GetToolCount() != 4 {
 				t.Errorf("loaded %v", l)
 			}
 			return
@@ -155,7 +157,7 @@ func TestSkippedServerIsSaid(t *testing.T) {
 
 // A server that means something in one place only is not loaded by a task that names no servers.
 func TestServersThatHaveToBeNamed(t *testing.T) {
-	r := newRig(t, script("read"))
+	r := newRig(t, fake.Script("read"))
 	for _, e := range r.run(auto("look")) {
 		if l := e.GetToolsLoaded(); l != nil && (len(l.GetMcpIds()) != 1 || len(l.GetSkipped()) != 0) {
 			t.Errorf("loaded %v, want t alone", l)
@@ -165,7 +167,7 @@ func TestServersThatHaveToBeNamed(t *testing.T) {
 
 // A1, A30: a new question cancels the conversation's waiting task, and planners read the answered rounds.
 func TestConversation(t *testing.T) {
-	r := newRig(t, script())
+	r := newRig(t, fake.Script())
 	ask := func(goal string) *executorv1.CreateTaskRequest {
 		req := manual(goal)
 		req.ConversationId = "talk"
@@ -174,15 +176,15 @@ func TestConversation(t *testing.T) {
 	for _, goal := range []string{"one", "two", "three", "four"} {
 		r.run(ask(goal))
 	}
-	r.planner.steps = script("write").steps
+	r.planner.Steps = fake.Script("write").Steps
 	waiting := r.run(ask("five"))[0].GetTaskId()
-	r.planner.steps = nil
+	r.planner.Steps = nil
 	r.run(ask("six"))
 	end := r.until(waiting, flowCancel)
 	if !strings.Contains(end.GetFlowCancel().GetReason(), "superseded") {
 		t.Errorf("reason %v", end)
 	}
-	contexts := r.planner.contexts()
+	contexts := r.planner.Contexts()
 	var questions []string
 	for _, round := range contexts[len(contexts)-1].GetRounds() {
 		questions = append(questions, round.GetQuestion()+"="+round.GetAnswer())
@@ -198,7 +200,7 @@ func TestUsersAreApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: t.TempDir(), planner: script("write"), pool: &pool{}}
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("write"), pool: fake.NewPool()}
 	r.options.Auth = keys
 	r.start()
 	ann := executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("ann", []identity.Role{identity.RoleUser})))
@@ -247,7 +249,7 @@ func TestUsersAreApart(t *testing.T) {
 }
 
 func TestListTasks(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	var want []string
 	for range 5 {
 		want = append([]string{r.run(manual("go"))[0].GetTaskId()}, want...)
@@ -275,7 +277,7 @@ func TestListTasks(t *testing.T) {
 }
 
 func TestAgents(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	ctx := t.Context()
 	req := &executorv1.CreateAgentRequest{AgentId: "careful", RequestId: "r", Agent: &executorv1.Agent{
 		DisplayName: "Careful", McpIds: []string{"t"}, Confirm: executorv1.Confirm_CONFIRM_NEVER, MaxSteps: 1,
@@ -316,8 +318,8 @@ func TestAgents(t *testing.T) {
 
 // Exact JSON survives: numbers above 2^53 go to the tool as they came.
 func TestExactNumbers(t *testing.T) {
-	p := script("write")
-	p.steps[0].InputJson = `{"text":"9007199254740993"}`
+	p := fake.Script("write")
+	p.Steps[0].InputJson = `{"text":"9007199254740993"}`
 	r := newRig(t, p)
 	events := r.run(manual("go"))
 	id := events[0].GetTaskId()
@@ -334,20 +336,20 @@ func TestExactNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until(id, flowSuccess)
-	if got := r.pool.called()[0].GetInputJson(); got != `{"text":"by struct"}` {
+	if got := r.pool.Called()[0].GetInputJson(); got != `{"text":"by struct"}` {
 		t.Errorf("input %s", got)
 	}
 }
 
 // An approval that comes while no slot is free is done once one is.
 func TestApprovalWaitsForASlot(t *testing.T) {
-	r := &rig{t: t, dir: t.TempDir(), planner: script("write"), pool: &pool{}}
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("write"), pool: fake.NewPool()}
 	r.cfg.MaxRunning = 1
 	called, release := make(chan struct{}, 2), make(chan struct{})
 	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		called <- struct{}{}
 		<-release
-		return send(textResult("ok", false))
+		return send(fake.TextResult("ok", false))
 	}
 	r.start()
 	first, second := r.run(manual("one"))[0].GetTaskId(), r.run(manual("two"))[0].GetTaskId()
@@ -372,13 +374,13 @@ func TestApprovalWaitsForASlot(t *testing.T) {
 
 // More tasks than slots: all of them end, and one that is cancelled in the queue does not wait for a slot.
 func TestMoreTasksThanSlots(t *testing.T) {
-	r := &rig{t: t, dir: t.TempDir(), planner: script("read"), pool: &pool{}}
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read"), pool: fake.NewPool()}
 	r.cfg.MaxRunning = 2
 	release := make(chan struct{})
 	r.pool.CallFn = func(ctx context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		select {
 		case <-release:
-			return send(textResult("ok", false))
+			return send(fake.TextResult("ok", false))
 		case <-ctx.Done():
 			return errors.New("stopped")
 		}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,12 +33,19 @@ type Config struct {
 	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created where it is missing."`
 	// MaxRunning is how many tasks run at once (A28).
 	MaxRunning int `help:"Tasks that run at once; more are queued." default:"30"`
+	// MaxRequests is how many requests are taken from one user within RequestWindow (A28); 0: any number.
+	MaxRequests   int           `help:"Requests taken from one user within the request window; 0 for any number." default:"5"`
+	RequestWindow time.Duration `help:"Window of --max-requests." default:"15s"`
+	// Retention is how long tasks are kept after they ended; 0: for ever.
+	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`
 	// MaxSteps bounds the steps of a task (A21, AGENT_MAX_STEPS).
 	MaxSteps uint32 `help:"Steps per task." default:"25"`
 	// MaxFailedSteps bounds the failed steps of a task (A18, AGENT_MAX_RETRY_TIMES).
 	MaxFailedSteps uint32 `help:"Failed steps that end a task." default:"3"`
 	// MaxAttempts bounds the attempts of a step (A11).
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
+	// MaxTakeups bounds how often a task is taken up after crashes without getting anywhere.
+	MaxTakeups uint32 `help:"Times that a task is taken up after crashes without getting anywhere." default:"5"`
 	// DrainTimeout is how long running calls may take to come back at a stop.
 	DrainTimeout time.Duration `help:"How long running tool calls may take to come back when the service stops." default:"8s"`
 }
@@ -69,7 +77,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
-	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout}, engine.Deps{
+	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j,
 		Runner:  runner.New(runner.Config{}, planner, pool, deps.Log),
 		Flows:   map[string]flow.Flow{"agent": agent.Flow{}},
@@ -77,21 +85,15 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	return &Service{journal: j, engine: e, deps: api.Deps{
 		Engine: e, Journal: j, Planner: planner, Pool: pool, Log: deps.Log, Limits: limits(cfg),
+		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second),
 	}}, nil
 }
 
 func limits(cfg Config) *storagev1.Limits {
-	l := &storagev1.Limits{MaxSteps: cfg.MaxSteps, MaxFailedSteps: cfg.MaxFailedSteps, MaxAttempts: cfg.MaxAttempts}
-	if l.GetMaxSteps() == 0 {
-		l.MaxSteps = 25
+	return &storagev1.Limits{
+		MaxSteps: cmp.Or(cfg.MaxSteps, 25), MaxFailedSteps: cmp.Or(cfg.MaxFailedSteps, 3),
+		MaxAttempts: cmp.Or(cfg.MaxAttempts, 5), MaxTakeups: cmp.Or(cfg.MaxTakeups, 5),
 	}
-	if l.GetMaxFailedSteps() == 0 {
-		l.MaxFailedSteps = 3
-	}
-	if l.GetMaxAttempts() == 0 {
-		l.MaxAttempts = 5
-	}
-	return l
 }
 
 // Register adds ExecutorService and AgentService to a server.

@@ -14,6 +14,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/fake"
 )
 
 const (
@@ -27,7 +29,9 @@ const (
 
 // A1, A3, A7, A12, A17, A21, A22, A23, A24, A26, A27: two steps that may run by themselves, then the answer.
 func TestAutomaticTask(t *testing.T) {
-	r := newRig(t, script("read", "read"))
+	p := fake.Script("read", "read")
+	p.Usage = &commonv1.Usage{ModelCalls: 1, InputTokens: 10, OutputTokens: 5}
+	r := newRig(t, p)
 	events := r.run(auto("look twice"))
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
 	checkLog(t, events)
@@ -47,19 +51,19 @@ func TestAutomaticTask(t *testing.T) {
 	if len(steps) != 2 || steps[1].GetOutputJson() != `{"message":"read 2"}` || steps[1].GetStatus() != executorv1.StepStatus_STEP_STATUS_SUCCESS {
 		t.Errorf("steps %v", steps)
 	}
-	calls := r.pool.called()
+	calls := r.pool.Called()
 	if len(calls) != 2 || calls[0].GetCallId() != id+"/step-1/1" || calls[0].GetExpectedDefinitionHash() != "hash-read" || calls[0].GetSessionId() != id {
 		t.Errorf("calls %v", calls)
 	}
 	r.stop() // waits for the release
-	if len(r.pool.released) != 1 || r.pool.released[0] != id {
-		t.Errorf("released %v, want the task's session once (A23)", r.pool.released)
+	if released := r.pool.Released(); len(released) != 1 || released[0] != id {
+		t.Errorf("released %v, want the task's session once (A23)", released)
 	}
 }
 
 // A8, A9: what is shown is what runs.
 func TestApproval(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	events := r.run(manual("change something"))
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_WAITING_FOR_START", "FLOW_STOP")
 	asked := events[len(events)-2]
@@ -69,14 +73,14 @@ func TestApproval(t *testing.T) {
 	}
 	id := asked.GetTaskId()
 	task := r.task(id)
-	if len(task.GetWaits()) != 1 || task.GetWaits()[0].GetId() != asked.GetWaitId() || task.GetWaits()[0].GetHash() == "" || len(r.pool.called()) != 0 {
-		t.Fatalf("task %v, calls %v", task, r.pool.called())
+	if len(task.GetWaits()) != 1 || task.GetWaits()[0].GetId() != asked.GetWaitId() || task.GetWaits()[0].GetHash() == "" || len(r.pool.Called()) != 0 {
+		t.Fatalf("task %v, calls %v", task, r.pool.Called())
 	}
 	if _, err := r.approve(id, asked.GetWaitId(), ""); err != nil {
 		t.Fatal(err)
 	}
 	r.until(id, flowSuccess)
-	if calls := r.pool.called(); len(calls) != 1 || calls[0].GetInputJson() != `{"text":"write 1"}` {
+	if calls := r.pool.Called(); len(calls) != 1 || calls[0].GetInputJson() != `{"text":"write 1"}` {
 		t.Errorf("calls %v", calls)
 	}
 	wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_WAITING_FOR_START", "FLOW_STOP", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
@@ -93,7 +97,7 @@ func TestApproval(t *testing.T) {
 }
 
 func TestApprovalWithEditedInput(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	events := r.run(manual("change something"))
 	id, wait := events[0].GetTaskId(), events[len(events)-2].GetWaitId()
 	if _, err := r.approve(id, wait, `{"txt":1}`); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT {
@@ -103,14 +107,14 @@ func TestApprovalWithEditedInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until(id, flowSuccess)
-	if calls := r.pool.called(); len(calls) != 1 || calls[0].GetInputJson() != `{"text":"edited"}` {
+	if calls := r.pool.Called(); len(calls) != 1 || calls[0].GetInputJson() != `{"text":"edited"}` {
 		t.Errorf("calls %v", calls)
 	}
 }
 
 // A9: a refusal cancels step and task.
 func TestRejection(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	events := r.run(manual("change something"))
 	id, wait := events[0].GetTaskId(), events[len(events)-2].GetWaitId()
 	task, err := r.reject(id, wait)
@@ -118,8 +122,8 @@ func TestRejection(t *testing.T) {
 		t.Fatalf("reject: %v, %v", task, err)
 	}
 	wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_WAITING_FOR_START", "FLOW_STOP", "STEP_CANCEL", "FLOW_CANCEL")
-	if s := r.steps(id); s[0].GetStatus() != executorv1.StepStatus_STEP_STATUS_CANCELLED || len(r.pool.called()) != 0 {
-		t.Errorf("steps %v, calls %v", s, r.pool.called())
+	if s := r.steps(id); s[0].GetStatus() != executorv1.StepStatus_STEP_STATUS_CANCELLED || len(r.pool.Called()) != 0 {
+		t.Errorf("steps %v, calls %v", s, r.pool.Called())
 	}
 	if _, err := r.reject(id, wait); err != nil {
 		t.Errorf("repeating the answer: %v", err)
@@ -128,7 +132,7 @@ func TestRejection(t *testing.T) {
 
 // A29: with automatic execution LOW runs and MEDIUM asks; a model cannot lower the floor.
 func TestRiskDecides(t *testing.T) {
-	r := newRig(t, script("read", "write", "destroy"))
+	r := newRig(t, fake.Script("read", "write", "destroy"))
 	events := r.run(auto("look, then change"))
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "STEP_INIT", "STEP_WAITING_FOR_START", "FLOW_STOP")
 	id := events[0].GetTaskId()
@@ -144,8 +148,8 @@ func TestRiskDecides(t *testing.T) {
 
 // A10, A15, A16: an input that lacks something is asked for, filled in, and shown again.
 func TestMissingParameters(t *testing.T) {
-	p := script("write")
-	p.steps[0].InputJson = `{}`
+	p := fake.Script("write")
+	p.Steps[0].InputJson = `{}`
 	r := newRig(t, p)
 	events := r.run(manual("write something"))
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_ERROR", "STEP_WAITING_FOR_PARAM", "FLOW_STOP")
@@ -153,8 +157,8 @@ func TestMissingParameters(t *testing.T) {
 	if !strings.Contains(asked.GetStepWaitingForParam().GetParamsSchemaJson(), `"text"`) || asked.GetFlow().GetStepStatus() != executorv1.StepStatus_STEP_STATUS_PARAM {
 		t.Errorf("asked %v", asked)
 	}
-	if e := events[len(events)-3]; e.GetStepError().GetOutcome() != commonv1.Outcome_OUTCOME_NOT_EXECUTED || len(r.pool.called()) != 0 {
-		t.Errorf("error %v, calls %v: an input that does not fit must not be sent", e, r.pool.called())
+	if e := events[len(events)-3]; e.GetStepError().GetOutcome() != commonv1.Outcome_OUTCOME_NOT_EXECUTED || len(r.pool.Called()) != 0 {
+		t.Errorf("error %v, calls %v: an input that does not fit must not be sent", e, r.pool.Called())
 	}
 	if _, err := r.params(id, asked.GetWaitId(), `{}`); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("empty params: %v", err)
@@ -174,7 +178,7 @@ func TestMissingParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until(id, flowSuccess)
-	if calls := r.pool.called(); len(calls) != 1 || calls[0].GetInputJson() != `{"text":"supplied"}` || calls[0].GetCallId() != id+"/step-1/2" {
+	if calls := r.pool.Called(); len(calls) != 1 || calls[0].GetInputJson() != `{"text":"supplied"}` || calls[0].GetCallId() != id+"/step-1/2" {
 		t.Errorf("calls %v", calls)
 	}
 	if _, err := r.params(id, asked.GetWaitId(), `{"text":"supplied"}`); err != nil {
@@ -184,9 +188,9 @@ func TestMissingParameters(t *testing.T) {
 
 // A13, A15, A20: an error of the tool keeps its text, and the next step is planned.
 func TestToolErrorGoesOn(t *testing.T) {
-	r := newRig(t, script("read", "read"))
+	r := newRig(t, fake.Script("read", "read"))
 	r.pool.CallFn = func(_ context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-		return send(textResult("no such file", strings.Contains(req.GetInputJson(), "read 1")))
+		return send(fake.TextResult("no such file", strings.Contains(req.GetInputJson(), "read 1")))
 	}
 	events := r.run(auto("look"))
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_ERROR", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
@@ -199,7 +203,7 @@ func TestToolErrorGoesOn(t *testing.T) {
 
 // A11: with automatic execution a failed attempt is made again with an input that has the error in view.
 func TestFailedAttemptIsDerivedAnew(t *testing.T) {
-	p := script("read")
+	p := fake.Script("read")
 	p.DeriveFn = func(req *plannerv1.GetFirstInputParamsRequest) string {
 		if !strings.Contains(req.GetError(), "bad text") {
 			t.Errorf("the error is not in view: %v", req)
@@ -208,7 +212,7 @@ func TestFailedAttemptIsDerivedAnew(t *testing.T) {
 	}
 	r := newRig(t, p)
 	r.pool.CallFn = func(_ context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-		return send(textResult("bad text", !strings.Contains(req.GetInputJson(), "better")))
+		return send(fake.TextResult("bad text", !strings.Contains(req.GetInputJson(), "better")))
 	}
 	events := r.run(auto("look"))
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_ERROR", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
@@ -219,9 +223,9 @@ func TestFailedAttemptIsDerivedAnew(t *testing.T) {
 func TestFailedStepsAtTheLimit(t *testing.T) {
 	for name, req := range map[string]*executorv1.CreateTaskRequest{"auto": auto("look"), "manual": manual("look")} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, script("read", "read", "read", "read"))
+			r := newRig(t, fake.Script("read", "read", "read", "read"))
 			r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-				return send(textResult("broken", true))
+				return send(fake.TextResult("broken", true))
 			}
 			events := r.run(req)
 			for events[len(events)-1].GetType() == flowStop {
@@ -246,9 +250,9 @@ func TestFailedStepsAtTheLimit(t *testing.T) {
 // A21: at the limit of steps, and where the planner names a tool that is not there, the next step is FINAL.
 func TestFinalWithoutThePlannersWord(t *testing.T) {
 	t.Run("limit", func(t *testing.T) {
-		r := newRig(t, script("read"))
+		r := newRig(t, fake.Script("read"))
 		r.planner.PlanFn = func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
-			return &plannerv1.PlanStepsResponse{Steps: r.planner.steps}, nil
+			return &plannerv1.PlanStepsResponse{Steps: r.planner.Steps}, nil
 		}
 		events := r.run(auto("look for ever"))
 		task := r.task(events[0].GetTaskId())
@@ -257,15 +261,15 @@ func TestFinalWithoutThePlannersWord(t *testing.T) {
 		}
 	})
 	t.Run("unknown tool", func(t *testing.T) {
-		r := newRig(t, script("no-such"))
+		r := newRig(t, fake.Script("no-such"))
 		events := r.run(auto("look"))
 		wantTypes(t, events, "FLOW_START", "TEXT_ADD", "FLOW_SUCCESS")
-		if got := len(r.planner.contexts()); got != 3 {
+		if got := len(r.planner.Contexts()); got != 3 {
 			t.Errorf("asked %d times, want 3 (A18)", got)
 		}
 	})
 	t.Run("planner says no", func(t *testing.T) {
-		r := newRig(t, script())
+		r := newRig(t, fake.Script())
 		r.planner.PlanFn = func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
 			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "step x: no output a.b")
 		}
@@ -277,15 +281,12 @@ func TestFinalWithoutThePlannersWord(t *testing.T) {
 	})
 }
 
-// A lost connection of a WRITE ends the task with an unknown outcome; of a READ it is recorded, and the task goes on (A14).
+// A lost connection of a WRITE is asked about; of a READ it is recorded, and the task goes on (A14).
 func TestUnknownOutcome(t *testing.T) {
-	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "connection lost").With(errs.OutcomeKey, "UNKNOWN")
-	for tool, want := range map[string]executorv1.EventType{"read": flowSuccess, "write": flowFailed} {
+	for _, tool := range []string{"read", "write", "idempotent"} {
 		t.Run(tool, func(t *testing.T) {
-			r := newRig(t, script(tool))
-			r.pool.CallFn = func(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
-				return lost
-			}
+			r := newRig(t, fake.Script(tool))
+			r.pool.CallFn = lose
 			events := r.run(auto("go"))
 			id := events[0].GetTaskId()
 			if last := events[len(events)-1]; last.GetType() == flowStop {
@@ -293,12 +294,21 @@ func TestUnknownOutcome(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.until(id, want)
-			if s := r.steps(id)[0]; s.GetOutcome() != commonv1.Outcome_OUTCOME_UNKNOWN || len(r.pool.called()) != 1 {
-				t.Errorf("step %v, %d calls", s, len(r.pool.called()))
+			if tool == "write" {
+				r.untilWait(id, executorv1.WaitKind_WAIT_KIND_OUTCOME)
+			} else {
+				r.until(id, flowSuccess)
+			}
+			if s := r.steps(id)[0]; s.GetOutcome() != commonv1.Outcome_OUTCOME_UNKNOWN || len(r.pool.Called()) != 1 {
+				t.Errorf("step %v, %d calls", s, len(r.pool.Called()))
 			}
 		})
 	}
+}
+
+// lose is a call whose server cannot say whether it ran.
+func lose(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "connection lost").With(errs.OutcomeKey, "UNKNOWN")
 }
 
 // Cancel reaches into a running call, and what came of it is recorded.
@@ -315,19 +325,19 @@ func TestCancelRunningCall(t *testing.T) {
 		},
 		"its result comes all the same": {
 			func(_ context.Context, send func(*mcppoolv1.CallToolResponse) error) error {
-				return send(textResult("done anyway", false))
+				return send(fake.TextResult("done anyway", false))
 			},
 			[]string{"FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "FLOW_CANCEL"},
 		},
 		"its error comes all the same": {
 			func(_ context.Context, send func(*mcppoolv1.CallToolResponse) error) error {
-				return send(textResult("failed anyway", true))
+				return send(fake.TextResult("failed anyway", true))
 			},
 			[]string{"FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_ERROR", "FLOW_CANCEL"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, script("read", "read"))
+			r := newRig(t, fake.Script("read", "read"))
 			r.pool.CallFn = func(ctx context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 				<-ctx.Done()
 				return tc.after(ctx, send)
@@ -354,7 +364,7 @@ func TestCancelRunningCall(t *testing.T) {
 
 func TestCancelWaitingAndPlanning(t *testing.T) {
 	t.Run("waiting", func(t *testing.T) {
-		r := newRig(t, script("write"))
+		r := newRig(t, fake.Script("write"))
 		id := r.run(manual("change"))[0].GetTaskId()
 		task, err := r.tasks.CancelTask(t.Context(), &executorv1.CancelTaskRequest{Id: id})
 		if err != nil || task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED {
@@ -363,7 +373,7 @@ func TestCancelWaitingAndPlanning(t *testing.T) {
 		wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_WAITING_FOR_START", "FLOW_STOP", "STEP_CANCEL", "FLOW_CANCEL")
 	})
 	t.Run("while the planner hangs", func(t *testing.T) {
-		r := newRig(t, script())
+		r := newRig(t, fake.Script())
 		asked := make(chan struct{}, 1)
 		r.planner.PlanFn = func(ctx context.Context, _ *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
 			asked <- struct{}{}
@@ -381,14 +391,14 @@ func TestCancelWaitingAndPlanning(t *testing.T) {
 }
 
 func TestProgressIsShown(t *testing.T) {
-	r := newRig(t, script("read"))
+	r := newRig(t, fake.Script("read"))
 	seen := make(chan struct{})
 	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		if err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Progress{Progress: &mcppoolv1.CallProgress{Progress: 1, Total: 2, Message: "half"}}}); err != nil {
 			return err
 		}
 		<-seen
-		return send(textResult("ok", false))
+		return send(fake.TextResult("ok", false))
 	}
 	id := r.create(auto("look")).GetId()
 	if e := r.until(id, toolProgress); e.GetToolProgress().GetMessage() != "half" || e.GetAttempt() != 1 {

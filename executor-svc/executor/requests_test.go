@@ -12,11 +12,13 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/fake"
 )
 
 // A request that comes a hundred times at once creates one task.
 func TestHundredCreatesOfOneRequest(t *testing.T) {
-	r := newRig(t, script("read"))
+	r := newRig(t, fake.Script("read"))
 	ids := make([]string, 100)
 	var wg sync.WaitGroup
 	for i := range ids {
@@ -45,7 +47,7 @@ func TestHundredCreatesOfOneRequest(t *testing.T) {
 // A new question cancels the conversation's waiting task (A30), but a repetition of the request that made that task is no
 // new question.
 func TestRetryDoesNotSupersedeItsOwnTask(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	for i := range 10 {
 		ids := make([]string, 8)
 		var wg sync.WaitGroup
@@ -79,7 +81,7 @@ func TestRetryDoesNotSupersedeItsOwnTask(t *testing.T) {
 
 // The same where the first request is slow between looking for the task of an earlier one and superseding.
 func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	req := manual("x")
 	req.RequestId, req.ConversationId = "same", "conversation"
 	in, goOn := make(chan struct{}), make(chan struct{})
@@ -109,7 +111,7 @@ func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
 
 // An approval is for exactly what was shown, or for what it says itself (A9): only the same answer is a repetition.
 func TestAnotherAnswerIsNotTakenForTheSame(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	id := r.run(auto("x"))[0].GetTaskId()
 	wait := r.task(id).GetWaits()[0].GetId()
 	const edited = `{"text":"edited"}`
@@ -130,7 +132,7 @@ func TestAnotherAnswerIsNotTakenForTheSame(t *testing.T) {
 			t.Errorf("%s after another input was approved: %v, want WAIT_NOT_OPEN", name, err)
 		}
 	}
-	if calls := r.pool.called(); len(calls) != 1 || calls[0].GetInputJson() != edited {
+	if calls := r.pool.Called(); len(calls) != 1 || calls[0].GetInputJson() != edited {
 		t.Errorf("calls %v", calls)
 	}
 }

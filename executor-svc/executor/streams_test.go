@@ -12,12 +12,14 @@ import (
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/page"
+
+	"pawl.dev/executor-svc/internal/fake"
 )
 
 // A watcher gets what follows the seq that it saw last, nothing twice and nothing left out (A26, DESIGN 4); a seq that
 // nobody can have seen is refused.
 func TestWatchersAtAnySeq(t *testing.T) {
-	r := newRig(t, script("read", "read", "read"))
+	r := newRig(t, fake.Script("read", "read", "read"))
 	id := r.create(auto("x")).GetId()
 	last := r.until(id, flowSuccess).GetSeq()
 	watch := func(after uint64) ([]*executorv1.ExecutorEvent, error) {
@@ -47,7 +49,7 @@ func TestWatchersAtAnySeq(t *testing.T) {
 
 // RunTask attached to a task that stands at its stop, behind that stop's seq, ends at once.
 func TestRunTaskAttachedAtItsStop(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	req := auto("x")
 	req.RequestId = "r"
 	events := r.run(req)
@@ -64,7 +66,7 @@ func TestRunTaskAttachedAtItsStop(t *testing.T) {
 
 // Page tokens that fit their list but say rubbish are the caller's fault.
 func TestForgedPageTokens(t *testing.T) {
-	r := newRig(t, script("read"))
+	r := newRig(t, fake.Script("read"))
 	id := r.run(auto("x"))[0].GetTaskId()
 	steps := func(key string) error {
 		_, err := r.tasks.ListSteps(t.Context(), &executorv1.ListStepsRequest{Id: id, PageToken: page.Encode("steps/"+id, []byte(key))})
@@ -94,7 +96,7 @@ func TestForgedPageTokens(t *testing.T) {
 
 // Pages neither repeat nor leave out a task while new ones are created.
 func TestPagesWhileTasksAreCreated(t *testing.T) {
-	r := newRig(t, script())
+	r := newRig(t, fake.Script())
 	for range 30 {
 		r.create(auto("x"))
 	}

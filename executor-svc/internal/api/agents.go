@@ -22,6 +22,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/view"
 )
 
 var slug = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$`)
@@ -213,6 +214,7 @@ func stored(a *executorv1.Agent) *storagev1.Agent {
 	return &storagev1.Agent{
 		DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(),
+		Budget: storedBudget(a.GetBudget()), WaitTimeout: int64(a.GetWaitTimeout().AsDuration()), OnUnknownOutcome: a.GetOnUnknownOutcome(),
 	}
 }
 
@@ -220,6 +222,7 @@ func agent(user, id string, a *storagev1.Agent) *executorv1.Agent {
 	return &executorv1.Agent{
 		Id: id, DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(), UserSub: user,
+		Budget: view.Budget(a.GetBudget()), WaitTimeout: view.Duration(a.GetWaitTimeout()), OnUnknownOutcome: a.GetOnUnknownOutcome(),
 		CreateTime: timestamppb.New(time.Unix(0, a.GetCreateTime())), UpdateTime: timestamppb.New(time.Unix(0, a.GetUpdateTime())),
 		Etag: etagOf(a),
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -45,6 +46,9 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}
+	if err := s.admit(ctx, who.Sub); err != nil {
+		return "", err
+	}
 	head, err := s.head(ctx, who, req)
 	if err != nil {
 		return "", err
@@ -57,8 +61,17 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	if err := s.supersede(ctx, who.Sub, req); err != nil {
 		return "", err
 	}
-	id, err := s.Engine.Create(ctx, newTask(head))
+	id, err := s.Engine.Create(ctx, s.newTask(head))
 	return id, fault(err, nil)
+}
+
+// admit refuses a request of a user who had too many (A28), before it changes anything.
+func (s *Tasks) admit(ctx context.Context, user string) error {
+	return fault(s.Journal.Admit(ctx, user, s.admission()), nil)
+}
+
+func (s *Tasks) admission() journal.Admission {
+	return journal.Admission{Now: time.Now(), Requests: s.Requests, Window: s.Window}
 }
 
 // repeated answers a known request before anything is checked or done again.
@@ -78,7 +91,7 @@ func (s *Tasks) repeated(ctx context.Context, user, requestID string, hash []byt
 	return t.ID, nil
 }
 
-func newTask(head *storagev1.TaskHead) journal.NewTask {
+func (s *Tasks) newTask(head *storagev1.TaskHead) journal.NewTask {
 	return journal.NewTask{
 		ID:   uuid.Must(uuid.NewV7()).String(),
 		Head: head,
@@ -86,10 +99,11 @@ func newTask(head *storagev1.TaskHead) journal.NewTask {
 			Rev: 1, Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN,
 			LastSeq: 1, UpdateTime: head.GetCreateTime(),
 		},
-		Record: &storagev1.Record{Time: head.GetCreateTime(), Facts: []*storagev1.Fact{{
+		Records: []journal.Record{{FirstSeq: 1, Record: &storagev1.Record{Time: head.GetCreateTime(), Facts: []*storagev1.Fact{{
 			Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT,
 			Kind:   &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},
-		}}},
+		}}}}},
+		Admission: s.admission(),
 	}
 }
 
@@ -102,7 +116,11 @@ func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv
 		UserSub: who.Sub, ConversationId: req.GetConversationId(), AgentId: req.GetAgentId(), AgentDescription: agent.GetDescription(),
 		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: confirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
 		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), RequestId: req.GetRequestId(),
-		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent),
+		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent, req.GetBudget()),
+		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(),
+	}
+	if t := req.GetWaitTimeout(); t != nil {
+		head.WaitTimeout = int64(t.AsDuration())
 	}
 	if len(head.GetMcpIds()) == 0 {
 		head.McpIds = agent.GetMcpIds()
@@ -128,7 +146,8 @@ func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, e
 	return a, fault(err, agentNotFound(id))
 }
 
-func (s *Tasks) limits(a *storagev1.Agent) *storagev1.Limits {
+// limits are the service's, unless the agent has its own; budgets of agent and task both count.
+func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1.Limits {
 	l := proto.Clone(s.Limits).(*storagev1.Limits)
 	if n := a.GetMaxSteps(); n > 0 {
 		l.MaxSteps = n
@@ -136,7 +155,32 @@ func (s *Tasks) limits(a *storagev1.Agent) *storagev1.Limits {
 	if n := a.GetMaxFailedSteps(); n > 0 {
 		l.MaxFailedSteps = n
 	}
+	for _, b := range []*storagev1.Limits{a.GetBudget(), storedBudget(budget)} {
+		l.MaxToolCalls = lower(l.GetMaxToolCalls(), b.GetMaxToolCalls())
+		l.MaxModelCalls = lower(l.GetMaxModelCalls(), b.GetMaxModelCalls())
+		l.MaxTokens = lower(l.GetMaxTokens(), b.GetMaxTokens())
+		l.MaxRunTime = lower(l.GetMaxRunTime(), b.GetMaxRunTime())
+	}
 	return l
+}
+
+// lower is the lower of two bounds; 0 is none.
+func lower[T cmp.Ordered](a, b T) T {
+	var none T
+	if a == none || b != none && b < a {
+		return b
+	}
+	return a
+}
+
+func storedBudget(b *executorv1.Budget) *storagev1.Limits {
+	if b == nil {
+		return nil
+	}
+	return &storagev1.Limits{
+		MaxToolCalls: b.GetMaxToolCalls(), MaxModelCalls: b.GetMaxModelCalls(), MaxTokens: b.GetMaxTokens(),
+		MaxRunTime: int64(b.GetMaxRunTime().AsDuration()),
+	}
 }
 
 // confirm is the policy of A29: what the task says, within what the agent was allowed.

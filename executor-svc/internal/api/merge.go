@@ -19,6 +19,11 @@ var changeable = map[string]func(to *storagev1.Agent, from *executorv1.Agent){
 	"confirm":          func(to *storagev1.Agent, from *executorv1.Agent) { to.Confirm = from.GetConfirm() },
 	"max_steps":        func(to *storagev1.Agent, from *executorv1.Agent) { to.MaxSteps = from.GetMaxSteps() },
 	"max_failed_steps": func(to *storagev1.Agent, from *executorv1.Agent) { to.MaxFailedSteps = from.GetMaxFailedSteps() },
+	"budget":           func(to *storagev1.Agent, from *executorv1.Agent) { to.Budget = storedBudget(from.GetBudget()) },
+	"wait_timeout": func(to *storagev1.Agent, from *executorv1.Agent) {
+		to.WaitTimeout = int64(from.GetWaitTimeout().AsDuration())
+	},
+	"on_unknown_outcome": func(to *storagev1.Agent, from *executorv1.Agent) { to.OnUnknownOutcome = from.GetOnUnknownOutcome() },
 }
 
 // outputOnly are fields that clients send back as they read them; they change nothing.

@@ -14,6 +14,7 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/executor-svc/internal/flow"
+	agentflow "pawl.dev/executor-svc/internal/flow/agent"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -29,9 +30,15 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 	if err != nil {
 		return nil, err
 	}
+	if c.GetUnpause() != nil {
+		return s.unpause(ctx, t, c)
+	}
 	open := openWait(t, req.GetWaitId())
 	if open == nil {
 		return s.answered(ctx, t, c, req.GetWaitId())
+	}
+	if a := c.GetApprove(); a != nil && a.GetGrant() == shownRisk {
+		a.Grant = riskOf(t, open)
 	}
 	if input := c.GetApprove().GetInputJson(); input != "" {
 		if err := s.checkEdit(ctx, t.Head, toolOf(t, open), input); err != nil {
@@ -62,6 +69,32 @@ func (s *Tasks) CancelTask(ctx context.Context, req *executorv1.CancelTaskReques
 	return s.get(ctx, t.ID)
 }
 
+// unpause lets a task go on; one that is not paused is as it should be.
+func (s *Tasks) unpause(ctx context.Context, t *journal.Task, c *storagev1.Command) (*executorv1.Task, error) {
+	switch {
+	case state.Ended(t.Checkpoint.GetStatus()):
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED, "the task has ended; start a new one")
+	case t.Checkpoint.GetPauseRequested():
+		if err := s.Engine.Send(ctx, t.ID, c); err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
+			return nil, fault(err, taskNotFound(t.ID))
+		}
+	}
+	return s.get(ctx, t.ID)
+}
+
+// PauseTask implements ExecutorService.
+func (s *Tasks) PauseTask(ctx context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	err = s.Engine.Send(ctx, t.ID, &storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{Reason: req.GetReason()}}})
+	if err != nil {
+		return nil, fault(err, taskNotFound(t.ID))
+	}
+	return s.get(ctx, t.ID)
+}
+
 func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 	switch a := req.GetAnswer().(type) {
 	case *executorv1.ResumeTaskRequest_Approve:
@@ -69,7 +102,11 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: &storagev1.Approve{WaitId: req.GetWaitId(), InputJson: input}}}, nil
+		approve := &storagev1.Approve{WaitId: req.GetWaitId(), InputJson: input}
+		if g := a.Approve.GetGrant(); g != nil {
+			approve.Grant = cmp.Or(g.GetMaxRisk(), shownRisk)
+		}
+		return &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}, nil
 	case *executorv1.ResumeTaskRequest_Reject:
 		return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: req.GetWaitId(), Reason: a.Reject.GetReason()}}}, nil
 	case *executorv1.ResumeTaskRequest_Params:
@@ -85,8 +122,44 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 			WaitId:   req.GetWaitId(),
 			Supplied: &storagev1.Supplied{ContentJson: content, Description: a.Params.GetDescription()},
 		}}}, nil
+	case *executorv1.ResumeTaskRequest_Outcome:
+		return outcomeCommand(req.GetWaitId(), a.Outcome)
+	case *executorv1.ResumeTaskRequest_Unpause:
+		return &storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{WaitId: req.GetWaitId()}}}, nil
 	}
-	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "an answer is required: approve, reject or params")
+	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"an answer is required: approve, reject, params, outcome or unpause")
+}
+
+func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Command, error) {
+	settle := &storagev1.SettleOutcome{WaitId: waitID}
+	switch k := a.GetAnswer().(type) {
+	case *executorv1.OutcomeAnswer_Retry:
+		settle.Answer = &storagev1.SettleOutcome_Retry{Retry: true}
+	case *executorv1.OutcomeAnswer_Output:
+		output, err := schema.ExactObject(k.Output.GetOutput(), k.Output.GetOutputJson())
+		if err != nil {
+			return nil, err
+		}
+		settle.Answer = &storagev1.SettleOutcome_OutputJson{OutputJson: output}
+	case *executorv1.OutcomeAnswer_Skip:
+		settle.Answer = &storagev1.SettleOutcome_Skip{Skip: k.Skip.GetReason()}
+	default:
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip")
+	}
+	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
+}
+
+// shownRisk stands for the risk that was shown with the wait.
+const shownRisk = commonv1.RiskLevel(-1)
+
+func riskOf(t *journal.Task, w *storagev1.Wait) commonv1.RiskLevel {
+	for _, s := range t.Checkpoint.GetActiveSteps() {
+		if s.GetOrdinal() == w.GetOrdinal() {
+			return s.GetRisk().GetLevel()
+		}
+	}
+	return commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
 }
 
 // edited returns the edited input as exact JSON, or nothing where none was given.
@@ -151,7 +224,7 @@ func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Comm
 
 func closes(f *storagev1.Fact) bool {
 	switch f.GetKind().(type) {
-	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged:
+	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged, *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
 		return true
 	}
 	return false
@@ -161,11 +234,19 @@ func closes(f *storagev1.Fact) bool {
 func same(c *storagev1.Command, given *storagev1.Fact, shown string) bool {
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
-		return c.GetApprove() != nil && k.StepInput == cmp.Or(c.GetApprove().GetInputJson(), shown)
+		return c.GetApprove() != nil && k.StepInput == cmp.Or(c.GetApprove().GetInputJson(), shown) || c.GetOutcome().GetRetry()
 	case *storagev1.Fact_StepCancel:
 		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
 	case *storagev1.Fact_StatusChanged:
-		return c.GetParams() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
+		if c.GetParams() == nil {
+			return k.StatusChanged.GetReason() == agentflow.Approved && (c.GetApprove() != nil || c.GetOutcome().GetRetry())
+		}
+		return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
+	case *storagev1.Fact_StepOutput:
+		return c.GetOutcome() != nil && c.GetOutcome().GetOutputJson() == k.StepOutput
+	case *storagev1.Fact_StepError:
+		_, skip := c.GetOutcome().GetAnswer().(*storagev1.SettleOutcome_Skip)
+		return skip && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 	}
 	return false
 }

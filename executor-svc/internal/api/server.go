@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -29,7 +30,10 @@ type Deps struct {
 	Pool    mcppoolv1.McpPoolServiceClient
 	// Limits of tasks whose agent sets none.
 	Limits *storagev1.Limits
-	Log    *slog.Logger
+	// Requests of one user are taken within Window (A28); 0: any number.
+	Requests int
+	Window   time.Duration
+	Log      *slog.Logger
 }
 
 // Tasks answers ExecutorService.
@@ -79,9 +83,20 @@ func taskNotFound(id string) error {
 // fault turns what a journal answers into what a caller reads.
 func fault(err, notFound error) error {
 	var typed *errs.Error
+	var limited *journal.Limited
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &limited):
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
+			"at most %d requests are taken from one user within %s; try again in %s", limited.Requests, limited.Window,
+			limited.RetryAfter.Round(time.Millisecond)).WithRetryAfter(limited.RetryAfter)
+	case errors.Is(err, journal.ErrNotEnded):
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED,
+			"the task has not ended yet; cancel it first")
+	case errors.Is(err, journal.ErrDamaged):
+		return errs.New(codes.DataLoss, commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED,
+			"%w; `pawl store check` says what is damaged", err)
 	case errors.As(err, &typed):
 		return typed
 	case errors.Is(err, journal.ErrNotFound):

@@ -130,7 +130,7 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 		out.NextPageToken = page.Encode(scope, []byte(strconv.Itoa(skip+n)))
 	}
 	for _, e := range entries {
-		out.Steps = append(out.Steps, view.Step(t.ID, e))
+		out.Steps = append(out.Steps, view.Step(t, e))
 	}
 	return out, nil
 }

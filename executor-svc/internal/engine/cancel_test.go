@@ -12,7 +12,9 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
+	"pawl.dev/executor-svc/internal/fake"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -26,7 +28,7 @@ func TestApproveAndCancel(t *testing.T) {
 	} {
 		for _, tool := range []string{"read", "write"} {
 			t.Run(name+" "+tool, func(t *testing.T) {
-				r := newRig(t, script(tool)).start()
+				r := newRig(t, fake.Script(tool)).start()
 				for range 15 {
 					id := r.create(always)
 					r.await(id, waiting)
@@ -35,11 +37,11 @@ func TestApproveAndCancel(t *testing.T) {
 						func() { wantAnswer(t, "cancel", r.send(id, cancelCommand()), 0, taskEnded) },
 					)
 					r.await(id, cancelled, success)
-					if n := len(r.pool.calledFor(id)); n > 1 {
+					if n := len(r.pool.CalledFor(id)); n > 1 {
 						t.Errorf("the tool was called %d times", n)
 					}
 					for _, e := range r.events(id) {
-						if o := e.GetStepCancel().GetOutcome(); o == commonv1.Outcome_OUTCOME_UNKNOWN && len(r.pool.calledFor(id)) == 0 {
+						if o := e.GetStepCancel().GetOutcome(); o == commonv1.Outcome_OUTCOME_UNKNOWN && len(r.pool.CalledFor(id)) == 0 {
 							t.Error("the outcome of a call that never was is unknown")
 						}
 					}
@@ -54,7 +56,7 @@ func TestApproveAndCancel(t *testing.T) {
 func TestCancelIsFoldedWithAnIntent(t *testing.T) {
 	want := []string{"STEP_INPUT", "STEP_CANCEL", "FLOW_CANCEL"}
 	t.Run("approved and cancelled in one batch", func(t *testing.T) {
-		r, inbox := newRig(t, script("write")), newBarrier(t)
+		r, inbox := newRig(t, fake.Script("write")), newBarrier(t)
 		hold := r.holdInbox(inbox)
 		r.start()
 		id := r.create(always)
@@ -70,7 +72,7 @@ func TestCancelIsFoldedWithAnIntent(t *testing.T) {
 		wantUncalled(r, id, "write", want)
 	})
 	t.Run("while the intent is committed", func(t *testing.T) {
-		r, intent := newRig(t, script("write")), newBarrier(t)
+		r, intent := newRig(t, fake.Script("write")), newBarrier(t)
 		r.j.onCommit = holdCommit(intent, isInput)
 		r.start()
 		id := r.create(never)
@@ -82,9 +84,9 @@ func TestCancelIsFoldedWithAnIntent(t *testing.T) {
 		wantUncalled(r, id, "write", want)
 	})
 	t.Run("while the outcome before it is committed", func(t *testing.T) {
-		p := script("read", "write")
+		p := fake.Script("read", "write")
 		planned := make(chan struct{}, 2)
-		p.PlanFn = func(context.Context) error { planned <- struct{}{}; return nil }
+		p.BeforePlan = func(context.Context) error { planned <- struct{}{}; return nil }
 		r, outcome := newRig(t, p), newBarrier(t)
 		r.j.onCommit = holdCommit(outcome, isOutput)
 		r.start()
@@ -115,7 +117,7 @@ func (r *rig) holdInbox(b *barrier) (hold func(id string)) {
 // wantUncalled checks that the tool was not called, and how the log ends.
 func wantUncalled(r *rig, id, tool string, end []string) {
 	r.t.Helper()
-	for _, c := range r.pool.calledFor(id) {
+	for _, c := range r.pool.CalledFor(id) {
 		if c.GetName() == tool {
 			r.t.Errorf("%s was called although the task was cancelled", tool)
 		}
@@ -135,7 +137,7 @@ func wantUncalled(r *rig, id, tool string, end []string) {
 func TestCancelAtEveryPhase(t *testing.T) {
 	for phase, confirm := range phases {
 		t.Run(phase, func(t *testing.T) {
-			r, work := newRig(t, script("write")), newBarrier(t)
+			r, work := newRig(t, fake.Script("write")), newBarrier(t)
 			r.cfg.MaxRunning = 1
 			r.holdPhase(phase, work)
 			r.start()
@@ -178,25 +180,25 @@ func (r *rig) holdPhase(phase string, work *barrier) {
 		return ctx.Err()
 	}
 	fail := func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-		return send(textResult("no", true))
+		return send(fake.TextResult("no", true))
 	}
 	switch phase {
 	case "plan":
-		r.planner.PlanFn = wait
+		r.planner.BeforePlan = wait
 	case "call":
 		r.pool.CallFn = func(ctx context.Context, _ *mcppoolv1.CallToolRequest, _ func(*mcppoolv1.CallToolResponse) error) error {
 			return wait(ctx)
 		}
 	case "derive":
-		r.planner.DeriveFn, r.pool.CallFn = wait, fail
+		r.planner.BeforeDerive, r.pool.CallFn = wait, fail
 	case "judge":
-		r.planner.JudgeFn, r.pool.CallFn = wait, fail
+		r.planner.BeforeJudge, r.pool.CallFn = wait, fail
 	case "fill":
-		r.planner.paramError = true
-		r.planner.FillFn, r.pool.CallFn = wait, fail
+		r.planner.ParamError = true
+		r.planner.BeforeFill, r.pool.CallFn = wait, fail
 	case "answer":
-		r.planner.steps = nil
-		r.planner.AnswerFn = func(ctx context.Context, send func(string) error) error {
+		r.planner.Steps = nil
+		r.planner.AnswerFn = func(ctx context.Context, _ *plannerv1.GenerateAnswerRequest, send func(string) error) error {
 			if err := send("half"); err != nil {
 				return err
 			}
@@ -208,10 +210,10 @@ func (r *rig) holdPhase(phase string, work *barrier) {
 // A cancel that is durable is not lost when a later command reaches the owner first, and what came back of the running
 // call is recorded all the same (DESIGN 4).
 func TestLaterCommandDoesNotOvertake(t *testing.T) {
-	r, call := newRig(t, script("write")), newBarrier(t)
+	r, call := newRig(t, fake.Script("write")), newBarrier(t)
 	r.start()
 	n := newTask(always)
-	r.pool.holds.Store(n.ID, call)
+	r.holds.Store(n.ID, call)
 	id := r.createAs(n)
 	r.await(id, waiting)
 	wantAnswer(t, "approve", r.send(id, approveCommand("wait-1")), 0)
@@ -237,7 +239,7 @@ func TestLaterCommandDoesNotOvertake(t *testing.T) {
 // What needs no running slot does not wait for one (A28): here the only one is taken to the end.
 func TestCommandsWithoutASlot(t *testing.T) {
 	oneSlot := func(t *testing.T) *rig {
-		r := newRig(t, script("write"))
+		r := newRig(t, fake.Script("write"))
 		r.cfg.MaxRunning = 1
 		return r
 	}
@@ -257,7 +259,7 @@ func TestCommandsWithoutASlot(t *testing.T) {
 		wantAnswer(t, "cancel", receive(t, cancel), 0)
 		wantAnswer(t, "approve", receive(t, approve), taskEnded)
 		r.await(id, cancelled)
-		if n := len(r.pool.calledFor(id)); n > 0 {
+		if n := len(r.pool.CalledFor(id)); n > 0 {
 			t.Errorf("%d calls without a slot", n)
 		}
 		held.open()
@@ -289,7 +291,7 @@ func TestCommandsWithoutASlot(t *testing.T) {
 
 // A command that comes while its task's owner is leaving is answered, and so is the next one.
 func TestCommandWhileTheOwnerLeaves(t *testing.T) {
-	r, release, n := newRig(t, script("write")), newBarrier(t), newTask(always)
+	r, release, n := newRig(t, fake.Script("write")), newBarrier(t), newTask(always)
 	r.pool.ReleaseFn = func(session string) {
 		if session == n.ID {
 			release.pass()

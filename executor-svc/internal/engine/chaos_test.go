@@ -10,13 +10,15 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/executor-svc/internal/fake"
+	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 )
 
 // Restarts, approvals and cancels, several at a time, while some calls take long: each task comes to one end, no command is
 // left, and no write is repeated (DESIGN 4).
 func TestChaos(t *testing.T) {
-	r := newRig(t, script("write", "read", "write", "read"))
+	r := newRig(t, fake.Script("write", "read", "write", "read"))
 	r.cfg.DrainTimeout, r.cfg.MaxRunning = time.Millisecond, 4
 	var slow atomic.Pointer[chan struct{}] // closed when the round is over
 	round := func() {
@@ -35,7 +37,7 @@ func TestChaos(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		return send(textResult("x", false))
+		return send(fake.TextResult("x", false))
 	}
 	r.start()
 	var ids []string
@@ -79,7 +81,7 @@ func (r *rig) disturb(id string, cancel bool) {
 func (r *rig) checkChaos(ids []string) {
 	r.t.Helper()
 	writes := map[string]int{}
-	for _, c := range r.pool.called() {
+	for _, c := range r.pool.Called() {
 		if c.GetName() != "write" {
 			continue
 		}
@@ -104,7 +106,8 @@ func (r *rig) checkChaos(ids []string) {
 	if err := s.Check(); err != nil {
 		r.t.Errorf("the journal is inconsistent: %v", err)
 	}
-	if left, err := s.Runnable(context.Background()); err != nil || len(left) > 0 {
-		r.t.Errorf("runnable are still %v, %v", left, err)
+	left, err := s.Claim(context.Background(), journal.ClaimRequest{Now: time.Now(), Slots: 1, Max: 1})
+	if err != nil || len(left.Claims) > 0 {
+		r.t.Errorf("due are still %v, %v", left, err)
 	}
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
+	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal"
 )
 
 // A stopping executor begins no call, also where its intent is committed already; the call is made after the restart, as
 // the same attempt (A17).
 func TestNoCallIsBegunWhileDraining(t *testing.T) {
-	r, intent := newRig(t, script("write")), newBarrier(t)
+	r, intent := newRig(t, fake.Script("write")), newBarrier(t)
 	r.cfg.DrainTimeout = patience
 	r.j.onCommit = holdCommit(intent, isInput)
 	r.start()
@@ -29,7 +31,7 @@ func TestNoCallIsBegunWhileDraining(t *testing.T) {
 	if err := receive(t, stopped); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if n := len(r.pool.called()); n > 0 {
+	if n := len(r.pool.Called()); n > 0 {
 		t.Errorf("%d calls were begun after the stop", n)
 	}
 	r.start()
@@ -38,7 +40,7 @@ func TestNoCallIsBegunWhileDraining(t *testing.T) {
 	if d := cmp.Diff(want, r.types(id)); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	if n := len(r.pool.called()); n != 1 {
+	if n := len(r.pool.Called()); n != 1 {
 		t.Errorf("%d calls, want 1", n)
 	}
 }
@@ -47,12 +49,12 @@ func TestNoCallIsBegunWhileDraining(t *testing.T) {
 func TestCancelInTheInboxAtRestart(t *testing.T) {
 	for _, tool := range []string{"read", "write"} {
 		t.Run(tool, func(t *testing.T) {
-			r := newRig(t, script(tool))
+			r := newRig(t, fake.Script(tool))
 			r.cfg.DrainTimeout = time.Millisecond
 			called := make(chan struct{}, 1)
 			r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 				called <- struct{}{}
-				return hang(ctx, req, send)
+				return fake.Hang(ctx, req, send)
 			}
 			r.start()
 			id := r.create(never)
@@ -68,7 +70,7 @@ func TestCancelInTheInboxAtRestart(t *testing.T) {
 			})
 			r.start()
 			r.await(id, cancelled)
-			if n := len(r.pool.called()); n != 1 {
+			if n := len(r.pool.Called()); n != 1 {
 				t.Errorf("%d calls, want the 1 before the restart", n)
 			}
 			if got := r.types(id); !slices.Equal(got[len(got)-3:], []string{"STEP_INPUT", "STEP_CANCEL", "FLOW_CANCEL"}) {
@@ -85,8 +87,8 @@ func TestAnswerThatTimesOut(t *testing.T) {
 		"planner goes on":     func(_ context.Context, end <-chan struct{}) { <-end },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, end := script(), make(chan struct{})
-			p.AnswerFn = func(ctx context.Context, send func(string) error) error {
+			p, end := fake.Script(), make(chan struct{})
+			p.AnswerFn = func(ctx context.Context, _ *plannerv1.GenerateAnswerRequest, send func(string) error) error {
 				if err := send("The first half of"); err != nil {
 					return err
 				}

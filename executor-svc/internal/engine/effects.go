@@ -14,7 +14,7 @@ import (
 func split(effects []flow.Effect) (early, late []flow.Effect) {
 	for _, e := range effects {
 		switch e.(type) {
-		case flow.Call, flow.StopCall, flow.Abandon, flow.Release:
+		case flow.Call, flow.Attach, flow.StopCall, flow.Abandon, flow.Release:
 			late = append(late, e)
 		default:
 			early = append(early, e)
@@ -45,7 +45,6 @@ func (o *owner) startLate(b *batch, effects []flow.Effect) {
 		case o.draining():
 			o.move([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
-			o.calling = true
 			o.start(b, []flow.Effect{e})
 		}
 	}
@@ -80,6 +79,10 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 		case flow.Release:
 			o.beside(o.session.Release)
 		default:
+			switch e.(type) {
+			case flow.Call, flow.Attach:
+				o.calling = true
+			}
 			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
 		}
 	}

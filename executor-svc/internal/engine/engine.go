@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -22,10 +21,12 @@ import (
 
 // Config bounds an engine. Zero values mean the defaults.
 type Config struct {
-	// MaxRunning is how many tasks run at once (A28); 30. More are queued: they are in the journal, and runnable.
+	// MaxRunning is how many tasks run at once (A28); 30. More are queued: they are in the journal, and due.
 	MaxRunning int
 	// DrainTimeout is how long running tool calls may take to come back when the engine stops; 8 s.
 	DrainTimeout time.Duration
+	// Retention is how long tasks are kept after they ended; 0: for ever.
+	Retention time.Duration
 }
 
 // sendPatience is how long a sender waits for a task to take up its command.
@@ -51,8 +52,10 @@ type Engine struct {
 	cfg  Config
 	deps Deps
 	hub  *hub
-	// slots holds one entry per running task.
-	slots chan struct{}
+	// due is sent to when there may be something to claim.
+	due chan struct{}
+	// began is when the engine started: a running task that was written before it was interrupted.
+	began time.Time
 	// draining is closed when the engine stops: nothing new is begun.
 	draining chan struct{}
 	// hard ends everything that is still running.
@@ -75,29 +78,26 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg.DrainTimeout = 8 * time.Second
 	}
 	e := &Engine{
-		cfg: cfg, deps: deps, hub: newHub(), slots: make(chan struct{}, cfg.MaxRunning), draining: make(chan struct{}),
+		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), began: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
 	}
 	e.hard, e.stopHard = context.WithCancel(context.Background())
 	return e
 }
 
-// Run takes up every task that was running, and goes on until ctx is done. Then running tool calls come back and are
-// recorded, nothing new is begun, and Run returns.
+// Run owns the tasks that are due until ctx is done. Then running tool calls come back and are recorded, nothing new is
+// begun, and Run returns.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.stopHard()
-	ids, err := e.deps.Journal.Runnable(ctx)
-	if err != nil {
-		return errors.Join(fmt.Errorf("looking for tasks to take up: %w", err), e.drain())
-	}
-	if len(ids) > 0 {
-		e.deps.Log.InfoContext(ctx, "taking up tasks", "count", len(ids))
-	}
-	for _, id := range ids {
-		e.Wake(id)
-	}
+	var beside sync.WaitGroup
+	stop, cancel := context.WithCancel(ctx)
+	beside.Go(func() { e.claim(stop) })
+	beside.Go(func() { e.sweep(stop) })
 	<-ctx.Done()
-	return e.drain()
+	cancel()
+	err := e.drain()
+	beside.Wait()
+	return err
 }
 
 // drain begins nothing new, lets running calls come back, and ends what does not.
@@ -113,7 +113,7 @@ func (e *Engine) drain() error {
 	select {
 	case <-idle:
 	case <-timeout.C:
-		e.deps.Log.Warn("tool calls did not come back in time; their outcome is unknown", "timeout", e.cfg.DrainTimeout)
+		e.deps.Log.Warn("tool calls did not come back in time; what became of them is asked at the next start", "timeout", e.cfg.DrainTimeout)
 		e.stopHard()
 	}
 	last := time.NewTimer(lastWait)
@@ -139,14 +139,16 @@ func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err 
 		return "", err
 	}
 	if created {
-		e.hub.notify(id)
-		e.Wake(id)
+		e.nudge()
 	}
 	return id, nil
 }
 
-// Send stores a command for a task and returns what its flow said to it. When ctx ends before that, the command is
-// still done.
+// errQueued answers a command that has to wait for a running slot: it is stored, and will be done.
+var errQueued = errors.New("the command waits for a running slot")
+
+// Send stores a command for a task and returns what its flow said to it; nil too where it is stored and waits for a running
+// slot. When ctx ends before that, the command is still done.
 func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) error {
 	if e.isStopped() {
 		return stopping()
@@ -170,6 +172,9 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 	defer patience.Stop()
 	select {
 	case err := <-result:
+		if errors.Is(err, errQueued) {
+			return nil
+		}
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -181,51 +186,28 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 	}
 }
 
-// Wake makes sure that a task has an owner, and that the owner looks into the inbox.
+// Wake makes sure that somebody looks into a task's inbox: its owner, or else whoever claims it.
 func (e *Engine) Wake(taskID string) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if o := e.owners[taskID]; o != nil {
+	o := e.owners[taskID]
+	e.mu.Unlock()
+	if o != nil {
 		o.in.poke()
-		return
 	}
-	e.own(taskID)
-}
-
-// own starts an owner; e.mu is held.
-func (e *Engine) own(taskID string) {
-	if e.stopped {
-		return
-	}
-	o := newOwner(e, taskID)
-	e.owners[taskID] = o
-	e.wg.Add(1)
-	go func() {
-		defer e.wg.Done()
-		o.run()
-	}()
-}
-
-// leave takes an owner out. Where it has to be owned again, or something came for it while it was leaving, another one
-// takes its place.
-func (e *Engine) leave(o *owner, again bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.owners, o.id)
-	switch {
-	case o.in.isPoked():
-		e.own(o.id)
-	case again:
-		time.AfterFunc(againAfter, func() { e.Wake(o.id) })
-	}
+	// Also where there is an owner: it may be leaving.
+	e.nudge()
 }
 
 func (e *Engine) answer(commandID string, err error) {
 	e.mu.Lock()
 	result := e.results[commandID]
 	e.mu.Unlock()
-	if result != nil {
-		result <- err
+	if result == nil {
+		return
+	}
+	select {
+	case result <- err:
+	default: // it was answered that it is queued
 	}
 }
 

@@ -1,17 +1,35 @@
 package engine
 
-import "sync"
+import (
+	"sync"
 
-// hub tells watchers that there is more to read. It carries no events: watchers read those from the journal, so that a
-// slow one costs nobody anything.
+	"google.golang.org/protobuf/proto"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+const (
+	// tailRecords and tailBytes bound what is kept of a watched task in memory; older records are read from the journal.
+	tailRecords = 256
+	tailBytes   = 1 << 20
+)
+
+// hub gives watchers what was committed since they came, from memory. They pull: a slow one costs nobody anything, and
+// reads from the journal what it is too late for.
 type hub struct {
-	mu     sync.Mutex // guards topics
+	mu     sync.Mutex // guards topics and what is in them
 	topics map[string]*topic
 }
 
+// topic is a watched task. It exists while somebody watches.
 type topic struct {
 	more     chan struct{}
 	watchers int
+	// task is the newest committed checkpoint; nil until something was committed since the first watcher came.
+	task *journal.Task
+	tail []journal.Record
+	size int
 }
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}} }
@@ -35,18 +53,61 @@ func (h *hub) watch(id string) (leave func()) {
 	}
 }
 
-// more returns a channel that is closed by the next notify. Take it before reading the journal.
-func (h *hub) more(id string) <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.topics[id].more
+// news is what a watcher finds.
+type news struct {
+	// more is closed by the next publish.
+	more <-chan struct{}
+	// task is the newest checkpoint, nil where the journal has to be asked.
+	task *journal.Task
+	// records follow what the watcher has seen; where complete is false, older ones come first, from the journal.
+	records  []journal.Record
+	complete bool
 }
 
-func (h *hub) notify(id string) {
+// after returns what there is behind a seq.
+func (h *hub) after(id string, seq uint64) news {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t := h.topics[id]; t != nil {
-		close(t.more)
-		t.more = make(chan struct{})
+	t := h.topics[id]
+	n := news{more: t.more, task: t.task}
+	if t.task == nil || seq > t.task.Checkpoint.GetLastSeq() {
+		return n
 	}
+	if seq == t.task.Checkpoint.GetLastSeq() {
+		n.complete = true
+		return n
+	}
+	if len(t.tail) == 0 || t.tail[0].FirstSeq > seq+1 {
+		return n
+	}
+	n.complete = true
+	for i := len(t.tail) - 1; i >= 0; i-- {
+		if last := t.tail[i].FirstSeq + uint64(len(t.tail[i].GetFacts())) - 1; last <= seq {
+			n.records = t.tail[i+1 : len(t.tail) : len(t.tail)]
+			return n
+		}
+	}
+	n.records = t.tail[:len(t.tail):len(t.tail)]
+	return n
+}
+
+// publish gives watchers what was committed. It must not be changed afterwards.
+func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoint, r *storagev1.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	if t == nil {
+		return
+	}
+	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
+	if n := len(r.GetFacts()); n > 0 {
+		t.tail = append(t.tail, journal.Record{FirstSeq: c.GetLastSeq() - uint64(n) + 1, Record: r})
+		t.size += proto.Size(r)
+		for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
+			t.size -= proto.Size(t.tail[0].Record)
+			t.tail = t.tail[1:]
+		}
+	}
+	close(t.more)
+	t.more = make(chan struct{})
 }

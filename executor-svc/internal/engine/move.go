@@ -29,6 +29,8 @@ type batch struct {
 	changed bool
 	folded  []uint64
 	answers []answer
+	// recorded holds the calls whose results it stores.
+	recorded []flow.Called
 }
 
 type answer struct {
@@ -71,7 +73,10 @@ func (o *owner) store(b *batch) bool {
 	case err != nil:
 		return false
 	}
-	o.e.hub.notify(o.id)
+	o.e.hub.publish(o.id, o.head, t.Checkpoint, t.Record)
+	for _, c := range b.recorded {
+		o.session.Recorded(c.Ordinal, c.Attempt)
+	}
 	for _, a := range b.answers {
 		o.e.answer(a.commandID, a.err)
 	}
@@ -93,8 +98,9 @@ func (o *owner) fold(b *batch, i item) {
 		o.foldCommand(b, i.command)
 		return
 	}
-	if _, ok := i.input.(flow.Called); ok && i.turn == o.turn {
+	if c, ok := i.input.(flow.Called); ok && i.turn == o.turn {
 		o.calling = false
+		b.recorded = append(b.recorded, c)
 	}
 	if i.turn != o.turn || state.Ended(b.state.GetStatus()) {
 		o.log.Debug("what an abandoned effect brought is dropped")
@@ -122,8 +128,8 @@ func (o *owner) fail(b *batch, why string) {
 }
 
 func (o *owner) on(t *flow.Task, in flow.Input) (flow.Transition, error) {
-	if _, ok := in.(takenUp); ok {
-		return o.flow.TakeUp(t)
+	if up, ok := in.(takenUp); ok {
+		return o.flow.TakeUp(t, up.recovered)
 	}
 	return o.flow.On(t, in)
 }
@@ -155,7 +161,9 @@ func (o *owner) transition(b *batch) journal.Transition {
 	}
 	b.state.Rev++
 	b.state.UpdateTime = now
-	t := journal.Transition{TaskID: o.id, Head: o.head, Checkpoint: b.state, Folded: b.folded}
+	t := journal.Transition{
+		TaskID: o.id, Epoch: o.epoch, Head: o.head, Checkpoint: b.state, Deadline: deadline(b.state), Folded: b.folded,
+	}
 	if len(b.facts) > 0 {
 		t.Record = &storagev1.Record{Time: now, Usage: b.state.GetUsage(), Facts: b.facts}
 	}

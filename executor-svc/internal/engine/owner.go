@@ -25,10 +25,12 @@ const loadBytes = 1 << 20
 
 // owner is the one turn that may write a task now. It lives while the task runs, and leaves when it waits or has ended.
 type owner struct {
-	e   *Engine
-	id  string
-	in  *queue
-	log *slog.Logger
+	e     *Engine
+	id    string
+	epoch uint64
+	slot  bool
+	in    *queue
+	log   *slog.Logger
 
 	head    *storagev1.TaskHead
 	flow    flow.Flow
@@ -36,8 +38,8 @@ type owner struct {
 	// state is never changed in place: each move works on a copy, so that effects may read what they were given.
 	state   *storagev1.Checkpoint
 	history *history.Log
-	// interrupted says that the loaded task was running: its flow has to be asked how it goes on.
-	interrupted bool
+	// takenUp says that the flow was not asked yet how the loaded task goes on.
+	takeUp bool
 
 	// turn counts Abandon; calling says that a tool call has not come back.
 	turn    int
@@ -45,10 +47,12 @@ type owner struct {
 	cancel  context.CancelFunc
 	ctx     context.Context
 	effects sync.WaitGroup
+	// lapse fires when a deadline or the task's run time passes.
+	lapse *time.Timer
 }
 
-func newOwner(e *Engine, id string) *owner {
-	return &owner{e: e, id: id, in: newQueue(), log: e.deps.Log.With("task_id", id)}
+func newOwner(e *Engine, c journal.Claim) *owner {
+	return &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), log: e.deps.Log.With("task_id", c.TaskID)}
 }
 
 // run owns the task until it waits or has ended. A task that another writer changed under it is loaded again.
@@ -56,6 +60,9 @@ func (o *owner) run() {
 	o.ctx, o.cancel = context.WithCancel(o.e.hard)
 	again := o.own()
 	o.cancel()
+	if o.session != nil {
+		o.beside(o.session.Leave)
+	}
 	o.effects.Wait()
 	o.e.leave(o, again)
 }
@@ -63,15 +70,15 @@ func (o *owner) run() {
 // own says whether the task has to be owned again: it was not left in peace.
 func (o *owner) own() (again bool) {
 	if !o.load() {
-		o.in.takePoke() // there is nobody to look into the inbox
 		return false
 	}
-	slot, again := o.admitted()
-	if !slot {
-		return again && !o.draining()
+	if !o.slot {
+		return !o.withoutSlot() && !o.draining()
 	}
-	defer func() { <-o.e.slots }()
+	o.lapse = time.NewTimer(time.Hour)
+	defer o.lapse.Stop()
 	for {
+		o.setLapse()
 		items, err := o.gather()
 		switch {
 		case err != nil:
@@ -90,6 +97,8 @@ func (o *owner) own() (again bool) {
 		}
 		select {
 		case <-o.in.wakeup:
+		case <-o.lapse.C:
+			o.in.put(item{input: flow.Lapsed{}, turn: o.turn})
 		case <-o.e.draining:
 		}
 	}
@@ -106,13 +115,21 @@ func (o *owner) load() bool {
 			return false
 		}
 		o.log.Error("loading the task; trying again", "error", err, "pause", pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-o.e.draining:
-			timer.Stop()
+		if !o.rest(pause) {
 			return false
 		}
+	}
+}
+
+// rest waits; false means that the engine stops.
+func (o *owner) rest(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-o.e.draining:
+		return false
 	}
 }
 
@@ -126,7 +143,7 @@ func (o *owner) read() error {
 	if o.flow == nil {
 		return errors.New("the flow " + t.Head.GetFlow() + " is not known to this executor")
 	}
-	o.interrupted = !o.idle()
+	o.takeUp = !o.idle()
 	o.history = &history.Log{}
 	for after := uint64(0); after < o.state.GetLastSeq(); {
 		rs, err := o.e.deps.Journal.Records(o.ctx, o.id, after, loadBytes)
@@ -145,67 +162,38 @@ func (o *owner) read() error {
 	if err != nil {
 		return err
 	}
-	o.session = o.e.deps.Runner.Session(o.id, o.head, rounds)
+	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
 	return nil
 }
 
-// admitted waits for a running slot; meanwhile it folds in what needs none: refusals, cancellation, answers that are not
-// allowed. Where that leaves nothing to run, there is no slot; again says that the task could not be left in peace.
-func (o *owner) admitted() (slot, again bool) {
-	left := false // commands that need a slot are in the inbox
+// withoutSlot folds in the commands at the head of the inbox that start nothing, a cancellation before all others: a task
+// that is cancelled does not wait for a slot. The rest stays where it is, and its senders learn that.
+func (o *owner) withoutSlot() (ok bool) {
 	for {
-		select {
-		case o.e.slots <- struct{}{}:
-			o.in.poke()
-			return true, false
-		default:
-		}
-		if o.draining() {
-			return false, false
-		}
-		if o.in.takePoke() {
-			var ok bool
-			if left, ok = o.withoutSlot(); !ok {
-				return false, true
+		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
+		if err != nil {
+			// Not left to another claim: without a slot there is one only when a further command comes.
+			o.log.Error("reading the inbox; trying again", "error", err)
+			if !o.rest(againAfter) {
+				return false
 			}
+			continue
 		}
-		if o.idle() && !left && o.in.empty() {
-			return false, false
+		if o.expired() {
+			return o.move([]item{{input: flow.Lapsed{}, turn: o.turn}})
 		}
-		select {
-		case o.e.slots <- struct{}{}:
-			o.in.poke() // what needs a slot is still in the inbox
-			return true, false
-		case <-o.e.draining:
-		case <-o.in.wakeup:
-		}
-	}
-}
-
-// withoutSlot folds in the commands at the head of the inbox that start nothing. A cancellation goes before all others: a
-// task that is cancelled does not wait for a slot. left says that others remain; where ok is false the owner must leave.
-func (o *owner) withoutSlot() (left, ok bool) {
-	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
-	if err != nil {
-		o.log.Error("reading the inbox", "error", err)
-		return false, false
-	}
-	var items []item
-	for i, c := range cancelsFirst(inbox) {
-		if !o.startsNothing(c) {
-			left = true
-			if i > 0 {
-				o.in.poke() // what went before may have made it one that starts nothing
+		inbox = cancelsFirst(inbox)
+		if len(inbox) == 0 || !o.startsNothing(inbox[0]) {
+			for _, c := range inbox {
+				o.e.answer(c.GetId(), errQueued)
 			}
-			break
+			return true
 		}
-		items = append(items, item{command: &c})
-		if c.GetCancel() != nil && o.interrupted {
-			items = append(items, item{input: takenUp{}, turn: o.turn})
-			o.interrupted = false
+		// One at a time: what it does decides what the next one starts.
+		if !o.move([]item{{command: &inbox[0]}}) {
+			return false
 		}
 	}
-	return left, o.move(items)
 }
 
 func cancelsFirst(inbox []journal.Command) []journal.Command {
@@ -222,9 +210,6 @@ func cancelsFirst(inbox []journal.Command) []journal.Command {
 
 // startsNothing tries a command on a copy: flows are pure.
 func (o *owner) startsNothing(c journal.Command) bool {
-	if c.GetCancel() != nil {
-		return true
-	}
 	t, err := o.flow.On(o.task(clone(o.state)), flow.Command{Command: c.Command})
 	if err != nil {
 		return true
@@ -240,7 +225,7 @@ func (o *owner) startsNothing(c journal.Command) bool {
 }
 
 // gather returns what there is to fold in: first commands, so that nothing is begun that somebody has cancelled, then how
-// an interrupted task goes on, then what effects brought.
+// a loaded task goes on, then what effects brought.
 func (o *owner) gather() (items []item, err error) {
 	if o.in.takePoke() {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
@@ -254,18 +239,52 @@ func (o *owner) gather() (items []item, err error) {
 	if o.draining() {
 		return nil, nil // commands keep; what comes back now is recorded by drain
 	}
-	if o.interrupted {
-		o.interrupted = false
-		items = append(items, item{input: takenUp{}, turn: o.turn})
+	if o.takeUp {
+		o.takeUp = false
+		recovered := o.state.GetUpdateTime() < o.e.began.UnixNano()
+		items = append(items, item{input: takenUp{recovered: recovered}, turn: o.turn})
+	}
+	if o.idle() && o.expired() {
+		items = append(items, item{input: flow.Lapsed{}, turn: o.turn})
 	}
 	return append(items, o.in.take()...), nil
 }
 
 // takenUp asks the flow how a loaded task goes on.
-type takenUp struct{ flow.Input }
+type takenUp struct {
+	flow.Input
+	recovered bool
+}
 
 func (o *owner) idle() bool {
 	return o.state.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || state.Ended(o.state.GetStatus())
+}
+
+// expired says whether a question has been open for too long.
+func (o *owner) expired() bool {
+	d := deadline(o.state)
+	return !d.IsZero() && !time.Now().Before(d)
+}
+
+// deadline is when the first of a task's questions lapses; zero where none does.
+func deadline(c *storagev1.Checkpoint) time.Time {
+	var first int64
+	for _, w := range c.GetWaits() {
+		if d := w.GetDeadline(); d != 0 && (first == 0 || d < first) {
+			first = d
+		}
+	}
+	if first == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, first)
+}
+
+// setLapse sets the timer for the end of the task's run time.
+func (o *owner) setLapse() {
+	if limit := o.head.GetLimits().GetMaxRunTime(); limit > 0 && !o.idle() {
+		o.lapse.Reset(max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now()))))
+	}
 }
 
 // drain lets a running call come back and records what came of it; everything else can be done again later.

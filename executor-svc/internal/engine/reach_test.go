@@ -19,6 +19,7 @@ import (
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 
+	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	"pawl.dev/executor-svc/internal/runner"
@@ -91,7 +92,7 @@ func cutFirst(i, first int) cut {
 
 // reach is a pool behind a real network, and a runner in front of it.
 type reach struct {
-	pool
+	*fake.Pool
 	t      *testing.T
 	server *grpc.Server
 	lis    net.Listener
@@ -108,13 +109,13 @@ type reach struct {
 
 func newReach(t *testing.T) *reach {
 	t.Helper()
-	n := &reach{t: t, called: make(chan struct{})}
+	n := &reach{Pool: fake.NewPool(), t: t, called: make(chan struct{})}
 	unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.server = grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
-	mcppoolv1.RegisterMcpPoolServiceServer(n.server, &n.pool)
+	mcppoolv1.RegisterMcpPoolServiceServer(n.server, n.Pool)
 	n.CallFn = n.answer
 	n.lis = n.listen()
 	n.addr = n.lis.Addr().String()
@@ -147,7 +148,7 @@ func (n *reach) answer(ctx context.Context, _ *mcppoolv1.CallToolRequest, send f
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return send(textResult("ok", false))
+	return send(fake.TextResult("ok", false))
 }
 
 func (n *reach) nobody() { _ = n.lis.Close() }
@@ -206,7 +207,7 @@ func (n *reach) call(poolPatience time.Duration) flow.Called {
 		}}},
 	}
 	var all []flow.Called
-	run.Session(task.ID, task.Head, nil).Prepare(task, &history.Log{}, flow.Call{Ordinal: 1, Attempt: 1})(n.t.Context(), func(in flow.Input) {
+	run.Session(task.ID, 1, task.Head, nil).Prepare(task, &history.Log{}, flow.Call{Ordinal: 1, Attempt: 1})(n.t.Context(), func(in flow.Input) {
 		if c, ok := in.(flow.Called); ok {
 			all = append(all, c)
 		}

@@ -24,6 +24,7 @@ import (
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/engine"
+	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
 	"pawl.dev/executor-svc/internal/journal"
@@ -158,8 +159,8 @@ func holdCommit(b *barrier, like func(*storagev1.Fact) bool) func(journal.Transi
 // rig is an engine over a real journal and fakes, reached over gRPC. It is configured between newRig and start.
 type rig struct {
 	t       testing.TB
-	planner *planner
-	pool    *pool
+	planner *fake.Planner
+	pool    *fake.Pool
 	path    string
 	cfg     engine.Config
 	runner  runner.Config
@@ -170,26 +171,34 @@ type rig struct {
 	plannerClient plannerv1.PlannerServiceClient
 	poolClient    mcppoolv1.McpPoolServiceClient
 
+	// holds has barriers by task: its calls stand at it before they do anything.
+	holds sync.Map
+
 	j    *hooked
 	e    *engine.Engine
 	stop func() error
 }
 
 // newRig serves the fakes; what a test makes later is cleaned up before them, so that no call of theirs hangs.
-func newRig(t testing.TB, p *planner) *rig {
+func newRig(t testing.TB, p *fake.Planner) *rig {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	return newRigOver(t, p, log, func(register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
 		return grpctest.Serve(t, register, serve.Options{Log: log})
 	})
 }
 
-func newRigOver(t testing.TB, p *planner, log *slog.Logger, connect func(register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface) *rig {
+func newRigOver(t testing.TB, p *fake.Planner, log *slog.Logger, connect func(register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface) *rig {
 	r := &rig{
-		t: t, planner: p, pool: &pool{}, j: &hooked{}, path: filepath.Join(t.TempDir(), "journal.db"), log: log,
+		t: t, planner: p, pool: fake.NewPool(), j: &hooked{}, path: filepath.Join(t.TempDir(), "journal.db"), log: log,
 	}
 	r.plannerClient = plannerv1.NewPlannerServiceClient(connect(func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, p) }))
 	r.poolClient = mcppoolv1.NewMcpPoolServiceClient(connect(func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }))
 	r.cfg.DrainTimeout = 100 * time.Millisecond
+	r.pool.Before = func(req *mcppoolv1.CallToolRequest) {
+		if b, ok := r.holds.Load(req.GetSessionId()); ok {
+			b.(*barrier).pass()
+		}
+	}
 	return r
 }
 
@@ -201,6 +210,7 @@ func (r *rig) start() *rig {
 		r.t.Fatal(err)
 	}
 	r.j.Store = s
+	r.pool.Restart() // it dies with the executor, as in one process
 	r.e = engine.New(r.cfg, engine.Deps{
 		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.Flow{}},
 		Runner: runner.New(r.runner, r.plannerClient, r.poolClient, r.log),
@@ -234,10 +244,10 @@ func newTask(confirm executorv1.Confirm) journal.NewTask {
 			UserSub: "local", Goal: "a goal", Flow: "agent", Confirm: confirm, CreateTime: now,
 			Limits: &storagev1.Limits{MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5},
 		},
-		Checkpoint: &storagev1.Checkpoint{Rev: 1, Status: initial, Phase: storagev1.Phase_PHASE_BEGIN, LastSeq: 1},
-		Record: &storagev1.Record{Time: now, Facts: []*storagev1.Fact{{
+		Checkpoint: &storagev1.Checkpoint{Rev: 1, Status: initial, Phase: storagev1.Phase_PHASE_BEGIN, LastSeq: 1, UpdateTime: now},
+		Records: []journal.Record{{FirstSeq: 1, Record: &storagev1.Record{Time: now, Facts: []*storagev1.Fact{{
 			Status: initial, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},
-		}}},
+		}}}}},
 	}
 }
 
@@ -259,7 +269,7 @@ func (r *rig) createAs(n journal.NewTask) string {
 func (r *rig) takeSlot() (id string, call *barrier) {
 	r.t.Helper()
 	n, call := newTask(never), newBarrier(r.t)
-	r.pool.holds.Store(n.ID, call)
+	r.holds.Store(n.ID, call)
 	r.createAs(n)
 	call.await()
 	return n.ID, call

@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,10 +13,12 @@ import (
 	"google.golang.org/grpc"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
 
+	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -30,7 +34,7 @@ func isInput(f *storagev1.Fact) bool { return f.GetStepInput() != "" }
 func TestAmbiguousCommit(t *testing.T) {
 	for name, like := range map[string]func(*storagev1.Fact) bool{"intent": isInput, "outcome": isOutput} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, script("write", "read"))
+			r := newRig(t, fake.Script("write", "read"))
 			var hit atomic.Bool
 			r.j.onCommit = func(tr journal.Transition, do func() error) error {
 				err := do()
@@ -45,7 +49,7 @@ func TestAmbiguousCommit(t *testing.T) {
 			id := r.create(never)
 			r.await(id, success)
 			r.events(id)
-			if n := len(r.pool.calledFor(id)); n != 2 || !hit.Load() {
+			if n := len(r.pool.CalledFor(id)); n != 2 || !hit.Load() {
 				t.Errorf("%d calls, want 2; the commit was hit: %v", n, hit.Load())
 			}
 		})
@@ -56,7 +60,7 @@ func TestAmbiguousCommit(t *testing.T) {
 func TestReadFailsOnce(t *testing.T) {
 	for _, method := range []string{"Peek", "Records", "Inbox"} {
 		t.Run(method, func(t *testing.T) {
-			r := newRig(t, script("read"))
+			r := newRig(t, fake.Script("read"))
 			var hit atomic.Bool
 			reached := make(chan struct{})
 			r.j.onRead = func(m, _ string) error {
@@ -77,7 +81,7 @@ func TestReadFailsOnce(t *testing.T) {
 
 // A journal that fails for a while loses nothing and repeats nothing.
 func TestJournalFailsForAWhile(t *testing.T) {
-	r := newRig(t, script("write", "read", "write"))
+	r := newRig(t, fake.Script("write", "read", "write"))
 	var n atomic.Int32
 	r.j.onCommit = func(_ journal.Transition, do func() error) error {
 		if n.Add(1)%2 != 0 {
@@ -89,7 +93,7 @@ func TestJournalFailsForAWhile(t *testing.T) {
 	id := r.create(never)
 	r.await(id, success)
 	r.events(id)
-	if n := len(r.pool.calledFor(id)); n != 3 {
+	if n := len(r.pool.CalledFor(id)); n != 3 {
 		t.Errorf("%d calls, want 3", n)
 	}
 }
@@ -107,25 +111,61 @@ func insideTheProcess(t *testing.T) func(func(grpc.ServiceRegistrar)) grpc.Clien
 	}
 }
 
-// What can never be stored ends the task with an error that says so, instead of being tried for ever.
-func TestInvalidUTF8EndsTheTask(t *testing.T) {
+// Text that is no UTF-8 is stored with U+FFFD in its place: what a tool did is recorded all the same (A17).
+func TestInvalidUTF8IsMended(t *testing.T) {
 	for name, spoil := range map[string]func(*rig){
 		"tool": func(r *rig) {
 			r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 				return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{StructuredJson: "{\"a\":\"\xff\"}"}}})
 			}
 		},
-		"planner": func(r *rig) { r.planner.steps[0].Description = "caf\xe9" },
+		"error": func(r *rig) {
+			r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				return send(fake.TextResult("caf\xe9", true))
+			}
+		},
+		"refusal": func(r *rig) {
+			r.pool.CallFn = func(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
+				return errors.New("caf\xe9")
+			}
+		},
+		"planner": func(r *rig) { r.planner.Steps[0].Description = "caf\xe9" },
+		"answer": func(r *rig) {
+			r.planner.AnswerFn = func(_ context.Context, _ *plannerv1.GenerateAnswerRequest, send func(string) error) error {
+				return send("caf\xe9")
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRigOver(t, script("read"), slog.New(slog.DiscardHandler), insideTheProcess(t))
+			r := newRigOver(t, fake.Script("read"), slog.New(slog.DiscardHandler), insideTheProcess(t))
 			spoil(r)
+			r.start()
+			id := r.create(never)
+			r.await(id, success)
+			r.events(id)
+		})
+	}
+}
+
+// What can never be stored ends the task with an error that says so, instead of being tried for ever; its attempt has an
+// end (A17).
+func TestUnstorableEndsTheTask(t *testing.T) {
+	for name, like := range map[string]func(*storagev1.Fact) bool{"intent": isInput, "outcome": isOutput} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, fake.Script("write"))
+			r.j.onCommit = func(tr journal.Transition, do func() error) error {
+				if slices.ContainsFunc(tr.Record.GetFacts(), like) {
+					return fmt.Errorf("a field is larger than can be encoded: %w", journal.ErrInvalid)
+				}
+				return do()
+			}
 			r.start()
 			id := r.create(never)
 			r.await(id, failed)
 			if msg := r.task(id).Checkpoint.GetError().GetErrMsg(); !strings.Contains(msg, "cannot be stored") {
 				t.Errorf("the error is %q", msg)
 			}
+			r.events(id)
 			wantAnswer(t, "cancel", r.send(id, cancelCommand()), taskEnded)
 		})
 	}
@@ -133,7 +173,7 @@ func TestInvalidUTF8EndsTheTask(t *testing.T) {
 
 // A journal that does not answer does not keep a process from stopping.
 func TestJournalBlocksAtStop(t *testing.T) {
-	r, commit := newRig(t, script("read")), newBarrier(t)
+	r, commit := newRig(t, fake.Script("read")), newBarrier(t)
 	r.log, r.stuck = slog.New(slog.DiscardHandler), true // the owner outlives the test
 	r.j.onCommit = func(_ journal.Transition, do func() error) error {
 		commit.pass()
@@ -151,7 +191,7 @@ func TestJournalBlocksAtStop(t *testing.T) {
 
 // An inbox that cannot be read once, while there is no slot, strands no command.
 func TestInboxFailsOnceWithoutASlot(t *testing.T) {
-	r := newRig(t, script("write"))
+	r := newRig(t, fake.Script("write"))
 	r.cfg.MaxRunning = 1
 	var failing atomic.Value
 	r.j.onRead = func(method, id string) error {

@@ -6,6 +6,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/serve"
 
+	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 	"pawl.dev/executor-svc/internal/view"
 )
@@ -19,14 +20,13 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 	leave := e.hub.watch(taskID)
 	defer leave()
 	for {
-		more := e.hub.more(taskID)
-		records, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
-		if err != nil {
-			return err
-		}
-		t, err := e.deps.Journal.Peek(ctx, taskID)
-		if err != nil {
-			return err
+		n := e.hub.after(taskID, after)
+		t, records := n.task, n.records
+		if !n.complete {
+			var err error
+			if t, records, err = e.readFor(ctx, taskID, after); err != nil {
+				return err
+			}
 		}
 		for _, r := range records {
 			for _, event := range view.Events(t, r, after) {
@@ -43,7 +43,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 			return nil
 		}
 		select {
-		case <-more:
+		case <-n.more:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.draining:
@@ -52,4 +52,14 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 			return stopping()
 		}
 	}
+}
+
+// readFor reads what memory does not have.
+func (e *Engine) readFor(ctx context.Context, taskID string, after uint64) (*journal.Task, []journal.Record, error) {
+	records, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := e.deps.Journal.Peek(ctx, taskID)
+	return t, records, err
 }

@@ -16,8 +16,8 @@ type Flow interface {
 	// On moves the task. It changes t.State in place; where it returns an error, nothing was changed and nothing is
 	// written (A6). The error is for whoever sent the command.
 	On(t *Task, in Input) (Transition, error)
-	// TakeUp says how a task goes on that was loaded from the journal.
-	TakeUp(t *Task) (Transition, error)
+	// TakeUp says how a task goes on that was loaded from the journal. recovered: it was running when a process ended.
+	TakeUp(t *Task, recovered bool) (Transition, error)
 	// Fail ends a task that cannot go on for a reason outside the flow.
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
 }
@@ -31,12 +31,18 @@ type Task struct {
 	Now time.Time
 }
 
+// RunTime is how long a task has run until now, in nanoseconds; counted only where that is bounded.
+func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
+	if c.GetRunSince() == 0 {
+		return c.GetRunTime()
+	}
+	return c.GetRunTime() + max(0, now.UnixNano()-c.GetRunSince())
+}
+
 // Transition is one move of a task: the facts to commit with the changed state, and the effects to run.
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Effects []Effect
-	// Idle says that nothing is running and nothing is to be run: the task waits for a command, or has ended.
-	Idle bool
 	// Unchanged says that neither state nor facts are to be committed.
 	Unchanged bool
 }
@@ -51,6 +57,11 @@ type (
 	Plan struct{}
 	// Call calls the tool of a step whose intent is durable. Comes back as any number of Progress and one Called.
 	Call struct {
+		Ordinal uint32
+		Attempt uint32
+	}
+	// Attach asks the pool what became of a call that was made before. Comes back as Call does.
+	Attach struct {
 		Ordinal uint32
 		Attempt uint32
 	}
@@ -77,6 +88,7 @@ type (
 func (Begin) effect()    {}
 func (Plan) effect()     {}
 func (Call) effect()     {}
+func (Attach) effect()   {}
 func (StopCall) effect() {}
 func (Derive) effect()   {}
 func (Judge) effect()    {}
@@ -91,6 +103,8 @@ type Input interface{ input() }
 type (
 	// Command is what someone asked.
 	Command struct{ *storagev1.Command }
+	// Lapsed says that a deadline or the task's run time may have passed.
+	Lapsed struct{}
 	// Begun is what Begin found.
 	Begun struct {
 		Tools *storagev1.ToolsLoaded
@@ -117,6 +131,10 @@ type (
 		// Err is why it failed; nil where it succeeded.
 		Err     *storagev1.ErrorNote
 		Outcome commonv1.Outcome
+		// Lost says that the outcome is unknown because a process or a connection of Pawl's own was lost.
+		Lost bool
+		// Next is what follows where the tool succeeded and that is known already; nil where the planner has to be asked.
+		Next *Planned
 	}
 	// NotStarted says that a call whose intent is durable was not begun: the executor is stopping.
 	NotStarted struct{ Ordinal uint32 }
@@ -148,6 +166,8 @@ type (
 	Text struct{ Text string }
 	// Answered is the end of the answer.
 	Answered struct {
+		// Text is its last piece; may be empty.
+		Text string
 		// FullAnswer is all pieces joined.
 		FullAnswer string
 		Err        *storagev1.ErrorNote
@@ -156,6 +176,7 @@ type (
 )
 
 func (Command) input()    {}
+func (Lapsed) input()     {}
 func (Begun) input()      {}
 func (Planned) input()    {}
 func (Called) input()     {}
@@ -176,6 +197,9 @@ type PlannedStep struct {
 	Idempotent     bool
 	RiskFloor      commonv1.RiskLevel
 	DefinitionHash string
+	ConfigRevision uint64
+	// PoolID names the pool that would make the call.
+	PoolID string
 	// Problem says what of the input does not fit the tool's schema; empty where it fits.
 	Problem string
 }

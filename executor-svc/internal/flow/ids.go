@@ -42,10 +42,32 @@ func ToolName(toolID string) (mcpID, name string) {
 	return mcpID, name
 }
 
-// AskedHash is the SHA-256 (hex) of exactly what a person is shown: task, step, user, tool, definition and input.
+// InputHash is the SHA-256 of an exact input.
+func InputHash(input string) []byte {
+	sum := sha256.Sum256([]byte(input))
+	return sum[:]
+}
+
+// ToolInputHash tells calls of one tool with one input from all others.
+func ToolInputHash(toolID, input string) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(toolID), toolID, input))
+	return sum[:]
+}
+
+// RequestHash is what the pool tells calls apart by; see AttachCallRequest.
+func RequestHash(mcpID, name, input string) string {
+	sum := sha256.Sum256([]byte(mcpID + "\x00" + name + "\x00" + input))
+	return hex.EncodeToString(sum[:])
+}
+
+// AskedHash is the SHA-256 (hex) of exactly what a person is shown: task, step, user, configuration of the server, tool,
+// definition and input.
 func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	h := sha256.New()
-	for _, part := range []string{t.ID, StepID(s.GetOrdinal()), t.Head.GetUserSub(), s.GetToolId(), s.GetDefinitionHash(), s.GetInputJson()} {
+	for _, part := range []string{
+		t.ID, StepID(s.GetOrdinal()), t.Head.GetUserSub(), strconv.FormatUint(s.GetConfigRevision(), 10), s.GetToolId(),
+		s.GetDefinitionHash(), s.GetInputJson(),
+	} {
 		h.Write(fmt.Appendf(nil, "%d:%s", len(part), part))
 	}
 	return hex.EncodeToString(h.Sum(nil))

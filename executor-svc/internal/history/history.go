@@ -23,20 +23,24 @@ type Entry struct {
 	WaitID      string
 	CreateTime  int64
 	StartTime   int64
-	EndTime     int64
+	// StartSeq is the seq of the newest attempt's beginning.
+	StartSeq uint64
+	EndTime  int64
 }
 
 // Log is the history of one task.
 type Log struct {
 	Entries   []*Entry
 	byOrdinal map[uint32]*Entry
+	seq       uint64
 }
 
-// Add folds a record in. Records come in the order of their seqs.
+// Add folds a record in. Records come in the order of their seqs, from the first one on.
 func (l *Log) Add(r *storagev1.Record) {
 	for _, f := range r.GetFacts() {
+		l.seq++
 		if f.GetOrdinal() != 0 {
-			l.entry(f).add(f, r.GetTime())
+			l.entry(f).add(f, r.GetTime(), l.seq)
 		}
 	}
 }
@@ -54,7 +58,7 @@ func (l *Log) entry(f *storagev1.Fact) *Entry {
 	return e
 }
 
-func (e *Entry) add(f *storagev1.Fact, now int64) {
+func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 	e.Status, e.WaitID = f.GetStepStatus(), ""
 	if f.GetAttempt() != 0 {
 		e.Attempt = f.GetAttempt()
@@ -64,13 +68,16 @@ func (e *Entry) add(f *storagev1.Fact, now int64) {
 		e.Description, e.CreateTime = k.StepInit, now
 	case *storagev1.Fact_StepWaitingForStart:
 		e.InputJSON, e.Risk, e.WaitID = k.StepWaitingForStart.GetInputJson(), k.StepWaitingForStart.GetRisk(), f.GetWaitId()
+		if why := k.StepWaitingForStart.GetOutcomeUnknown(); why != nil {
+			e.Outcome, e.Error, e.EndTime = commonv1.Outcome_OUTCOME_UNKNOWN, why, now
+		}
 	case *storagev1.Fact_StepWaitingForParam:
 		e.WaitID = f.GetWaitId()
 	case *storagev1.Fact_StepInput:
-		e.InputJSON, e.StartTime, e.EndTime = k.StepInput, now, 0
+		e.InputJSON, e.StartTime, e.EndTime, e.StartSeq = k.StepInput, now, 0, seq
 		e.Outcome, e.Error, e.OutputJSON = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil, ""
 	case *storagev1.Fact_StepOutput:
-		e.Outcome, e.OutputJSON, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, k.StepOutput, now
+		e.Outcome, e.OutputJSON, e.Error, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, k.StepOutput, nil, now
 	case *storagev1.Fact_StepError:
 		e.Outcome, e.Error, e.EndTime = k.StepError.GetOutcome(), k.StepError.GetError(), now
 	case *storagev1.Fact_StepCancel:

@@ -30,14 +30,15 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		}
 		var full strings.Builder
 		var usage *commonv1.Usage
-		err := s.pieces(ctx, &plannerv1.GenerateAnswerRequest{Context: c, CutShort: cutShort}, func(text string) {
+		rest, err := s.pieces(ctx, c, cutShort, func(text string) {
 			full.WriteString(text)
 			emit(flow.Text{Text: text})
 		}, &usage)
 		if ctx.Err() != nil {
 			return
 		}
-		out := flow.Answered{FullAnswer: full.String(), Usage: add(nil, usage)}
+		full.WriteString(rest)
+		out := flow.Answered{FullAnswer: full.String(), Text: rest, Usage: add(nil, usage)}
 		if err != nil {
 			out.Err = note(fmt.Errorf("writing the answer: %w", err))
 			if cutShort != "" && !strings.HasSuffix(cutShort, errs.From(err).Message) {
@@ -48,33 +49,33 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	}
 }
 
-// pieces tries again only while nothing was shown.
-func (s *Session) pieces(ctx context.Context, req *plannerv1.GenerateAnswerRequest, show func(string), usage **commonv1.Usage) error {
+// pieces tries again only while nothing was shown. What comes just before the end is returned: it is shown with the end.
+func (s *Session) pieces(ctx context.Context, c *plannerv1.TaskContext, cutShort string, show func(string), usage **commonv1.Usage) (string, error) {
 	shown := false
-	_, err := ask(ctx, s, func(ctx context.Context) (struct{}, error) {
-		stream, err := s.r.planner.GenerateAnswer(ctx, req, patient)
+	rest, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (string, error) {
+		stream, err := s.r.planner.GenerateAnswer(ctx, &plannerv1.GenerateAnswerRequest{Context: c, CutShort: cutShort}, patient)
 		if err != nil {
-			return struct{}{}, err
+			return "", err
 		}
 		in := make(chan piece)
-		go receive(ctx, stream, in)
-		err = s.collect(in, func(text string) { shown = true; show(text) }, usage)
+		go receivePieces(ctx, stream, in)
+		rest, err := s.collect(in, func(text string) { shown = true; show(text) }, usage)
 		if err == nil {
 			err = ctx.Err() // a stream that was cut off has not ended
 		}
 		if err != nil && shown {
-			return struct{}{}, &cut{err}
+			return rest, &cut{err}
 		}
-		return struct{}{}, err
+		return rest, err
 	})
-	var c *cut
-	if errors.As(err, &c) {
-		return c.err
+	var c2 *cut
+	if errors.As(err, &c2) {
+		return rest, c2.err
 	}
-	return err
+	return rest, err
 }
 
-func receive(ctx context.Context, stream interface {
+func receivePieces(ctx context.Context, stream interface {
 	Recv() (*plannerv1.GenerateAnswerResponse, error)
 }, out chan<- piece) {
 	defer close(out)
@@ -94,27 +95,17 @@ func receive(ctx context.Context, stream interface {
 	}
 }
 
-// collect shows what came within TextDelay as one piece.
-func (s *Session) collect(in <-chan piece, show func(string), usage **commonv1.Usage) error {
+// collect shows what came within TextDelay as one piece, and returns what came just before the end.
+func (s *Session) collect(in <-chan piece, show func(string), usage **commonv1.Usage) (rest string, err error) {
 	var pending strings.Builder
-	flush := func() {
-		if pending.Len() > 0 {
-			show(pending.String())
-			pending.Reset()
-		}
-	}
-	defer flush()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
 	for {
 		select {
 		case p, ok := <-in:
-			if !ok {
-				return nil
-			}
-			if p.err != nil {
-				return p.err
+			if !ok || p.err != nil {
+				return pending.String(), p.err
 			}
 			if p.usage != nil {
 				*usage = p.usage
@@ -122,9 +113,10 @@ func (s *Session) collect(in <-chan piece, show func(string), usage **commonv1.U
 			if pending.Len() == 0 && p.text != "" {
 				timer.Reset(s.r.cfg.TextDelay)
 			}
-			pending.WriteString(p.text)
+			pending.WriteString(valid(p.text))
 		case <-timer.C:
-			flush()
+			show(pending.String())
+			pending.Reset()
 		}
 	}
 }

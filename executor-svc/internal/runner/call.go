@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -44,16 +46,51 @@ func newCall(id string) *call {
 	return c
 }
 
-// callTool calls a tool and brings back what is known of the outcome, which is never guessed.
-func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint32) Run {
+// callTool calls a tool and brings back what is known of the outcome, which is never guessed. next gives what follows.
+func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	mcpID, name := flow.ToolName(st.GetToolId())
 	req := &mcppoolv1.CallToolRequest{
 		McpId: mcpID, Name: name, InputJson: st.GetInputJson(), SessionId: s.id,
 		CallId:                 flow.CallID(t.ID, st.GetOrdinal(), attempt),
 		IdempotencyKey:         flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson()),
 		ExpectedDefinitionHash: st.GetDefinitionHash(),
+		ExpectedConfigRevision: st.GetConfigRevision(),
+		Epoch:                  s.epoch,
+		StartBy:                timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)),
+		AckCallIds:             s.takeAcks(),
 	}
-	c := newCall(req.GetCallId())
+	return s.follows(st, attempt, next, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+		res, err := s.reach(ctx, req, progress)
+		if lost(err) {
+			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", req.GetCallId(), "error", err)
+			return s.attach(ctx, s.attachRequest(st, attempt), progress)
+		}
+		return res, err
+	})
+}
+
+// startSlack is how much later than the patience with the pool a call may still start; it covers clocks that differ.
+const startSlack = 30 * time.Second
+
+// attachCall finds out what became of a call that an owner before this one made.
+func (s *Session) attachCall(_ *flow.Task, st *storagev1.ActiveStep, attempt uint32) Run {
+	req := s.attachRequest(st, attempt)
+	return s.follows(st, attempt, nil, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+		return s.attach(ctx, req, progress)
+	})
+}
+
+func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppoolv1.AttachCallRequest {
+	mcpID, name := flow.ToolName(st.GetToolId())
+	return &mcppoolv1.AttachCallRequest{
+		CallId: flow.CallID(s.id, st.GetOrdinal(), attempt), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
+		PoolId: st.GetPoolId(), SessionId: s.id, Epoch: s.epoch,
+	}
+}
+
+// follows brings back how a call ended, however it is followed.
+func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned, end func(context.Context, func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error)) Run {
+	c := newCall(flow.CallID(s.id, st.GetOrdinal(), attempt))
 	s.mu.Lock()
 	s.call = c
 	s.mu.Unlock()
@@ -63,12 +100,13 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 		defer cancel()
 		defer context.AfterFunc(c.given, cancel)()
 		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt}
-		res, err := s.reach(ctx, req, func(p *storagev1.ToolProgress) {
+		res, err := end(ctx, func(p *storagev1.ToolProgress) {
 			emit(flow.Progress{Ordinal: st.GetOrdinal(), Attempt: attempt, Progress: p})
 		})
 		switch {
 		case err != nil:
 			out.Err, out.Outcome = failure(err, st.GetInputJson())
+			out.Lost = lost(err)
 			if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
 				s.forget()
 			}
@@ -80,8 +118,52 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 			}
 		default:
 			out.Outcome, out.Output = commonv1.Outcome_OUTCOME_KNOWN, output(res)
+			if next != nil {
+				out.Next = next(out.Output)
+			}
 		}
 		emit(out)
+	}
+}
+
+// lost says whether an error tells of Pawl's own connections and processes alone, and nothing of the tool.
+func lost(err error) bool {
+	if err == nil {
+		return false
+	}
+	e := errs.From(err)
+	switch e.Reason {
+	case commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN:
+		return e.Metadata[errs.OutcomeKey] != notExecuted
+	case commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
+		return e.Metadata[errs.OutcomeKey] == ""
+	}
+	return false
+}
+
+// notExecuted is how an error says that its call did not run.
+var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.String(), "OUTCOME_")
+
+// attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
+// is waited for: it may have the answer.
+func (s *Session) attach(ctx context.Context, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+	deadline := time.Now().Add(s.r.cfg.PoolPatience)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		stream, err := s.r.pool.AttachCall(ctx, req)
+		var res *mcppoolv1.CallResult
+		if err == nil {
+			res, err = receive(stream.Recv, progress)
+		}
+		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || time.Now().Add(pause).After(deadline) {
+			return res, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
 	}
 }
 
@@ -91,7 +173,11 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		var to peer.Peer
-		res, err := s.receive(ctx, req, &to, progress)
+		stream, err := s.r.pool.CallTool(ctx, req, grpc.Peer(&to))
+		var res *mcppoolv1.CallResult
+		if err == nil {
+			res, err = receive(stream.Recv, progress)
+		}
 		if err == nil || status.Code(err) != codes.Unavailable || to.Addr != nil {
 			return res, err
 		}
@@ -111,17 +197,19 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 	}
 }
 
-// receive makes one call. to says who it was sent to; without an address it was not sent.
-func (s *Session) receive(ctx context.Context, req *mcppoolv1.CallToolRequest, to *peer.Peer, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
-	stream, err := s.r.pool.CallTool(ctx, req, grpc.Peer(to))
-	if err != nil {
-		return nil, err
-	}
+// message is what the streams of CallTool and AttachCall carry.
+type message interface {
+	GetResult() *mcppoolv1.CallResult
+	GetProgress() *mcppoolv1.CallProgress
+}
+
+// receive follows a call's stream to its end.
+func receive[M message](recv func() (M, error), progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
 	var last time.Time
 	for {
-		msg, err := stream.Recv()
+		msg, err := recv()
 		if errors.Is(err, io.EOF) {
-			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the pool ended the call without a result")
+			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the pool ended the call without a result; this is a defect of the pool, please report it")
 		}
 		if err != nil {
 			return nil, err
@@ -131,7 +219,7 @@ func (s *Session) receive(ctx context.Context, req *mcppoolv1.CallToolRequest, t
 		}
 		if p := msg.GetProgress(); p != nil && time.Since(last) >= progressEvery {
 			last = time.Now()
-			progress(&storagev1.ToolProgress{Progress: p.GetProgress(), Total: p.GetTotal(), Message: p.GetMessage()})
+			progress(&storagev1.ToolProgress{Progress: p.GetProgress(), Total: p.GetTotal(), Message: valid(p.GetMessage())})
 		}
 	}
 }
@@ -174,7 +262,7 @@ func (s *Session) StopCall(ctx context.Context) {
 // before it could reach a tool.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 	e := errs.From(err)
-	n := &storagev1.ErrorNote{ErrMsg: e.Message, DataJson: input, Reason: e.Reason}
+	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
 	if o, ok := commonv1.Outcome_value["OUTCOME_"+e.Metadata[errs.OutcomeKey]]; ok && o != 0 {
 		return n, commonv1.Outcome(o)
 	}

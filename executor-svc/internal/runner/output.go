@@ -40,7 +40,7 @@ func output(res *mcppoolv1.CallResult) string {
 		// Strings and valid JSON always encode.
 		return `{"message":""}`
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return valid(strings.TrimSuffix(b.String(), "\n"))
 }
 
 func mediaOf(c *mcppoolv1.Content) (media, bool) {
@@ -71,7 +71,7 @@ func text(res *mcppoolv1.CallResult) string {
 
 // toolError is the text of a result that is marked as an error (A13).
 func toolError(res *mcppoolv1.CallResult) string {
-	if t := strings.TrimSpace(text(res)); t != "" {
+	if t := strings.TrimSpace(valid(text(res))); t != "" {
 		return t
 	}
 	return "the tool failed without saying why"

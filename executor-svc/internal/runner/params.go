@@ -16,7 +16,7 @@ import (
 // derive makes the input of a failed attempt anew, with the error in view (A11).
 func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	return s.input(c, st, func(ctx context.Context) (string, *commonv1.Usage, error) {
-		res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.GetFirstInputParamsResponse, error) {
+		res, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.GetFirstInputParamsResponse, error) {
 			return s.r.planner.GetFirstInputParams(ctx, &plannerv1.GetFirstInputParamsRequest{
 				Context: c, ToolId: st.GetToolId(), Description: st.GetDescription(),
 				FailedInputJson: st.GetInputJson(), Error: st.GetError().GetErrMsg(),
@@ -29,7 +29,7 @@ func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run
 // fill mends an input with what a person supplied (A10).
 func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	return s.input(c, st, func(ctx context.Context) (string, *commonv1.Usage, error) {
-		res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.FillParamsResponse, error) {
+		res, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.FillParamsResponse, error) {
 			return s.r.planner.FillParams(ctx, &plannerv1.FillParamsRequest{
 				Context: c, ToolId: st.GetToolId(), InputJson: st.GetInputJson(), Error: st.GetError().GetErrMsg(),
 				ContentJson: st.GetSupplied().GetContentJson(), Description: st.GetSupplied().GetDescription(),
@@ -54,6 +54,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, make
 		case err != nil:
 			out.Err = note(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
+			out.Input = valid(out.Input)
 			out.Problem = problem(tool, out.Input)
 		}
 		emit(out)
@@ -97,7 +98,7 @@ func (s *Session) judged(ctx context.Context, c *plannerv1.TaskContext, st *stor
 	}
 	input, problem := st.GetInputJson(), st.GetError().GetErrMsg()
 	if out.IsParamError = known; !known {
-		res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.IsParamErrorResponse, error) {
+		res, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.IsParamErrorResponse, error) {
 			return s.r.planner.IsParamError(ctx, &plannerv1.IsParamErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, patient)
 		})
 		if err != nil {
@@ -111,20 +112,21 @@ func (s *Session) judged(ctx context.Context, c *plannerv1.TaskContext, st *stor
 	var described, missing *commonv1.Usage
 	var g errgroup.Group
 	g.Go(func() error {
-		res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.DescribeErrorResponse, error) {
+		res, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.DescribeErrorResponse, error) {
 			return s.r.planner.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, patient)
 		})
 		out.Message, described = res.GetMessage(), res.GetUsage()
 		return err
 	})
 	g.Go(func() error {
-		res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.GetMissingParamsResponse, error) {
+		res, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.GetMissingParamsResponse, error) {
 			return s.r.planner.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, patient)
 		})
 		out.SchemaJSON, missing = res.GetSchemaJson(), res.GetUsage()
 		return err
 	})
 	err := g.Wait()
+	out.Message, out.SchemaJSON = valid(out.Message), valid(out.SchemaJSON)
 	out.Usage = add(add(out.Usage, described), missing)
 	return err
 }

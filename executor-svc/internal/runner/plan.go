@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -28,54 +28,18 @@ var patient = grpc.WaitForReady(true)
 // begin loads the tools, and then asks for name, risk and first step at once (A3).
 func (s *Session) begin(c *plannerv1.TaskContext) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		tools, err := s.toolset(ctx)
 		if err != nil {
-			emit(flow.Begun{
-				Tools: &storagev1.ToolsLoaded{}, Name: shorten(c.GetGoal()), Risk: &storagev1.RiskNote{},
-				Plan: flow.Planned{Err: note(fmt.Errorf("loading the tools: %w", err))},
-			})
-			return
+			out.Plan.Err = note(fmt.Errorf("loading the tools: %w", err))
+		} else {
+			c.Tools, out.Tools = tools.tools, tools.loaded
+			out.Plan = s.next(ctx, c, tools, &out)
 		}
-		c.Tools = tools.tools
-		out := flow.Begun{Tools: tools.loaded, Name: shorten(c.GetGoal()), Risk: &storagev1.RiskNote{}}
-		var named, assessed *commonv1.Usage
-		var g errgroup.Group
-		g.Go(func() error { named = s.name(ctx, c, &out); return nil })
-		g.Go(func() error { assessed = s.risk(ctx, c, &out); return nil })
-		g.Go(func() error { out.Plan = s.next(ctx, c, tools); return nil })
-		_ = g.Wait() // none of them returns an error: each has its own way to go on without
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			emit(out)
 		}
-		out.Plan.Usage = add(add(out.Plan.Usage, named), assessed)
-		emit(out)
 	}
-}
-
-func (s *Session) name(ctx context.Context, c *plannerv1.TaskContext, out *flow.Begun) *commonv1.Usage {
-	res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.GetFlowNameResponse, error) {
-		return s.r.planner.GetFlowName(ctx, &plannerv1.GetFlowNameRequest{Context: c}, patient)
-	})
-	if err != nil {
-		s.log.WarnContext(ctx, "naming the flow; its goal stands in", "error", err)
-		return nil
-	}
-	if res.GetName() != "" {
-		out.Name = res.GetName()
-	}
-	return res.GetUsage()
-}
-
-func (s *Session) risk(ctx context.Context, c *plannerv1.TaskContext, out *flow.Begun) *commonv1.Usage {
-	res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.AssessFlowRiskResponse, error) {
-		return s.r.planner.AssessFlowRisk(ctx, &plannerv1.AssessFlowRiskRequest{Context: c}, patient)
-	})
-	if err != nil {
-		s.log.WarnContext(ctx, "assessing the flow's risk; it stays unspecified", "error", err)
-		return nil
-	}
-	out.Risk = riskNote(res.GetRisk())
-	return res.GetUsage()
 }
 
 func (s *Session) plan(c *plannerv1.TaskContext) Run {
@@ -88,29 +52,34 @@ func (s *Session) plan(c *plannerv1.TaskContext) Run {
 			return
 		}
 		c.Tools = tools.tools
-		out := s.next(ctx, c, tools)
+		out := s.next(ctx, c, tools, nil)
 		if ctx.Err() == nil {
 			emit(out)
 		}
 	}
 }
 
-// next asks for the next step until the planner names a tool that exists; after the last try it is FINAL (A21).
-func (s *Session) next(ctx context.Context, c *plannerv1.TaskContext, tools *toolset) flow.Planned {
+// next asks for the next step until the planner names a tool that exists; after the last try it is FINAL (A21). begun takes
+// the flow's name and risk where nothing was done yet.
+func (s *Session) next(ctx context.Context, c *plannerv1.TaskContext, tools *toolset, begun *flow.Begun) flow.Planned {
 	var out flow.Planned
 	for range s.r.cfg.PlannerTries {
-		res, err := ask(ctx, s, func(ctx context.Context) (*plannerv1.PlanStepsResponse, error) {
-			return s.r.planner.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: c}, patient)
+		res, err := told(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
+			return s.r.planner.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: c, Begin: begun != nil}, patient)
 		})
 		switch {
 		case err != nil && definitive(err):
 			out.Err = note(err)
 			return out
 		case err != nil:
-			out.CutShort = "The planner could not be asked for the next step: " + errs.From(err).Message
+			out.CutShort = "The planner could not be asked for the next step: " + valid(errs.From(err).Message)
 			return out
 		}
 		out.Usage = add(out.Usage, res.GetUsage())
+		s.remember(res.GetContextName(), c)
+		if begun != nil {
+			called(begun, res)
+		}
 		if len(res.GetSteps()) == 0 {
 			out.CutShort = "The planner answered without a step."
 			continue
@@ -120,25 +89,24 @@ func (s *Session) next(ctx context.Context, c *plannerv1.TaskContext, tools *too
 			out.CutShort = ""
 			return out
 		}
-		if tool := tools.byID[p.GetToolId()]; tool != nil {
-			out.Step, out.CutShort = planned(p, tool), ""
+		if tools.byID[p.GetToolId()] != nil {
+			out.Step, out.CutShort = tools.planned(p), ""
+			s.setAhead(res.GetSteps()[1:])
 			return out
 		}
-		out.CutShort = fmt.Sprintf("The planner chose the tool %q, which is not there.", p.GetToolId())
+		out.CutShort = fmt.Sprintf("The planner chose the tool %q, which is not there.", valid(p.GetToolId()))
 		s.log.WarnContext(ctx, "the planner chose an unknown tool", "tool", p.GetToolId())
 	}
 	return out
 }
 
-func planned(p *plannerv1.PlannedStep, tool *commonv1.Tool) *flow.PlannedStep {
-	input := p.GetInputJson()
-	if input == "" {
-		input = "{}"
+// called takes the name and the risk that the planner gave the flow.
+func called(begun *flow.Begun, res *plannerv1.PlanStepsResponse) {
+	if name := valid(res.GetFlowName()); name != "" {
+		begun.Name = name
 	}
-	return &flow.PlannedStep{
-		ToolID: p.GetToolId(), Description: p.GetDescription(), InputJSON: input, Risk: riskNote(p.GetRisk()),
-		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(),
-		DefinitionHash: tool.GetDefinitionHash(), Problem: problem(tool, input),
+	if res.GetFlowRisk() != nil {
+		begun.Risk = riskNote(res.GetFlowRisk())
 	}
 }
 
@@ -175,11 +143,11 @@ func definitive(err error) bool {
 
 func note(err error) *storagev1.ErrorNote {
 	e := errs.From(err)
-	return &storagev1.ErrorNote{ErrMsg: e.Message, Reason: e.Reason}
+	return &storagev1.ErrorNote{ErrMsg: valid(e.Message), Reason: e.Reason}
 }
 
 func riskNote(r *commonv1.Risk) *storagev1.RiskNote {
-	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: r.GetReason()}
+	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: valid(r.GetReason())}
 }
 
 func add(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
@@ -194,6 +162,9 @@ func add(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
 	sum.ModelCalls += u.GetModelCalls()
 	return sum
 }
+
+// valid makes text storable: over the network it is UTF-8 already, inside one process nobody has checked it.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func shorten(goal string) string {
 	if utf8.RuneCountInString(goal) <= nameLength {

@@ -57,22 +57,31 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	return &Runner{cfg: cfg, planner: planner, pool: pool, log: log}
 }
 
-// Session is what a runner keeps for a task while it has an owner: its tools and its running call.
+// Session is what a runner keeps for a task while it has an owner: its tools, its running call, and what the planner said
+// that comes next.
 type Session struct {
 	r      *Runner
 	id     string
+	epoch  uint64
 	head   *storagev1.TaskHead
 	rounds []*plannerv1.Round
 	log    *slog.Logger
 
-	mu    sync.Mutex // guards tools and call
+	mu    sync.Mutex // guards what follows
 	tools *toolset
 	call  *call
+	// ahead is what follows if the running step succeeds.
+	ahead []*plannerv1.PlannedStep
+	// base names the context that the planner has, with baseHistory entries of the history.
+	base        string
+	baseHistory int
+	// acks holds calls whose results are durable, and of which the pool was not told yet.
+	acks []string
 }
 
-// Session starts a session. rounds are the earlier questions and answers of the conversation.
-func (r *Runner) Session(id string, head *storagev1.TaskHead, rounds []*plannerv1.Round) *Session {
-	return &Session{r: r, id: id, head: head, rounds: rounds, log: r.log.With("task_id", id)}
+// Session starts a session for an owner. rounds are the earlier questions and answers of the conversation.
+func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, rounds []*plannerv1.Round) *Session {
+	return &Session{r: r, id: id, epoch: epoch, head: head, rounds: rounds, log: r.log.With("task_id", id)}
 }
 
 // Run is an effect ready to be run: emit takes what comes of it, in order.
@@ -81,12 +90,17 @@ type Run func(ctx context.Context, emit func(flow.Input))
 // Prepare reads what an effect needs from the task as it is now, so that the effect can run while the task moves on.
 func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	switch e := e.(type) {
+	case flow.Call:
+		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.follow(log))
+	case flow.Attach:
+		return s.attachCall(t, step(t, e.Ordinal), e.Attempt)
+	}
+	s.setAhead(nil)
+	switch e := e.(type) {
 	case flow.Begin:
 		return s.begin(s.context(t, log))
 	case flow.Plan:
 		return s.plan(s.context(t, log))
-	case flow.Call:
-		return s.callTool(t, step(t, e.Ordinal), e.Attempt)
 	case flow.Derive:
 		return s.derive(s.context(t, log), step(t, e.Ordinal))
 	case flow.Judge:
@@ -103,8 +117,43 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 func (s *Session) Release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), 5*time.Second)
 	defer cancel()
-	if _, err := s.r.pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: s.id}); err != nil {
+	req := &mcppoolv1.ReleaseSessionRequest{SessionId: s.id, AckCallIds: s.takeAcks()}
+	if _, err := s.r.pool.ReleaseSession(ctx, req); err != nil {
 		s.log.WarnContext(ctx, "releasing the task's connections", "error", err)
+	}
+}
+
+// Recorded says that what came of a call is durable: the pool may forget it. It learns that with the next call, at the
+// latest when the task is left.
+func (s *Session) Recorded(ordinal, attempt uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acks = append(s.acks, flow.CallID(s.id, ordinal, attempt))
+}
+
+// takeAcks returns what the pool is to be told, once, and no more than it takes at once.
+func (s *Session) takeAcks() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.acks), mostAcks)
+	acks := s.acks[:n:n]
+	s.acks = s.acks[n:]
+	return acks
+}
+
+// mostAcks is how many calls the pool is told of at once.
+const mostAcks = 1000
+
+// Leave tells the pool what it was not told yet. Failing to costs nothing: the pool forgets by itself after a while.
+func (s *Session) Leave(ctx context.Context) {
+	acks := s.takeAcks()
+	if len(acks) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := s.r.pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: acks}); err != nil {
+		s.log.WarnContext(ctx, "acknowledging calls", "error", err)
 	}
 }
 

@@ -22,6 +22,8 @@ type toolset struct {
 	tools  []*commonv1.Tool
 	byID   map[string]*commonv1.Tool
 	loaded *storagev1.ToolsLoaded
+	// poolIDs names, by server, the pool that keeps its calls.
+	poolIDs map[string]string
 }
 
 // toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log says so (A2).
@@ -47,7 +49,7 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 func (s *Session) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tools = nil
+	s.tools, s.base, s.ahead = nil, "", nil
 }
 
 func (s *Session) servers(ctx context.Context) ([]string, error) {
@@ -77,8 +79,9 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 // load asks all servers at once: a slow one delays nobody but itself.
 func (s *Session) load(ctx context.Context, ids []string) *toolset {
 	type answer struct {
-		tools []*commonv1.Tool
-		err   error
+		tools  []*commonv1.Tool
+		poolID string
+		err    error
 	}
 	answers := make([]answer, len(ids))
 	slots := make(chan struct{}, connectLimit)
@@ -87,18 +90,19 @@ func (s *Session) load(ctx context.Context, ids []string) *toolset {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			answers[i].tools, answers[i].err = s.toolsOf(ctx, id)
+			answers[i].tools, answers[i].poolID, answers[i].err = s.toolsOf(ctx, id)
 		})
 	}
 	wg.Wait()
-	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}}
+	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}}
 	for i, id := range ids {
 		if err := answers[i].err; err != nil {
 			e := errs.From(err)
-			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: id, Reason: e.Reason, Message: e.Message})
+			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: id, Reason: e.Reason, Message: valid(e.Message)})
 			continue
 		}
 		set.loaded.McpIds = append(set.loaded.McpIds, id)
+		set.poolIDs[id] = answers[i].poolID
 		for _, tool := range answers[i].tools {
 			set.byID[tool.GetId()] = tool
 		}
@@ -109,7 +113,7 @@ func (s *Session) load(ctx context.Context, ids []string) *toolset {
 	return set
 }
 
-func (s *Session) toolsOf(ctx context.Context, mcpID string) ([]*commonv1.Tool, error) {
+func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.Tool, poolID string, err error) {
 	var all []*commonv1.Tool
 	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000, SessionId: s.id}
 	for {
@@ -117,11 +121,11 @@ func (s *Session) toolsOf(ctx context.Context, mcpID string) ([]*commonv1.Tool, 
 			return s.r.pool.ListTools(ctx, req, patient)
 		})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		all = append(all, page.GetTools()...)
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return all, nil
+			return all, page.GetPoolId(), nil
 		}
 	}
 }

@@ -85,7 +85,9 @@ func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
 		}}
 	case *storagev1.Fact_StatusChanged:
 		e.Type = executorv1.EventType_EVENT_TYPE_STATUS_CHANGED
-		e.Payload = &executorv1.ExecutorEvent_StatusChanged{StatusChanged: &executorv1.StatusChanged{From: k.StatusChanged.GetFrom(), To: f.GetStatus()}}
+		e.Payload = &executorv1.ExecutorEvent_StatusChanged{StatusChanged: &executorv1.StatusChanged{
+			From: k.StatusChanged.GetFrom(), To: f.GetStatus(), Reason: k.StatusChanged.GetReason(),
+		}}
 	case *storagev1.Fact_ToolsLoaded:
 		e.Type = executorv1.EventType_EVENT_TYPE_TOOLS_LOADED
 		e.Payload = &executorv1.ExecutorEvent_ToolsLoaded{ToolsLoaded: toolsLoaded(k.ToolsLoaded)}
@@ -103,7 +105,7 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
 		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
-			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.CallID(t.ID, f.GetOrdinal(), f.GetAttempt()),
+			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
 		}}
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
@@ -119,6 +121,7 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
 		e.Payload = &executorv1.ExecutorEvent_StepWaitingForStart{StepWaitingForStart: &executorv1.StepWaitingForStart{
 			InputJson: w.GetInputJson(), Input: twin(w.GetInputJson()), Risk: risk(w.GetRisk()), Deadline: timestamp(w.GetDeadline()),
+			OutcomeUnknown: w.GetOutcomeUnknown() != nil, Error: errorMessage(w.GetOutcomeUnknown()),
 		}}
 	case *storagev1.Fact_StepWaitingForParam:
 		w := k.StepWaitingForParam
@@ -170,6 +173,24 @@ func usage(u *storagev1.Usage, elapsed int64) *commonv1.Usage {
 		Elapsed: durationpb.New(time.Duration(elapsed)), InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(),
 		ModelCalls: u.GetModelCalls(), ToolCalls: u.GetToolCalls(),
 	}
+}
+
+// Duration is nanoseconds as the API shows them; nil for none.
+func Duration(nanos int64) *durationpb.Duration {
+	if nanos == 0 {
+		return nil
+	}
+	return durationpb.New(time.Duration(nanos))
+}
+
+// madeBy is the task that made what happened at a seq: a fork shares what was before it.
+func madeBy(t *journal.Task, seq uint64) string {
+	for _, f := range t.Head.GetForks() {
+		if seq <= f.GetSeq() {
+			return f.GetTaskId()
+		}
+	}
+	return t.ID
 }
 
 func timestamp(nanos int64) *timestamppb.Timestamp {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -20,6 +22,11 @@ func Task(t *journal.Task) *executorv1.Task {
 		Error: errorMessage(c.GetError()), LastSeq: c.GetLastSeq(), Usage: usage(c.GetUsage(), c.GetUpdateTime()-h.GetCreateTime()),
 		CreateTime: timestamp(h.GetCreateTime()), UpdateTime: timestamp(c.GetUpdateTime()), EndTime: timestamp(c.GetEndTime()),
 	}
+	out.PauseRequested, out.Queued = c.GetPauseRequested(), t.Queued
+	out.Budget, out.WaitTimeout, out.OnUnknownOutcome = Budget(h.GetLimits()), Duration(h.GetWaitTimeout()), h.GetOnUnknownOutcome()
+	if n := len(h.GetForks()); n > 0 {
+		out.ForkedFrom = &executorv1.Fork{TaskId: h.GetForks()[n-1].GetTaskId(), Seq: h.GetForks()[n-1].GetSeq()}
+	}
 	for _, s := range c.GetActiveSteps() {
 		out.ActiveSteps = append(out.ActiveSteps, activeStep(t, s))
 	}
@@ -27,6 +34,17 @@ func Task(t *journal.Task) *executorv1.Task {
 		out.Waits = append(out.Waits, wait(c, w))
 	}
 	return out
+}
+
+// Budget derives what a task may cost; nil where nothing is bounded.
+func Budget(l *storagev1.Limits) *executorv1.Budget {
+	b := &executorv1.Budget{
+		MaxToolCalls: l.GetMaxToolCalls(), MaxModelCalls: l.GetMaxModelCalls(), MaxTokens: l.GetMaxTokens(), MaxRunTime: Duration(l.GetMaxRunTime()),
+	}
+	if proto.Equal(b, &executorv1.Budget{}) {
+		return nil
+	}
+	return b
 }
 
 // FullAnswer returns the answer that a task's last record holds, if it does.
@@ -61,9 +79,12 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 
 func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	out := &executorv1.Wait{
-		Id: w.GetId(), Kind: w.GetKind(), StepId: flow.StepID(w.GetOrdinal()), Message: w.GetMessage(),
+		Id: w.GetId(), Kind: w.GetKind(), Message: w.GetMessage(),
 		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: twin(w.GetParamsSchemaJson()), Hash: w.GetHash(),
 		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()),
+	}
+	if w.GetOrdinal() != 0 {
+		out.StepId = flow.StepID(w.GetOrdinal())
 	}
 	for _, s := range c.GetActiveSteps() {
 		if s.GetOrdinal() == w.GetOrdinal() {
@@ -75,16 +96,16 @@ func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 }
 
 // Step derives a step from its history.
-func Step(taskID string, e *history.Entry) *executorv1.Step {
+func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 	out := &executorv1.Step{
-		Id: flow.StepID(e.Ordinal), TaskId: taskID, SubtaskId: e.SubtaskID, Type: executorv1.StepType_STEP_TYPE_TOOL,
+		Id: flow.StepID(e.Ordinal), TaskId: t.ID, SubtaskId: e.SubtaskID, Type: executorv1.StepType_STEP_TYPE_TOOL,
 		ToolId: e.ToolID, Name: e.ToolID, Description: e.Description, Status: e.Status, Outcome: e.Outcome, Attempt: e.Attempt,
 		InputJson: e.InputJSON, Input: twin(e.InputJSON), OutputJson: e.OutputJSON, Output: twin(e.OutputJSON),
 		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
 		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
 	}
 	if e.Attempt > 0 {
-		out.CallId = flow.CallID(taskID, e.Ordinal, e.Attempt)
+		out.CallId = flow.CallID(madeBy(t, e.StartSeq), e.Ordinal, e.Attempt)
 	}
 	return out
 }

@@ -31,6 +31,11 @@ const (
 	known       = commonv1.Outcome_OUTCOME_KNOWN
 	notExecuted = commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	unknown     = commonv1.Outcome_OUTCOME_UNKNOWN
+
+	approval = executorv1.WaitKind_WAIT_KIND_APPROVAL
+	params   = executorv1.WaitKind_WAIT_KIND_PARAMS
+	outcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
+	pause    = executorv1.WaitKind_WAIT_KIND_PAUSE
 )
 
 // Flow is the `agent` flow.
@@ -44,29 +49,54 @@ func (Flow) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	if state.Ended(m.s.GetStatus()) {
 		return flow.Transition{}, ended(m.s.GetStatus())
 	}
-	err := m.on(in)
-	return m.transition(), err
+	if err := m.on(in); err != nil {
+		return flow.Transition{}, err
+	}
+	if progress(in) {
+		m.s.Takeups = 0
+	}
+	return m.settle()
 }
 
 // TakeUp implements flow.Flow: an effect that had not come back is run again where that changes nothing in the world.
-func (Flow) TakeUp(t *flow.Task) (flow.Transition, error) {
+func (Flow) TakeUp(t *flow.Task, recovered bool) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
-	err := m.takeUp()
-	return m.transition(), err
+	if state.Ended(m.s.GetStatus()) || m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
+		return flow.Transition{Unchanged: true}, nil
+	}
+	m.recover(recovered)
+	if limit := m.t.Head.GetLimits().GetMaxTakeups(); limit > 0 && m.s.GetTakeups() > limit {
+		if err := m.giveUp(limit); err != nil {
+			return flow.Transition{}, err
+		}
+		return m.transition(), nil
+	}
+	m.unchanged = !recovered && m.s.GetPhase() != storagev1.Phase_PHASE_ANSWER
+	if err := m.goOn(); err != nil {
+		return flow.Transition{}, err
+	}
+	return m.settle()
 }
 
 // Fail implements flow.Flow.
 func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	m.run(flow.Abandon{})
-	err := m.fail(e)
-	return m.transition(), err
+	if err := m.closeAttempt(e); err != nil {
+		return flow.Transition{}, err
+	}
+	if err := m.fail(e); err != nil {
+		return flow.Transition{}, err
+	}
+	return m.transition(), nil
 }
 
 func (m *move) on(in flow.Input) error {
 	switch in := in.(type) {
 	case flow.Command:
 		return m.command(in.Command)
+	case flow.Lapsed:
+		return m.lapsed()
 	case flow.Begun:
 		return m.begun(in)
 	case flow.Planned:
@@ -89,12 +119,28 @@ func (m *move) on(in flow.Input) error {
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in)
 }
 
-func (m *move) takeUp() error {
+// progress says whether a task that came to this has got somewhere since it was taken up.
+func progress(in flow.Input) bool {
+	switch in.(type) {
+	case flow.Begun, flow.Planned, flow.Called, flow.Derived, flow.Judged, flow.Answered:
+		return true
+	}
+	return false
+}
+
+// goOn runs what the task's phase is waiting for.
+func (m *move) goOn() error {
 	switch m.s.GetPhase() {
 	case storagev1.Phase_PHASE_BEGIN:
 		m.run(flow.Begin{})
 	case storagev1.Phase_PHASE_PLAN:
 		m.run(flow.Plan{})
+	case storagev1.Phase_PHASE_START:
+		s, err := m.step()
+		if err != nil {
+			return err
+		}
+		return m.call(s, "")
 	case storagev1.Phase_PHASE_CALL:
 		return m.interrupted()
 	case storagev1.Phase_PHASE_DERIVE:
@@ -105,9 +151,7 @@ func (m *move) takeUp() error {
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:
 		m.beginAnswer(m.s.GetCutShort())
-		return nil
 	}
-	m.unchanged = true
 	return nil
 }
 
@@ -117,7 +161,6 @@ func (m *move) again(effect func(*storagev1.ActiveStep) flow.Effect) error {
 		return err
 	}
 	m.run(effect(s))
-	m.unchanged = true
 	return nil
 }
 

@@ -23,7 +23,12 @@ func (m *move) text(in flow.Text) error {
 }
 
 func (m *move) answered(in flow.Answered) error {
-	m.spend(in.Usage)
+	m.settleReserve(in.Usage)
+	if in.Text != "" {
+		if err := m.text(flow.Text{Text: in.Text}); err != nil {
+			return err
+		}
+	}
 	if in.Err != nil {
 		return m.fail(in.Err)
 	}

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -21,18 +23,25 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 	if err := m.executor(waiting); err != nil {
 		return err
 	}
-	w := m.open(s, executorv1.WaitKind_WAIT_KIND_APPROVAL, s.GetRisk().GetReason())
+	w := m.open(s, approval, m.askMessage(s))
 	w.Hash = flow.AskedHash(m.t, s)
-	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
-		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk()},
+	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
+		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
 	m.stop()
 	return nil
 }
 
+func (m *move) askMessage(s *storagev1.ActiveStep) string {
+	if m.mayHaveRun(s) {
+		return "a step before this one made the same call, and it is not known whether it ran; " + s.GetRisk().GetReason()
+	}
+	return s.GetRisk().GetReason()
+}
+
 // judged asks a person for parameters where the error is about them, else gives the step up (A15, A16).
 func (m *move) judged(in flow.Judged) error {
-	m.spend(in.Usage)
+	m.settleReserve(in.Usage)
 	s, err := m.current(in.Ordinal)
 	if err != nil {
 		return err
@@ -46,11 +55,11 @@ func (m *move) judged(in flow.Judged) error {
 	if err := m.executor(waiting); err != nil {
 		return err
 	}
-	w := m.open(s, executorv1.WaitKind_WAIT_KIND_PARAMS, in.Message)
+	w := m.open(s, params, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
 	w.Hash = flow.AskedHash(m.t, s)
 	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
-		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON},
+		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
 	}})
 	m.stop()
 	return nil
@@ -61,6 +70,9 @@ func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message s
 	w := &storagev1.Wait{
 		Id: flow.WaitID(m.s.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
 		CreateTime: m.t.Now.UnixNano(),
+	}
+	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != pause {
+		w.Deadline = w.CreateTime + timeout
 	}
 	m.s.Waits = append(m.s.Waits, w)
 	return w
@@ -86,7 +98,13 @@ func (m *move) command(c *storagev1.Command) error {
 	case *storagev1.Command_Reject:
 		return m.reject(k.Reject)
 	case *storagev1.Command_Params:
-		return m.params(k.Params)
+		return m.supplied(k.Params)
+	case *storagev1.Command_Outcome:
+		return m.settleOutcome(k.Outcome)
+	case *storagev1.Command_Pause:
+		return m.pause(k.Pause)
+	case *storagev1.Command_Unpause:
+		return m.unpause(k.Unpause)
 	}
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind())
 }
@@ -97,11 +115,7 @@ func (m *move) answer(id string, kinds ...executorv1.WaitKind) (*storagev1.Activ
 		if w.GetId() != id {
 			continue
 		}
-		ok := false
-		for _, k := range kinds {
-			ok = ok || w.GetKind() == k
-		}
-		if !ok {
+		if !slices.Contains(kinds, w.GetKind()) {
 			return nil, wrongAnswer(w)
 		}
 		s, err := m.current(w.GetOrdinal())
@@ -111,35 +125,43 @@ func (m *move) answer(id string, kinds ...executorv1.WaitKind) (*storagev1.Activ
 		m.s.Waits = append(m.s.Waits[:i:i], m.s.Waits[i+1:]...)
 		return s, nil
 	}
-	return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
+	return nil, notOpen(id)
+}
+
+func notOpen(id string) error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
 		"%s is not open: it was answered, or never asked; look at the task for the waits that are", id)
 }
 
 func wrongAnswer(w *storagev1.Wait) error {
-	want := "approve or reject"
-	if w.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
-		want = "params, or reject"
+	want := map[executorv1.WaitKind]string{
+		approval: "approve or reject", params: "params, or reject", outcome: "outcome (retry, output or skip), or reject", pause: "unpause",
 	}
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"%s asks for something else; answer it with %s", w.GetId(), want)
+		"%s asks for something else; answer it with %s", w.GetId(), want[w.GetKind()])
 }
 
 // approve runs exactly the input that was shown, or the edited one; it is never derived anew (A9).
 func (m *move) approve(a *storagev1.Approve) error {
-	s, err := m.answer(a.GetWaitId(), executorv1.WaitKind_WAIT_KIND_APPROVAL)
+	s, err := m.answer(a.GetWaitId(), approval)
 	if err != nil {
 		return err
 	}
-	if a.GetInputJson() != "" {
-		s.InputJson = a.GetInputJson()
+	if in := a.GetInputJson(); in != "" && in != s.GetInputJson() {
+		s.InputJson, s.InputSeq = in, 0
 	}
-	s.ApprovedInputJson = s.GetInputJson()
+	s.ApprovedHash = flow.InputHash(s.GetInputJson())
+	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+		m.s.Grants = append(m.s.Grants, &storagev1.Grant{
+			ToolId: s.GetToolId(), DefinitionHash: s.GetDefinitionHash(), ConfigRevision: s.GetConfigRevision(), MaxRisk: a.GetGrant(),
+		})
+	}
 	return m.call(s, a.GetWaitId())
 }
 
 // reject cancels step and task (A9).
 func (m *move) reject(r *storagev1.Reject) error {
-	s, err := m.answer(r.GetWaitId(), executorv1.WaitKind_WAIT_KIND_APPROVAL, executorv1.WaitKind_WAIT_KIND_PARAMS)
+	s, err := m.answer(r.GetWaitId(), approval, params, outcome)
 	if err != nil {
 		return err
 	}
@@ -153,9 +175,9 @@ func (m *move) reject(r *storagev1.Reject) error {
 	return m.cancelled(reason, r.GetWaitId())
 }
 
-// params fills in what a person supplied (A10).
-func (m *move) params(p *storagev1.SupplyParams) error {
-	s, err := m.answer(p.GetWaitId(), executorv1.WaitKind_WAIT_KIND_PARAMS)
+// supplied fills in what a person supplied (A10).
+func (m *move) supplied(p *storagev1.SupplyParams) error {
+	s, err := m.answer(p.GetWaitId(), params)
 	if err != nil {
 		return err
 	}
@@ -221,6 +243,8 @@ func judge(s *storagev1.ActiveStep) flow.Effect {
 		Known:   s.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 	}
 }
+
+func nanos(n int64) time.Duration { return time.Duration(n) }
 
 func plural(n uint32, noun string) string {
 	if n == 1 {

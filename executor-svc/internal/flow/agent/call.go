@@ -35,20 +35,33 @@ func (m *move) called(in flow.Called) error {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}
 	if in.Err == nil {
-		if err := m.stepTo(s, stepSuccess); err != nil {
-			return err
-		}
-		m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
-		if m.s.GetCancelRequested() {
-			return m.cancelled(m.s.GetCancelReason(), "")
-		}
-		m.planNext(s)
-		return nil
+		return m.succeeded(s, in)
 	}
 	if m.s.GetCancelRequested() {
 		return m.calledCancelled(s, in)
 	}
+	if in.Outcome == unknown {
+		return m.outcomeUnknown(s, in)
+	}
 	return m.attemptFailed(s, in.Err, in.Outcome)
+}
+
+// succeeded goes on at once where the next step is known: outcome and next intent are one transition.
+func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) error {
+	if err := m.stepTo(s, stepSuccess); err != nil {
+		return err
+	}
+	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
+	switch {
+	case m.s.GetCancelRequested():
+		return m.cancelled(m.s.GetCancelReason(), "")
+	case in.Next != nil:
+		m.finish(s)
+		m.s.Phase = storagev1.Phase_PHASE_PLAN
+		return m.planned(*in.Next)
+	}
+	m.planNext(s)
+	return nil
 }
 
 // calledCancelled ends a task whose call failed after somebody had cancelled it.
@@ -74,15 +87,22 @@ func (m *move) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o co
 	return nil
 }
 
+// stepEnds ends a step that was waiting. The error is the step's: its attempt, if there was one, has ended before (A17).
+func (m *move) stepEnds(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string) error {
+	if err := m.recordError(s, e, s.GetOutcome()); err != nil {
+		return err
+	}
+	f := m.facts[len(m.facts)-1]
+	f.Attempt, f.WaitId = 0, waitID
+	return nil
+}
+
 // attemptFailed records a failed attempt and decides how the task goes on (A11, A13–A16, A19, A20).
 func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
 	if err := m.recordError(s, e, o); err != nil {
 		return err
 	}
 	switch {
-	case o == unknown && !repeatable(s):
-		// Going on could repeat a side effect that has happened already: a person has to look.
-		return m.fail(unknownOutcome(s, e))
 	case o == unknown || !inputMayHelp(e):
 		return m.stepFailed(s)
 	case m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
@@ -113,7 +133,7 @@ func (m *move) stepFailed(s *storagev1.ActiveStep) error {
 
 // derived goes on with an input that was made anew or mended (A10, A11).
 func (m *move) derived(in flow.Derived) error {
-	m.spend(in.Usage)
+	m.settleReserve(in.Usage)
 	s, err := m.current(in.Ordinal)
 	if err != nil {
 		return err
@@ -126,7 +146,7 @@ func (m *move) derived(in flow.Derived) error {
 		// The same input would fail the same way: a further attempt is not worth its cost.
 		return m.stepFailed(s)
 	}
-	s.InputJson, s.Supplied = in.Input, nil
+	s.InputJson, s.InputSeq, s.Supplied = in.Input, 0, nil
 	if !filled {
 		if err := m.stepTo(s, stepInit); err != nil {
 			return err
@@ -138,11 +158,9 @@ func (m *move) derived(in flow.Derived) error {
 // notDerived gives up a step for which the planner could make no input.
 func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error {
 	if s.GetStatus() == stepParam {
-		if err := m.recordError(s, e, s.GetOutcome()); err != nil {
+		if err := m.stepEnds(s, e, ""); err != nil {
 			return err
 		}
-		// The error is the step's: its attempt has ended already (A17).
-		m.facts[len(m.facts)-1].Attempt = 0
 	}
 	return m.stepFailed(s)
 }
@@ -157,7 +175,7 @@ func (m *move) notStarted(in flow.NotStarted) error {
 	return nil
 }
 
-// interrupted decides about a call whose outcome was lost with the process that made it.
+// interrupted asks what became of a call whose outcome was lost with the process that made it.
 func (m *move) interrupted() error {
 	s, err := m.step()
 	if err != nil {
@@ -166,37 +184,20 @@ func (m *move) interrupted() error {
 	if s.GetOutcome() == notExecuted {
 		return m.startNow(s)
 	}
-	m.spend(&storagev1.Usage{ToolCalls: 1})
-	e := &storagev1.ErrorNote{
-		ErrMsg:   "the executor stopped while the tool was running; whether it ran is not known",
-		DataJson: s.GetInputJson(),
-		Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
-	}
+	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	if m.s.GetCancelRequested() {
-		return m.calledCancelled(s, flow.Called{Err: e, Outcome: unknown})
+		m.run(flow.StopCall{})
 	}
-	if err := m.recordError(s, e, unknown); err != nil {
-		return err
-	}
-	switch {
-	case !repeatable(s):
-		return m.fail(unknownOutcome(s, e))
-	case s.GetAttempt() >= m.t.Head.GetLimits().GetMaxAttempts():
-		return m.stepFailed(s)
-	}
-	// The same input needs no second approval.
-	if err := m.stepTo(s, stepInit); err != nil {
-		return err
-	}
-	return m.call(s, "")
+	return nil
 }
 
 // startNow makes a call that was intended but not begun. What said so is taken back before the call starts.
 func (m *move) startNow(s *storagev1.ActiveStep) error {
-	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
 	if m.s.GetCancelRequested() {
 		return m.calledCancelled(s, flow.Called{Outcome: notExecuted, Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 	}
+	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
+	m.unchanged = false // it is committed before the call
 	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	return nil
 }
@@ -211,13 +212,4 @@ func inputMayHelp(e *storagev1.ErrorNote) bool {
 		return true
 	}
 	return false
-}
-
-func unknownOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) *storagev1.ErrorNote {
-	return &storagev1.ErrorNote{
-		ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + e.GetErrMsg() +
-			"); look at what it changes, then start a new task for what is left to do",
-		DataJson: s.GetInputJson(),
-		Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -17,8 +16,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// world drives the flow with whatever a planner, a pool, people and crashes may do, and checks what must hold (A3–A6,
-// A17, A19, A21, A26).
+// world drives the flow with whatever a planner, a pool, people, clocks and crashes may do, and checks what must hold
+// (A3–A6, A11, A14, A17, A19, A21, A26, A29). The pool is modelled with what it knows and with what really happened.
 type world struct {
 	*rapid.T
 	task     *flow.Task
@@ -27,19 +26,13 @@ type world struct {
 	attempts map[string]string // how each attempt ended; "" while it runs
 	starts   int
 	ended    bool
-	// unsure holds "tool input" of calls that may have had their effect.
-	unsure map[string]bool
-	tools  map[uint32]string
-}
-
-var effectOf = map[string]commonv1.Effect{
-	"t/read": commonv1.Effect_EFFECT_READ, "t/write": commonv1.Effect_EFFECT_WRITE, "t/destroy": commonv1.Effect_EFFECT_DESTRUCTIVE,
+	pool     *poolModel
 }
 
 func TestFlowHoldsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		w.takeUp()
+		w.takeUp(false)
 		for n := 0; !w.ended; n++ {
 			if n > 2000 {
 				t.Fatalf("no end after %d moves: %v", n, w.events)
@@ -55,50 +48,71 @@ func TestFlowHoldsWhateverHappens(t *testing.T) {
 }
 
 func newWorld(t *rapid.T) *world {
+	limits := &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 5}
+	if rapid.IntRange(0, 2).Draw(t, "bounded") == 0 {
+		limits.MaxToolCalls = uint32(rapid.IntRange(0, 4).Draw(t, "tool calls"))
+		limits.MaxModelCalls = uint32(rapid.IntRange(0, 8).Draw(t, "model calls"))
+		limits.MaxTokens = uint64(rapid.IntRange(0, 50).Draw(t, "tokens"))
+		limits.MaxRunTime = int64(rapid.IntRange(0, 100).Draw(t, "run time")) * int64(time.Second)
+		limits.MaxTakeups = uint32(rapid.IntRange(0, 5).Draw(t, "takeups"))
+	}
 	head := &storagev1.TaskHead{
-		UserSub: "u", Goal: "g", Flow: "agent",
+		UserSub: "u", Goal: "g", Flow: "agent", Limits: limits,
 		Confirm: rapid.SampledFrom([]executorv1.Confirm{
 			executorv1.Confirm_CONFIRM_ALWAYS, executorv1.Confirm_CONFIRM_BY_RISK, executorv1.Confirm_CONFIRM_NEVER,
 		}).Draw(t, "confirm"),
-		Limits: &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 5},
+		OnUnknownOutcome: executorv1.OnUnknownOutcome(rapid.IntRange(0, 3).Draw(t, "policy")),
+		WaitTimeout:      int64(rapid.IntRange(0, 1).Draw(t, "wait timeout")) * int64(time.Minute),
 	}
 	cp := &storagev1.Checkpoint{Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN}
-	return &world{
-		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)},
-		attempts: map[string]string{}, unsure: map[string]bool{}, tools: map[uint32]string{},
+	w := &world{
+		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{},
 	}
+	w.pool = newPoolModel(w)
+	return w
 }
 
-// move lets one thing happen: mostly the next result, sometimes a person, sometimes a crash.
+// move lets one thing happen: mostly the next result, sometimes a person, a clock or a crash.
 func (w *world) move() {
-	switch what := rapid.IntRange(0, 9).Draw(w.T, "what"); {
-	case what == 0:
+	w.task.Now = w.task.Now.Add(time.Duration(rapid.IntRange(0, 20).Draw(w.T, "seconds")) * time.Second)
+	switch what := rapid.IntRange(0, 19).Draw(w.T, "what"); {
+	case what <= 1:
 		w.crash()
-	case what == 1 && rapid.IntRange(0, 4).Draw(w.T, "cancel") == 0:
+	case what == 2 && rapid.IntRange(0, 4).Draw(w.T, "cancel") == 0:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{}}})
+	case what == 3:
+		w.command(&storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{}}})
+	case what == 4:
+		w.apply(w.on(flow.Lapsed{}))
 	case len(w.pending) > 0:
 		w.result()
-	case w.task.State.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING:
+	case w.status() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING:
 		w.person()
 	default:
 		w.Fatalf("nothing runs and nobody is asked in phase %s: %v", w.task.State.GetPhase(), w.events)
 	}
 }
 
-// crash loses everything that was running; the task is taken up from its checkpoint.
+func (w *world) status() executorv1.ExecutorStatus { return w.task.State.GetStatus() }
+
+// on moves the task as the engine does: on a copy, so that what is refused changes nothing.
+func (w *world) on(in flow.Input) flow.Transition {
+	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
+	t, err := agent.Flow{}.On(w.task, in)
+	if err != nil {
+		w.Fatalf("%T in phase %s after %v: %v", in, before.GetPhase(), w.events, err)
+	}
+	if t.Unchanged {
+		w.task.State = before
+	}
+	return t
+}
+
+// crash loses everything that was running; the task is taken up from its checkpoint. The pool may die with it.
 func (w *world) crash() {
 	for _, e := range w.pending {
-		c, ok := e.(flow.Call)
-		switch {
-		case !ok:
-		case rapid.Bool().Draw(w.T, "not started"):
-			t, err := agent.Flow{}.On(w.task, flow.NotStarted{Ordinal: c.Ordinal})
-			if err != nil {
-				w.Fatal(err)
-			}
-			w.apply(t)
-		default:
-			w.mayHaveRun(c)
+		if c, ok := e.(flow.Call); ok {
+			w.pool.interrupted(c)
 		}
 	}
 	w.pending = nil
@@ -110,15 +124,18 @@ func (w *world) crash() {
 	if err := proto.Unmarshal(raw, w.task.State); err != nil {
 		w.Fatal(err)
 	}
-	if w.task.State.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
-		w.takeUp()
-	}
+	w.pool.forget(rapid.Bool().Draw(w.T, "the pool dies too"))
+	w.takeUp(true)
 }
 
-func (w *world) takeUp() {
-	t, err := agent.Flow{}.TakeUp(w.task)
+func (w *world) takeUp(recovered bool) {
+	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
+	t, err := agent.Flow{}.TakeUp(w.task, recovered)
 	if err != nil {
 		w.Fatalf("TakeUp: %v", err)
+	}
+	if t.Unchanged {
+		w.task.State = before
 	}
 	w.apply(t)
 }
@@ -127,119 +144,55 @@ func (w *world) takeUp() {
 func (w *world) command(c *storagev1.Command) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.On(w.task, flow.Command{Command: c})
-	if err != nil {
+	if err != nil || t.Unchanged {
 		w.task.State = before // as the engine does
-		return
 	}
-	w.apply(t)
+	if err == nil {
+		w.apply(t)
+	}
 }
 
 func (w *world) person() {
-	wait := w.task.State.GetWaits()[0].GetId()
+	waits := w.task.State.GetWaits()
+	wait := waits[rapid.IntRange(0, len(waits)-1).Draw(w.T, "wait")].GetId()
 	if rapid.IntRange(0, 5).Draw(w.T, "mistaken") == 0 {
 		wait = "wait-0"
 	}
-	switch rapid.IntRange(0, 5).Draw(w.T, "answer") {
+	w.pool.said(w.task.State.GetActiveSteps())
+	switch rapid.IntRange(0, 9).Draw(w.T, "answer") {
 	case 0:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: wait}}})
 	case 1, 2:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{WaitId: wait, Supplied: &storagev1.Supplied{ContentJson: "{}"}}}})
+	case 3, 4:
+		w.command(&storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{}}})
+	case 5:
+		w.command(outcome(&storagev1.SettleOutcome{WaitId: wait, Answer: &storagev1.SettleOutcome_Retry{Retry: true}}))
+	case 6:
+		w.pool.seen(wait)
+		w.command(outcome(&storagev1.SettleOutcome{WaitId: wait, Answer: &storagev1.SettleOutcome_OutputJson{OutputJson: `{"message":"seen"}`}}))
+	case 7:
+		w.command(outcome(&storagev1.SettleOutcome{WaitId: wait, Answer: &storagev1.SettleOutcome_Skip{}}))
 	default:
-		w.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: &storagev1.Approve{WaitId: wait}}})
+		a := &storagev1.Approve{WaitId: wait}
+		if rapid.IntRange(0, 3).Draw(w.T, "edited") == 0 {
+			a.InputJson = w.input()
+		}
+		a.Grant = levels.Draw(w.T, "grant")
+		w.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: a}})
 	}
+	w.pool.said(nil)
+}
+
+func outcome(o *storagev1.SettleOutcome) *storagev1.Command {
+	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: o}}
 }
 
 func (w *world) result() {
 	e := w.pending[0]
 	w.pending = w.pending[1:]
-	in := w.answer(e)
-	if in == nil {
-		return
-	}
-	t, err := agent.Flow{}.On(w.task, in)
-	if err != nil {
-		w.Fatalf("%T after %v: %v", in, w.events, err)
-	}
-	w.apply(t)
-}
-
-func (w *world) answer(e flow.Effect) flow.Input {
-	switch e := e.(type) {
-	case flow.Begin:
-		return flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: "n", Risk: &storagev1.RiskNote{}, Plan: w.plan()}
-	case flow.Plan:
-		return w.plan()
-	case flow.Call:
-		return w.called(e)
-	case flow.Derive:
-		return w.derived(e.Ordinal)
-	case flow.Fill:
-		return w.derived(e.Ordinal)
-	case flow.Judge:
-		return flow.Judged{Ordinal: e.Ordinal, IsParamError: e.Known || rapid.Bool().Draw(w.T, "param error"), Message: "m", SchemaJSON: "{}"}
-	case flow.Answer:
-		if rapid.IntRange(0, 3).Draw(w.T, "more text") > 0 {
-			w.pending = append(w.pending, e)
-			return flow.Text{Text: "text"}
-		}
-		if rapid.IntRange(0, 4).Draw(w.T, "answer fails") == 0 {
-			return flow.Answered{Err: &storagev1.ErrorNote{ErrMsg: "model"}}
-		}
-		return flow.Answered{FullAnswer: "text"}
-	}
-	return nil
-}
-
-func (w *world) plan() flow.Planned {
-	switch rapid.IntRange(0, 9).Draw(w.T, "plan") {
-	case 0:
-		return flow.Planned{}
-	case 1:
-		return flow.Planned{Err: &storagev1.ErrorNote{ErrMsg: "no way on"}}
-	}
-	tool := rapid.SampledFrom([]string{"t/read", "t/write", "t/destroy"}).Draw(w.T, "tool")
-	return flow.Planned{Step: &flow.PlannedStep{
-		ToolID: tool, InputJSON: w.input(), Effect: effectOf[tool], Problem: w.problem(),
-		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}, RiskFloor: commonv1.RiskLevel(effectOf[tool]),
-	}}
-}
-
-func (w *world) input() string {
-	return fmt.Sprintf(`{"n":%d}`, rapid.IntRange(0, 3).Draw(w.T, "input"))
-}
-
-func (w *world) problem() string {
-	return rapid.SampledFrom([]string{"", "", "", "does not fit"}).Draw(w.T, "problem")
-}
-
-func (w *world) derived(ordinal uint32) flow.Derived {
-	if rapid.IntRange(0, 5).Draw(w.T, "underivable") == 0 {
-		return flow.Derived{Ordinal: ordinal, Err: &storagev1.ErrorNote{ErrMsg: "cannot"}}
-	}
-	return flow.Derived{Ordinal: ordinal, Input: w.input(), Problem: w.problem()}
-}
-
-func (w *world) called(c flow.Call) flow.Called {
-	out := flow.Called{Ordinal: c.Ordinal, Attempt: c.Attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
-	switch rapid.IntRange(0, 4).Draw(w.T, "called") {
-	case 0:
-		out.Err = &storagev1.ErrorNote{ErrMsg: "tool", Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED}
-	case 1:
-		out.Err, out.Outcome = &storagev1.ErrorNote{ErrMsg: "refused", Reason: commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED}, commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	case 2:
-		out.Err, out.Outcome = &storagev1.ErrorNote{ErrMsg: "lost", Reason: commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR}, commonv1.Outcome_OUTCOME_UNKNOWN
-		w.mayHaveRun(c)
-	default:
-		out.Output = `{"message":"ok"}`
-	}
-	return out
-}
-
-func (w *world) mayHaveRun(c flow.Call) {
-	for _, s := range w.task.State.GetActiveSteps() {
-		if s.GetOrdinal() == c.Ordinal && s.GetEffect() != commonv1.Effect_EFFECT_READ {
-			w.unsure[s.GetToolId()] = true
-		}
+	if in := w.answer(e); in != nil {
+		w.apply(w.on(in))
 	}
 }
 
@@ -249,10 +202,11 @@ func (w *world) apply(t flow.Transition) {
 		w.fact(f)
 	}
 	w.task.State.LastSeq += uint64(len(t.Facts))
+	w.task.State.UpdateTime = w.task.Now.UnixNano()
 	for _, e := range t.Effects {
 		switch e := e.(type) {
 		case flow.Call:
-			w.mayCall(e)
+			w.pool.started(e)
 			w.pending = append(w.pending, e)
 		case flow.Abandon:
 			w.pending = nil
@@ -261,20 +215,20 @@ func (w *world) apply(t flow.Transition) {
 			w.pending = append(w.pending, e)
 		}
 	}
-	if idle := t.Idle; idle != (w.ended || w.task.State.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING) {
-		w.Fatalf("idle is %v in status %s", idle, w.task.State.GetStatus())
+	if w.ended != state.Ended(w.status()) {
+		w.Fatalf("status %s does not fit the events %v", w.status(), w.events)
 	}
-	if w.ended != state.Ended(w.task.State.GetStatus()) {
-		w.Fatalf("status %s does not fit the events %v", w.task.State.GetStatus(), w.events)
-	}
+	w.waitsFit()
 }
 
-// mayCall: a tool with a side effect whose outcome is unknown is never called again, by itself or another way.
-func (w *world) mayCall(c flow.Call) {
-	for _, s := range w.task.State.GetActiveSteps() {
-		if s.GetOrdinal() == c.Ordinal && w.unsure[s.GetToolId()] {
-			w.Fatalf("%s is called again although it may have run: %v", s.GetToolId(), w.events)
-		}
+// waitsFit: a task waits for people exactly while there is something to answer, and nothing runs meanwhile.
+func (w *world) waitsFit() {
+	waiting := w.status() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	if waits := len(w.task.State.GetWaits()); waiting != (waits > 0) {
+		w.Fatalf("%d waits in status %s: %v", waits, w.status(), w.events)
+	}
+	if waiting && len(w.pending) > 0 {
+		w.Fatalf("%T runs while the task waits: %v", w.pending[0], w.events)
 	}
 }
 
@@ -282,9 +236,9 @@ func (w *world) fact(f *storagev1.Fact) {
 	if w.ended {
 		w.Fatalf("%T after the end: %v", f.GetKind(), w.events)
 	}
-	w.events = append(w.events, fmt.Sprintf("%T(%d/%d)", f.GetKind(), f.GetOrdinal(), f.GetAttempt()))
+	w.events = append(w.events, fmt.Sprintf("%T(%d/%d)", f.GetKind(), f.GetOrdinal(), f.GetAttempt())[len("*storagev1.Fact_"):])
 	attempt := fmt.Sprintf("%d/%d", f.GetOrdinal(), f.GetAttempt())
-	switch f.GetKind().(type) {
+	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
 		if w.starts++; w.starts > 1 {
 			w.Fatalf("FLOW_START again: %v", w.events)
@@ -295,18 +249,26 @@ func (w *world) fact(f *storagev1.Fact) {
 		}
 		w.attempts[attempt] = ""
 	case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
-		if f.GetAttempt() == 0 {
-			return // an error of the step: what a person supplied could not be filled in
+		w.attemptEnds(f, attempt)
+	case *storagev1.Fact_StepWaitingForStart:
+		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
+			w.attemptEnds(f, attempt)
 		}
-		if end, known := w.attempts[attempt]; !known || end != "" {
-			w.Fatalf("attempt %s ends twice, or without a beginning: %v", attempt, w.events)
-		}
-		w.attempts[attempt] = "ended"
 	case *storagev1.Fact_StepCancel:
-		if _, known := w.attempts[attempt]; known {
-			w.attempts[attempt] = "cancelled"
+		if f.GetAttempt() != 0 {
+			w.attemptEnds(f, attempt)
 		}
 	case *storagev1.Fact_FlowSuccess, *storagev1.Fact_FlowFailed, *storagev1.Fact_FlowCancel:
 		w.ended = true
 	}
+}
+
+func (w *world) attemptEnds(f *storagev1.Fact, attempt string) {
+	if f.GetAttempt() == 0 {
+		return // the step's end, after that of its attempts
+	}
+	if end, known := w.attempts[attempt]; !known || end != "" {
+		w.Fatalf("attempt %s ends twice, or without a beginning: %v", attempt, w.events)
+	}
+	w.attempts[attempt] = "ended"
 }

@@ -23,12 +23,7 @@ type move struct {
 }
 
 func (m *move) transition() flow.Transition {
-	return flow.Transition{
-		Facts:     m.facts,
-		Effects:   m.effects,
-		Unchanged: m.unchanged,
-		Idle:      m.s.GetPhase() == storagev1.Phase_PHASE_WAIT || m.s.GetPhase() == storagev1.Phase_PHASE_END,
-	}
+	return flow.Transition{Facts: m.facts, Effects: m.effects, Unchanged: m.unchanged && len(m.facts) == 0}
 }
 
 func (m *move) run(effects ...flow.Effect) { m.effects = append(m.effects, effects...) }
@@ -38,7 +33,21 @@ func (m *move) executor(to executorv1.ExecutorStatus) error {
 		return err
 	}
 	m.s.Status = to
+	if m.t.Head.GetLimits().GetMaxRunTime() > 0 {
+		m.clock(to == running)
+	}
 	return nil
+}
+
+// clock counts the time that the task runs.
+func (m *move) clock(runs bool) {
+	now := m.t.Now.UnixNano()
+	switch {
+	case runs && m.s.GetRunSince() == 0:
+		m.s.RunSince = now
+	case !runs:
+		m.s.RunTime, m.s.RunSince = flow.RunTime(m.s, m.t.Now), 0
+	}
 }
 
 func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) error {
@@ -59,10 +68,16 @@ func (m *move) fact(f *storagev1.Fact) {
 func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	f.Ordinal, f.ToolId, f.StepStatus = s.GetOrdinal(), s.GetToolId(), s.GetStatus()
 	f.SubtaskId = s.GetSubtaskId()
-	if f.GetStepInit() == "" {
+	if _, first := f.GetKind().(*storagev1.Fact_StepInit); !first {
 		f.Attempt = s.GetAttempt()
 	}
 	m.fact(f)
+}
+
+// inputFact adds a fact that holds the step's input: what is stored of the step afterwards refers to it.
+func (m *move) inputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
+	m.stepFact(s, f)
+	s.InputSeq = m.s.GetLastSeq() + uint64(len(m.facts))
 }
 
 // step returns the active step; its absence is an explicit error (A25).
@@ -125,6 +140,12 @@ func (m *move) spend(u *storagev1.Usage) {
 	m.s.Usage.OutputTokens += u.GetOutputTokens()
 	m.s.Usage.ModelCalls += u.GetModelCalls()
 	m.s.Usage.ToolCalls += u.GetToolCalls()
+}
+
+// settleReserve ends the reservation of the planner call that came back.
+func (m *move) settleReserve(u *storagev1.Usage) {
+	m.s.ReservedModelCalls = 0
+	m.spend(u)
 }
 
 func repeatable(s *storagev1.ActiveStep) bool {

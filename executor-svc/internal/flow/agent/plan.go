@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -24,7 +26,7 @@ func (m *move) begun(in flow.Begun) error {
 
 // planned goes on with the step that the planner proposed (A21).
 func (m *move) planned(in flow.Planned) error {
-	m.spend(in.Usage)
+	m.settleReserve(in.Usage)
 	switch {
 	case in.Err != nil:
 		return m.fail(in.Err)
@@ -40,7 +42,8 @@ func (m *move) planned(in flow.Planned) error {
 	s := &storagev1.ActiveStep{
 		Ordinal: m.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
 		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent, RiskFloor: p.RiskFloor,
-		DefinitionHash: p.DefinitionHash, Risk: effectiveRisk(p.Risk, p.RiskFloor),
+		DefinitionHash: p.DefinitionHash, ConfigRevision: p.ConfigRevision, PoolId: p.PoolID,
+		Risk: effectiveRisk(p.Risk, p.RiskFloor),
 	}
 	m.s.ActiveSteps = append(m.s.ActiveSteps, s)
 	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
@@ -81,12 +84,22 @@ func (m *move) attempt(s *storagev1.ActiveStep, waitID string) error {
 	}
 	s.Attempt++
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
-	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
+	m.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 	return nil
 }
 
-// call records the intent and calls the tool once that is durable (A12).
+// call records the intent and calls the tool once that is durable (A12). A paused task does so when it goes on; one whose
+// budget is spent ends.
 func (m *move) call(s *storagev1.ActiveStep, waitID string) error {
+	if m.s.GetPauseRequested() {
+		return m.callLater(waitID)
+	}
+	if spent := m.callSpent(); spent != "" {
+		if err := m.cancelStep(s, "the budget is spent", waitID, s.GetOutcome()); err != nil {
+			return err
+		}
+		return m.budgetExceeded(spent)
+	}
 	if err := m.attempt(s, waitID); err != nil {
 		return err
 	}
@@ -95,9 +108,32 @@ func (m *move) call(s *storagev1.ActiveStep, waitID string) error {
 	return nil
 }
 
-// mustAsk is the confirmation policy (A29). Exactly what a person approved needs no second approval.
+// callLater keeps an approved step until the task is unpaused.
+func (m *move) callLater(waitID string) error {
+	before := m.s.GetStatus()
+	if err := m.executor(running); err != nil {
+		return err
+	}
+	m.s.Phase = storagev1.Phase_PHASE_START
+	if waitID != "" {
+		m.statusFact(before, waitID, Approved)
+	}
+	return nil
+}
+
+// Approved is the reason of the status change that closes an approval while the task is paused.
+const Approved = "approved"
+
+// mustAsk is the confirmation policy (A29). Exactly what a person approved needs no second approval; a call that may have
+// had its effect already needs one whatever the policy.
 func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
-	if s.GetApprovedInputJson() != "" && s.GetApprovedInputJson() == s.GetInputJson() {
+	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {
+		return false
+	}
+	if m.mayHaveRun(s) {
+		return true
+	}
+	if m.granted(s) {
 		return false
 	}
 	switch m.t.Head.GetConfirm() {
@@ -107,6 +143,22 @@ func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
 		return s.GetRisk().GetLevel() > commonv1.RiskLevel_RISK_LEVEL_LOW
 	}
 	return true
+}
+
+// mayHaveRun says whether a step before this one made the same call with an outcome that is not known.
+func (m *move) mayHaveRun(s *storagev1.ActiveStep) bool {
+	if len(m.s.GetUnknownCalls()) == 0 {
+		return false
+	}
+	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
+	return slices.ContainsFunc(m.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+}
+
+func (m *move) granted(s *storagev1.ActiveStep) bool {
+	return slices.ContainsFunc(m.s.GetGrants(), func(g *storagev1.Grant) bool {
+		return g.GetToolId() == s.GetToolId() && g.GetDefinitionHash() == s.GetDefinitionHash() &&
+			g.GetConfigRevision() == s.GetConfigRevision() && s.GetRisk().GetLevel() <= g.GetMaxRisk()
+	})
 }
 
 // effectiveRisk is the higher of the planner's word and the tool's floor: a model can raise a risk, never lower it.

@@ -1,15 +1,14 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/pack"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -22,29 +21,27 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 	}
 	value, err := proto.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("encoding the agent: %w", err)
+		return invalid("agent", err)
 	}
-	return s.c.do(func(b *bbolt.Bucket) (reject, err error) {
-		old := b.Get(agentKey(user, id))
+	k := agentKey(user, id)
+	sealed := pack.Seal(k, value)
+	return s.c.do(func(b *bbolt.Bucket, _ *op) (reject, err error) {
 		switch {
-		case ifRev == 0 && old != nil:
+		case ifRev == 0 && b.Get(k) != nil:
 			return journal.ErrExists, nil
 		case ifRev != 0:
-			if reject := checkRev(old, ifRev); reject != nil {
+			if reject := checkRev(b, k, ifRev); reject != nil {
 				return reject, nil
 			}
 		}
-		return nil, b.Put(agentKey(user, id), value)
+		return nil, b.Put(k, sealed)
 	})
 }
 
-func checkRev(stored []byte, want uint64) error {
-	if stored == nil {
-		return journal.ErrNotFound
-	}
-	a := &storagev1.Agent{}
-	if err := proto.Unmarshal(stored, a); err != nil {
-		return fmt.Errorf("the agent is damaged: %w", err)
+func checkRev(b *bbolt.Bucket, key []byte, want uint64) error {
+	a, err := readAgent(key, b.Get(key))
+	if err != nil {
+		return err
 	}
 	if a.GetRev() != want {
 		return journal.ErrStale
@@ -52,36 +49,45 @@ func checkRev(stored []byte, want uint64) error {
 	return nil
 }
 
-// Agent implements journal.Agents.
-func (s *Store) Agent(_ context.Context, user, id string) (*storagev1.Agent, error) {
-	a := &storagev1.Agent{}
-	err := s.view(func(b *bbolt.Bucket) error {
-		v := b.Get(agentKey(user, id))
-		if v == nil {
-			return journal.ErrNotFound
-		}
-		return proto.Unmarshal(v, a)
-	})
+func readAgent(key, sealed []byte) (*storagev1.Agent, error) {
+	if sealed == nil {
+		return nil, journal.ErrNotFound
+	}
+	v, err := unseal(key, sealed)
 	if err != nil {
 		return nil, err
 	}
+	a := &storagev1.Agent{}
+	if err := proto.Unmarshal(v, a); err != nil {
+		return nil, damaged(name(key), err)
+	}
 	return a, nil
+}
+
+// Agent implements journal.Agents.
+func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, err error) {
+	err = s.view(func(b *bbolt.Bucket) error {
+		k := agentKey(user, id)
+		a, err = readAgent(k, b.Get(k))
+		return err
+	})
+	return a, err
 }
 
 // ListAgents implements journal.Agents.
 func (s *Store) ListAgents(_ context.Context, user, after string, limit int) ([]journal.AgentEntry, error) {
 	var all []journal.AgentEntry
-	prefix := userPrefix('g', user)
+	prefix := userPrefix(kindAgent, user)
 	err := s.view(func(b *bbolt.Bucket) error {
 		c := b.Cursor()
-		for k, v := c.Seek(agentKey(user, after)); k != nil && bytes.HasPrefix(k, prefix) && len(all) < limit; k, v = c.Next() {
+		for k, v := c.Seek(agentKey(user, after)); hasPrefix(k, prefix) && len(all) < limit; k, v = c.Next() {
 			id := string(k[len(prefix):])
 			if id <= after {
 				continue
 			}
-			a := &storagev1.Agent{}
-			if err := proto.Unmarshal(v, a); err != nil {
-				return fmt.Errorf("agent %s is damaged: %w", id, err)
+			a, err := readAgent(k, v)
+			if err != nil {
+				return err
 			}
 			all = append(all, journal.AgentEntry{ID: id, Agent: a})
 		}
@@ -95,16 +101,16 @@ func (s *Store) DeleteAgent(ctx context.Context, user, id string, ifRev uint64) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.c.do(func(b *bbolt.Bucket) (reject, err error) {
-		old := b.Get(agentKey(user, id))
-		if old == nil {
+	k := agentKey(user, id)
+	return s.c.do(func(b *bbolt.Bucket, _ *op) (reject, err error) {
+		if b.Get(k) == nil {
 			return journal.ErrNotFound, nil
 		}
 		if ifRev != 0 {
-			if reject := checkRev(old, ifRev); reject != nil {
+			if reject := checkRev(b, k, ifRev); reject != nil {
 				return reject, nil
 			}
 		}
-		return nil, b.Delete(agentKey(user, id))
+		return nil, b.Delete(k)
 	})
 }

@@ -1,8 +1,11 @@
 package bolt
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 
+	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -13,31 +16,46 @@ const batchLimit = 1024
 
 // op is one change. apply checks first and writes then: a reject leaves the transaction untouched, an err spoils it.
 type op struct {
-	apply  func(b *bbolt.Bucket) (reject, err error)
-	reject error
-	done   chan error
+	apply func(b *bbolt.Bucket, o *op) (reject, err error)
+	// owned says that due.begin was called for this task.
+	owned bool
+	task  uuid.UUID
+	// changes are what due is told once they are durable.
+	changes []change
+	reject  error
+	done    chan error
 }
+
+func (o *op) reset() { o.changes, o.reject, o.owned = o.changes[:0], nil, false }
 
 // committer shares one fsync between all changes that came while the one before was written: group commit without a
 // timer. One goroutine, started by open and ended by close.
 type committer struct {
-	db   *bbolt.DB
+	file *file
+	due  *due
 	ops  chan *op
 	done chan struct{}
+	free sync.Pool
+	// late holds the changes of a transaction of which it is not known whether it is durable.
+	late []change
 
 	mu     sync.RWMutex // guards closed against sends on ops
 	closed bool
 }
 
-func newCommitter(db *bbolt.DB) *committer {
-	c := &committer{db: db, ops: make(chan *op, batchLimit), done: make(chan struct{})}
+func newCommitter(f *file, d *due) *committer {
+	c := &committer{file: f, due: d, ops: make(chan *op, batchLimit), done: make(chan struct{})}
+	f.settled = c.applyLate
+	c.free.New = func() any { return &op{done: make(chan error, 1)} }
 	go c.loop()
 	return c
 }
 
 // do returns once the change is durable, or refused.
-func (c *committer) do(apply func(b *bbolt.Bucket) (reject, err error)) error {
-	o := &op{apply: apply, done: make(chan error, 1)}
+func (c *committer) do(apply func(b *bbolt.Bucket, o *op) (reject, err error)) error {
+	o := c.free.Get().(*op) //nolint:errcheck,forcetypeassert // nothing else is in there
+	o.reset()
+	o.apply = apply
 	c.mu.RLock()
 	if c.closed {
 		c.mu.RUnlock()
@@ -46,7 +64,10 @@ func (c *committer) do(apply func(b *bbolt.Bucket) (reject, err error)) error {
 	c.ops <- o
 	c.mu.RUnlock()
 	// Not interrupted by a context: the caller must learn whether it was stored.
-	return <-o.done
+	err := <-o.done
+	o.apply = nil
+	c.free.Put(o)
+	return err
 }
 
 func (c *committer) close() {
@@ -85,33 +106,75 @@ func (c *committer) loop() {
 // written does not take others with it.
 func (c *committer) commit(batch []*op) {
 	err := c.update(batch)
-	if err == nil || len(batch) == 1 {
-		for _, o := range batch {
-			o.finish(err)
+	if err != nil && len(batch) > 1 && !errors.Is(err, errUnsure) {
+		for i := range batch {
+			one := batch[i : i+1]
+			c.finish(one, c.update(one))
 		}
 		return
 	}
-	for _, o := range batch {
-		o.finish(c.update([]*op{o}))
+	if errors.Is(err, errUnsure) {
+		for _, o := range batch {
+			c.late = append(c.late, o.changes...)
+		}
 	}
+	c.finish(batch, err)
+}
+
+func (c *committer) applyLate() {
+	for _, change := range c.late {
+		c.due.apply(change)
+	}
+	c.late = nil
 }
 
 func (c *committer) update(batch []*op) error {
-	return c.db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(bucket)
-		for _, o := range batch {
-			var err error
-			if o.reject, err = o.apply(b); err != nil {
-				return err
+	return c.file.update(
+		func(b *bbolt.Bucket) (changed bool, err error) {
+			for _, o := range batch {
+				c.release(o)
+				o.reset()
+				if o.reject, err = o.apply(b, o); err != nil {
+					return false, err
+				}
+				if o.reject != nil {
+					o.changes = o.changes[:0]
+				} else {
+					changed = true
+				}
 			}
-		}
-		return nil
-	})
+			return changed, nil
+		},
+		func() {
+			for _, o := range batch {
+				for _, change := range o.changes {
+					c.due.apply(change)
+				}
+			}
+		},
+	)
 }
 
-func (o *op) finish(err error) {
-	if o.reject != nil {
-		err = o.reject
+func (c *committer) release(o *op) {
+	if o.owned {
+		c.due.end(o.task)
+		o.owned = false
 	}
-	o.done <- err
+}
+
+func (c *committer) finish(batch []*op, err error) {
+	for _, o := range batch {
+		c.release(o)
+		if err != nil && (o.reject == nil || errors.Is(err, errUnsure)) {
+			o.done <- fmt.Errorf("writing the journal: %w", err)
+		} else {
+			o.done <- o.reject
+		}
+	}
+}
+
+func (c *committer) isClosed() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.closed
 }

@@ -7,14 +7,37 @@ import (
 	"github.com/google/uuid"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/pack"
 )
 
+// Kinds of keys: their first byte.
+const (
+	kindMeta         = 'm'
+	kindTask         = 't'
+	kindDue          = 'a'
+	kindDeadline     = 'd'
+	kindEnded        = 'e'
+	kindUser         = 'u'
+	kindConversation = 'c'
+	kindRequest      = 'r'
+	kindWindow       = 'w'
+	kindPayload      = 'p'
+	kindReference    = 'q'
+	kindAgent        = 'g'
+)
+
+// Parts of a task.
 const (
 	partHead       = 0x00
 	partCheckpoint = 0x01
 	partRecord     = 0x02
 	partCommand    = 0x03
+	partNotes      = 0x04
+	partPayload    = 0x05
 )
+
+// idSize is the size of a task's id in keys.
+const idSize = 16
 
 func rawID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
@@ -26,11 +49,10 @@ func rawID(id string) (uuid.UUID, error) {
 }
 
 func taskKey(id uuid.UUID, part byte) []byte {
-	k := make([]byte, 0, 26)
-	k = append(k, 't')
-	k = append(k, id[:]...)
-	return append(k, part)
+	return append(taskPrefix(make([]byte, 0, 26), id), part)
 }
+
+func taskPrefix(dst []byte, id uuid.UUID) []byte { return append(append(dst, kindTask), id[:]...) }
 
 func numberedKey(id uuid.UUID, part byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(taskKey(id, part), n)
@@ -38,7 +60,17 @@ func numberedKey(id uuid.UUID, part byte, n uint64) []byte {
 
 func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
 
-func runnableKey(id uuid.UUID) []byte { return append([]byte{'a'}, id[:]...) }
+func idKey(kind byte, id uuid.UUID) []byte {
+	return append(append(make([]byte, 0, 1+idSize), kind), id[:]...)
+}
+
+// timedKey is the key of an index by time.
+func timedKey(kind byte, nanos int64, id uuid.UUID) []byte {
+	k := append(make([]byte, 0, 1+8+idSize), kind)
+	return append(binary.BigEndian.AppendUint64(k, uint64(nanos)), id[:]...)
+}
+
+func timeOf(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[1:9])) }
 
 func userPrefix(kind byte, user string) []byte {
 	k := make([]byte, 0, len(user)+18)
@@ -47,13 +79,34 @@ func userPrefix(kind byte, user string) []byte {
 	return append(k, 0)
 }
 
+func userKey(user string, id uuid.UUID) []byte { return append(userPrefix(kindUser, user), id[:]...) }
+
 func conversationPrefix(user, conversation string) []byte {
-	return append(append(userPrefix('c', user), conversation...), 0)
+	return append(append(userPrefix(kindConversation, user), conversation...), 0)
 }
 
-func requestKey(user, request string) []byte { return append(userPrefix('r', user), request...) }
+func requestKey(user, request string) []byte {
+	return append(userPrefix(kindRequest, user), request...)
+}
 
-func agentKey(user, id string) []byte { return append(userPrefix('g', user), id...) }
+func windowKey(user string, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(userPrefix(kindWindow, user), n)
+}
+
+func agentKey(user, id string) []byte { return append(userPrefix(kindAgent, user), id...) }
+
+func payloadKey(sum pack.Sum) []byte { return append([]byte{kindPayload}, sum[:]...) }
+
+func referenceKey(sum pack.Sum, id uuid.UUID) []byte {
+	return append(append(append(make([]byte, 0, 1+len(sum)+idSize), kindReference), sum[:]...), id[:]...)
+}
+
+func taskPayloadKey(id uuid.UUID, sum pack.Sum) []byte {
+	return append(taskKey(id, partPayload), sum[:]...)
+}
 
 // idOf reads the task id at the end of an index key.
-func idOf(key []byte) uuid.UUID { return uuid.UUID(key[len(key)-16:]) }
+func idOf(key []byte) uuid.UUID { return uuid.UUID(key[len(key)-idSize:]) }
+
+// taskOf reads the task's id in the key of one of its parts.
+func taskOf(key []byte) uuid.UUID { return uuid.UUID(key[1 : 1+idSize]) }

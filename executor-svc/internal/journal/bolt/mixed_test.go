@@ -25,6 +25,7 @@ type mix struct {
 	mu   sync.Mutex // guards what follows
 	revs map[string]uint64
 	sent map[string]int
+	owns map[string]uint64
 	last uint64 // the highest number of a command, over all rounds
 	busy func() // called once enough tasks were written
 }
@@ -36,7 +37,7 @@ func TestMixedChanges(t *testing.T) {
 	m := &mix{t: t}
 	for round := range 4 {
 		busy := make(chan struct{})
-		m.s, m.revs, m.sent = open(t, path), map[string]uint64{}, map[string]int{}
+		m.s, m.revs, m.sent, m.owns = open(t, path), map[string]uint64{}, map[string]int{}, map[string]uint64{}
 		m.busy = sync.OnceFunc(func() { close(busy) })
 		var wg sync.WaitGroup
 		for range 16 {
@@ -67,6 +68,7 @@ func (m *mix) work() {
 		m.expect(err, nil)
 		return
 	}
+	epoch := m.claim(n.ID)
 	for rev := uint64(1); ; {
 		m.done(n.ID, rev)
 		if rev == 80 {
@@ -81,12 +83,12 @@ func (m *mix) work() {
 				m.t.Error("a key of 40000 bytes was stored")
 			}
 		case 1:
-			err = m.s.Commit(context.Background(), follow(n, rev+2))
+			err = m.s.Commit(context.Background(), follow(n, epoch, rev+2))
 			m.expect(err, journal.ErrStale)
 		case 2:
 			err = m.send(n.ID)
 		default:
-			if err = m.s.Commit(context.Background(), follow(n, rev+1)); err == nil {
+			if err = m.s.Commit(context.Background(), follow(n, epoch, rev+1)); err == nil {
 				rev++
 			}
 			m.expect(err, nil)
@@ -97,9 +99,21 @@ func (m *mix) work() {
 	}
 }
 
-func follow(n journal.NewTask, rev uint64) journal.Transition {
+// claim returns the epoch of a task that is due, whoever claimed it.
+func (m *mix) claim(id string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, err := m.s.Claim(context.Background(), journal.ClaimRequest{Slots: 100, Max: 100})
+	m.expect(err, nil)
+	for _, c := range all.Claims {
+		m.owns[c.TaskID] = c.Epoch
+	}
+	return m.owns[id]
+}
+
+func follow(n journal.NewTask, epoch, rev uint64) journal.Transition {
 	return journal.Transition{
-		TaskID: n.ID, Head: n.Head,
+		TaskID: n.ID, Epoch: epoch, Head: n.Head,
 		Checkpoint: &storagev1.Checkpoint{Rev: rev, LastSeq: rev, Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING},
 		Record:     &storagev1.Record{Facts: []*storagev1.Fact{{Kind: &storagev1.Fact_TextAdd{TextAdd: &storagev1.TextAdd{Text: "x"}}}}},
 	}

@@ -3,14 +3,15 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
-	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/pack"
+	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -31,7 +32,7 @@ func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
 	}
 	var t *journal.Task
 	err = s.view(func(b *bbolt.Bucket) error {
-		if t, err = read(b, id); err != nil || !inbox {
+		if t, err = s.read(b, id); err != nil || !inbox {
 			return err
 		}
 		t.Inbox, err = commands(b, id)
@@ -43,31 +44,71 @@ func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
 // FindRequest implements journal.Tasks.
 func (s *Store) FindRequest(_ context.Context, user, requestID string) (*journal.Task, error) {
 	var t *journal.Task
-	err := s.view(func(b *bbolt.Bucket) error {
-		v := b.Get(requestKey(user, requestID))
-		if len(v) != 16 {
+	err := s.view(func(b *bbolt.Bucket) (err error) {
+		v, err := get(b, requestKey(user, requestID))
+		if err != nil {
+			return err
+		}
+		if len(v) != idSize {
 			return journal.ErrNotFound
 		}
-		var err error
-		t, err = read(b, uuid.UUID(v))
+		if t, err = s.read(b, uuid.UUID(v)); errors.Is(err, journal.ErrNotFound) {
+			err = damaged(name(requestKey(user, requestID)), err)
+		}
 		return err
 	})
 	return t, err
 }
 
-func read(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
-	head, checkpoint := b.Get(taskKey(id, partHead)), b.Get(taskKey(id, partCheckpoint))
-	if head == nil || len(checkpoint) < 8 {
+func (s *Store) read(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
+	t, err := readTask(b, id)
+	if err == nil && !state.Ended(t.Checkpoint.GetStatus()) {
+		t.Queued = s.due.queued(id)
+	}
+	return t, err
+}
+
+func readTask(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
+	k := taskKey(id, partCheckpoint)
+	hot, err := get(b, k)
+	if err != nil {
+		return nil, err
+	}
+	head, err := readHead(b, id)
+	if hot == nil {
+		if err == nil {
+			err = damaged(name(k), errMissing)
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	notes, err := get(b, taskKey(id, partNotes))
+	if err != nil {
+		return nil, err
+	}
+	c, err := pack.UnpackCheckpoint(hot, notes, &source{b: b, id: id})
+	if err != nil {
+		return nil, damaged(name(k), err)
+	}
+	return &journal.Task{ID: id.String(), Head: head, Checkpoint: c}, nil
+}
+
+func readHead(b *bbolt.Bucket, id uuid.UUID) (*storagev1.TaskHead, error) {
+	k := taskKey(id, partHead)
+	sealed := b.Get(k)
+	if sealed == nil {
+		if b.Get(taskKey(id, partCheckpoint)) != nil {
+			return nil, damaged(name(k), errMissing)
+		}
 		return nil, fmt.Errorf("task %s: %w", id, journal.ErrNotFound)
 	}
-	t := &journal.Task{ID: id.String(), Head: &storagev1.TaskHead{}, Checkpoint: &storagev1.Checkpoint{}}
-	if err := proto.Unmarshal(head, t.Head); err != nil {
-		return nil, fmt.Errorf("task %s: its head is damaged: %w", id, err)
+	head := &storagev1.TaskHead{}
+	if err := unpack(b, id, k, sealed, head); err != nil {
+		return nil, err
 	}
-	if err := proto.Unmarshal(checkpoint[8:], t.Checkpoint); err != nil {
-		return nil, fmt.Errorf("task %s: its checkpoint is damaged: %w", id, err)
-	}
-	return t, nil
+	return head, nil
 }
 
 // Inbox implements journal.Tasks.
@@ -75,6 +116,9 @@ func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, 
 	id, err := rawID(taskID)
 	if err != nil {
 		return nil, err
+	}
+	if s.due.hasNoCommands(id) && !s.c.isClosed() {
+		return nil, nil
 	}
 	err = s.view(func(b *bbolt.Bucket) error {
 		all, err = commands(b, id)
@@ -87,10 +131,10 @@ func commands(b *bbolt.Bucket, id uuid.UUID) ([]journal.Command, error) {
 	var all []journal.Command
 	prefix := taskKey(id, partCommand)
 	c := b.Cursor()
-	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+	for k, sealed := c.Seek(prefix); hasPrefix(k, prefix); k, sealed = c.Next() {
 		cmd := &storagev1.Command{}
-		if err := proto.Unmarshal(v, cmd); err != nil {
-			return nil, fmt.Errorf("task %s: command %d is damaged: %w", id, numberOf(k), err)
+		if err := unpack(b, id, k, sealed, cmd); err != nil {
+			return nil, err
 		}
 		all = append(all, journal.Command{No: numberOf(k), Command: cmd})
 	}
@@ -105,25 +149,57 @@ func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes
 	}
 	var all []journal.Record
 	err = s.view(func(b *bbolt.Bucket) error {
-		prefix := taskKey(id, partRecord)
-		c := b.Cursor()
-		k, v := seekRecord(c, prefix, after)
-		for size := 0; k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-			r := &storagev1.Record{}
-			if err := proto.Unmarshal(v, r); err != nil {
-				return fmt.Errorf("task %s: the record at seq %d is damaged: %w", id, numberOf(k), err)
-			}
-			if numberOf(k)+uint64(len(r.GetFacts())) <= after+1 {
-				continue
-			}
-			all = append(all, journal.Record{FirstSeq: numberOf(k), Record: r})
-			if size += len(v); size >= maxBytes {
-				break
-			}
-		}
-		return nil
+		all, err = readRecords(b, id, after, maxBytes)
+		return err
 	})
 	return all, err
+}
+
+func readRecords(b *bbolt.Bucket, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
+	var all []journal.Record
+	prefix := taskKey(id, partRecord)
+	c := b.Cursor()
+	next := after + 1
+	k, sealed := seekRecord(c, prefix, after)
+	for size := 0; hasPrefix(k, prefix) && size < maxBytes || len(all) == 0 && hasPrefix(k, prefix); k, sealed = c.Next() {
+		r := &storagev1.Record{}
+		if err := unpack(b, id, k, sealed, r); err != nil {
+			return nil, err
+		}
+		first := numberOf(k)
+		end := first + uint64(len(r.GetFacts()))
+		if end <= after+1 {
+			continue
+		}
+		if first > next || len(all) > 0 && first != next {
+			return nil, damaged(name(numberedKey(id, partRecord, next)), errMissing)
+		}
+		next = end
+		all = append(all, journal.Record{FirstSeq: first, Record: r})
+		size += len(sealed) + large(sealed, r)
+	}
+	if hasPrefix(k, prefix) {
+		return all, nil
+	}
+	st, err := storedState(b, id)
+	if err == nil && st != nil && st.LastSeq >= next {
+		err = damaged(name(numberedKey(id, partRecord, next)), errMissing)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// large is about how many bytes of a record are kept beside it.
+func large(sealed []byte, r *storagev1.Record) (size int) {
+	if len(sealed) == 0 || sealed[0] != 0 {
+		return 0
+	}
+	for _, f := range r.GetFacts() {
+		size += len(textOf(f)) + len(f.GetStepOutput())
+	}
+	return size
 }
 
 // seekRecord finds the record that holds seq after+1: it may begin before it.
@@ -137,94 +213,8 @@ func seekRecord(c *bbolt.Cursor, prefix []byte, after uint64) (k, v []byte) {
 	} else {
 		k, v = c.Prev()
 	}
-	if k != nil && bytes.HasPrefix(k, prefix) {
+	if hasPrefix(k, prefix) {
 		return k, v
 	}
 	return c.Seek(want)
-}
-
-// List implements journal.Tasks.
-func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error) {
-	prefix := userPrefix('u', q.User)
-	if q.ConversationID != "" {
-		prefix = conversationPrefix(q.User, q.ConversationID)
-	}
-	var page journal.Page
-	err := s.view(func(b *bbolt.Bucket) error {
-		c := b.Cursor()
-		k, err := lastBefore(c, prefix, q.Before)
-		for ; err == nil && k != nil && bytes.HasPrefix(k, prefix); k, _ = c.Prev() {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			id := idOf(k)
-			if len(k) != len(prefix)+16 || !indexFits(b, q, id) {
-				continue
-			}
-			t, err := read(b, id)
-			if err != nil {
-				return err
-			}
-			if !timeFits(q, t.Head.GetCreateTime()) {
-				continue
-			}
-			if len(page.Tasks) == q.Limit {
-				page.More = true
-				return nil
-			}
-			page.Tasks = append(page.Tasks, t)
-		}
-		return err
-	})
-	return page, err
-}
-
-// lastBefore moves to the newest entry, or to the newest one older than a task.
-func lastBefore(c *bbolt.Cursor, prefix []byte, before string) ([]byte, error) {
-	end := append(bytes.Clone(prefix), bytes.Repeat([]byte{0xff}, 17)...)
-	if before != "" {
-		id, err := rawID(before)
-		if err != nil {
-			return nil, err
-		}
-		end = append(bytes.Clone(prefix), id[:]...)
-	}
-	if k, _ := c.Seek(end); k == nil {
-		k, _ = c.Last()
-		return k, nil
-	}
-	k, _ := c.Prev()
-	return k, nil
-}
-
-func indexFits(b *bbolt.Bucket, q journal.Query, id uuid.UUID) bool {
-	if len(q.Statuses) == 0 && q.AgentID == "" {
-		return true
-	}
-	i := &storagev1.TaskIndex{}
-	if err := proto.Unmarshal(b.Get(append(userPrefix('u', q.User), id[:]...)), i); err != nil {
-		return false
-	}
-	return (len(q.Statuses) == 0 || slices.Contains(q.Statuses, i.GetStatus())) &&
-		(q.AgentID == "" || q.AgentID == i.GetAgentId())
-}
-
-func timeFits(q journal.Query, created int64) bool {
-	return (q.CreatedAfter.IsZero() || created >= q.CreatedAfter.UnixNano()) &&
-		(q.CreatedBefore.IsZero() || created < q.CreatedBefore.UnixNano())
-}
-
-// Runnable implements journal.Tasks.
-func (s *Store) Runnable(context.Context) ([]string, error) {
-	var ids []string
-	err := s.view(func(b *bbolt.Bucket) error {
-		c := b.Cursor()
-		for k, _ := c.Seek([]byte{'a'}); k != nil && k[0] == 'a'; k, _ = c.Next() {
-			if len(k) == 17 {
-				ids = append(ids, idOf(k).String())
-			}
-		}
-		return nil
-	})
-	return ids, err
 }

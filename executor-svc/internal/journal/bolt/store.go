@@ -4,137 +4,193 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"runtime/debug"
-	"time"
+	"slices"
+	"sync"
 
+	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file; a file of a newer one is refused.
-const schemaVersion = 1
-
-// lockWait is how long opening waits for another process to let go of the file.
-const lockWait = 200 * time.Millisecond
+// schemaVersion is written into each file; a file of a newer one is refused, one of an older one is brought up to it.
+const schemaVersion = 2
 
 var (
-	bucket    = []byte("pawl")
-	keySchema = []byte("mschema")
+	bucket        = []byte("pawl")
+	keySchema     = []byte("mschema")
+	keyGeneration = []byte("mgeneration")
 )
 
 // Store is a journal in a bbolt file.
 type Store struct {
-	db *bbolt.DB
-	c  *committer
+	path string
+	file *file
+	c    *committer
+	due  *due
+	// writes holds buffers that are used again.
+	writes sync.Pool
 }
 
 var _ journal.Journal = (*Store)(nil)
 
-// Open opens or creates the file. journal.ErrLocked where another process has it.
+// Open opens or creates the file. journal.ErrLocked where another process has it, journal.ErrDamaged where it cannot be
+// read.
 func Open(path string) (*Store, error) {
-	db, err := openFile(path)
-	switch {
-	case errors.Is(err, errShort):
-		return nil, fmt.Errorf("opening %s: the journal is damaged (%w); move it away, or restore it from a backup", path, err)
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("opening %s: %w", path, journal.ErrLocked)
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return nil, fmt.Errorf("opening %s: this is not a Pawl journal, or it is damaged (%w); move it away, or restore it from a backup", path, err)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("opening %s: %w; the folder must be writable", path, err)
-	case err != nil:
-		return nil, fmt.Errorf("opening the journal %s: %w", path, err)
-	}
-	if err := prepare(db); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), db.Close())
-	}
-	return &Store{db: db, c: newCommitter(db)}, nil
-}
-
-var errShort = errors.New("the file is shorter than its own index says")
-
-// openFile opens the file and checks that it is whole: pages beyond its end would fault when they are read.
-func openFile(path string) (db *bbolt.DB, err error) {
-	// Only this goroutine's faults, and only while opening, become panics that can be recovered.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if fault := recover(); fault != nil {
-			db, err = nil, fmt.Errorf("%w: %v", errShort, fault)
-		}
-	}()
-	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
+	f, err := openFile(path, false)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
+	d, err := prepare(f)
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.db.Close())
 	}
-	err = db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > info.Size() {
-			return errShort
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	return &Store{path: path, file: f, c: newCommitter(f, d), due: d}, nil
 }
 
-// prepare writes the schema's version into a new file and checks it in an old one.
-func prepare(db *bbolt.DB) error {
-	found := uint64(0)
-	err := db.View(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(bucket); b != nil {
-			if v := b.Get(keySchema); len(v) == 8 {
-				found = binary.BigEndian.Uint64(v)
-			}
+// begin makes a new file a journal.
+func begin(tx *bbolt.Tx) error {
+	b, err := tx.CreateBucketIfNotExists(bucket)
+	if err != nil {
+		return err
+	}
+	return b.Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
+}
+
+// prepare brings a file up to the schema, begins a new generation of claims, and finds out what is due.
+func prepare(f *file) (*due, error) {
+	version, err := schemaOf(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case version > schemaVersion:
+		return nil, fmt.Errorf("it has schema version %d, this program knows up to %d; use a newer pawl", version, schemaVersion)
+	case version == 0:
+		return nil, damaged("the schema's version", errMissing)
+	case version < schemaVersion:
+		if err := migrate(f); err != nil {
+			return nil, fmt.Errorf("bringing it from schema version %d to %d: %w", version, schemaVersion, err)
+		}
+	}
+	generation := uint64(0)
+	err = f.update(func(b *bbolt.Bucket) (bool, error) {
+		v, err := get(b, keyGeneration)
+		if err != nil {
+			return false, err
+		}
+		if len(v) == 8 {
+			generation = binary.BigEndian.Uint64(v)
+		}
+		generation++
+		return true, put(b, keyGeneration, binary.BigEndian.AppendUint64(nil, generation))
+	}, func() {})
+	if err != nil {
+		return nil, err
+	}
+	d := newDue(generation << 32)
+	return d, f.view(func(b *bbolt.Bucket) error { return fill(d, b) })
+}
+
+// schemaOf returns the schema's version; 0 where there is none.
+func schemaOf(f *file) (version uint64, err error) {
+	err = f.view(func(b *bbolt.Bucket) error {
+		if v := b.Get(keySchema); len(v) == 8 {
+			version = binary.BigEndian.Uint64(v)
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
-		return err
-	case found == schemaVersion:
-		return nil
-	case found > schemaVersion:
-		return fmt.Errorf("it has schema version %d, this program knows up to %d; use a newer pawl", found, schemaVersion)
-	}
-	return db.Update(func(tx *bbolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists(bucket)
+	return version, err
+}
+
+// fill tells what is due, in the order in which it became so, and what has a deadline.
+func fill(d *due, b *bbolt.Bucket) error {
+	entries := map[uuid.UUID]*dueEntry{}
+	var order []*dueEntry
+	c := b.Cursor()
+	for k, sealed := c.Seek([]byte{kindDue}); k != nil && k[0] == kindDue; k, sealed = c.Next() {
+		e, err := readDueEntry(k, sealed)
 		if err != nil {
 			return err
 		}
-		return b.Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
+		order = append(order, e)
+		entries[e.id] = e
+	}
+	for k, sealed := c.Seek([]byte{kindDeadline}); k != nil && k[0] == kindDeadline; k, sealed = c.Next() {
+		user, err := unseal(k, sealed)
+		if err != nil {
+			return err
+		}
+		if len(k) != 1+8+idSize {
+			return damaged(name(k), "its key has a wrong size")
+		}
+		id := idOf(k)
+		e := entries[id]
+		if e == nil {
+			e = &dueEntry{change: change{id: id, user: string(user)}}
+			order = append(order, e)
+		}
+		e.deadline = timeOf(k)
+	}
+	slices.SortStableFunc(order, func(a, b *dueEntry) int {
+		switch {
+		case a.no < b.no:
+			return -1
+		case a.no > b.no:
+			return 1
+		}
+		return 0
 	})
+	for _, e := range order {
+		if e.commands {
+			e.sent = 1
+		}
+		d.apply(e.change)
+	}
+	return nil
+}
+
+// dueEntry is what the index says of a task that is due.
+type dueEntry struct {
+	change
+	// no orders tasks by when they became due.
+	no uint64
+}
+
+const (
+	flagRuns     = 1
+	flagCommands = 2
+)
+
+func (e *dueEntry) encode() []byte {
+	v := binary.AppendUvarint(make([]byte, 0, 16+len(e.user)), e.no)
+	flags := byte(0)
+	if e.runs {
+		flags |= flagRuns
+	}
+	if e.commands {
+		flags |= flagCommands
+	}
+	return append(append(v, flags), e.user...)
+}
+
+func readDueEntry(key, sealed []byte) (*dueEntry, error) {
+	v, err := unseal(key, sealed)
+	if err != nil {
+		return nil, err
+	}
+	no, n := binary.Uvarint(v)
+	if n <= 0 || len(v) == n || len(key) != 1+idSize {
+		return nil, damaged(name(key), "it is too short")
+	}
+	return &dueEntry{no: no, change: change{
+		id: idOf(key), runs: v[n]&flagRuns != 0, commands: v[n]&flagCommands != 0, user: string(v[n+1:]),
+	}}, nil
 }
 
 // Close implements journal.Journal.
 func (s *Store) Close() error {
 	s.c.close()
-	return s.db.Close()
+	return s.file.db.Close()
 }
 
-// Check walks the whole file and returns what is inconsistent; for tests and for `pawl store check`.
-func (s *Store) Check() error {
-	return s.db.View(func(tx *bbolt.Tx) error {
-		var all error
-		for err := range tx.Check() {
-			all = errors.Join(all, err)
-		}
-		return all
-	})
-}
-
-func (s *Store) view(fn func(b *bbolt.Bucket) error) error {
-	err := s.db.View(func(tx *bbolt.Tx) error { return fn(tx.Bucket(bucket)) })
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return journal.ErrClosed
-	}
-	return err
-}
+func (s *Store) view(read func(b *bbolt.Bucket) error) error { return s.file.view(read) }

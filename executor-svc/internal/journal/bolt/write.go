@@ -1,10 +1,9 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -13,68 +12,268 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/pack"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Create implements journal.Tasks.
-func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return "", false, err
-	}
-	id, err := rawID(n.ID)
-	if err != nil {
-		return "", false, err
-	}
-	head, err := proto.Marshal(n.Head)
-	if err != nil {
-		return "", false, fmt.Errorf("encoding the task: %w: %w", journal.ErrInvalid, err)
-	}
-	w, err := encode(journal.Transition{TaskID: n.ID, Head: n.Head, Checkpoint: n.Checkpoint, Record: n.Record})
-	if err != nil {
-		return "", false, err
-	}
-	existing := uuid.Nil
-	err = s.c.do(func(b *bbolt.Bucket) (reject, err error) {
-		existing = uuid.Nil
-		user, request := n.Head.GetUserSub(), n.Head.GetRequestId()
-		if request != "" {
-			if v := b.Get(requestKey(user, request)); len(v) == 16 {
-				existing = uuid.UUID(v)
-				return sameRequest(b, existing, n.Head.GetRequestHash()), nil
-			}
-			if err := b.Put(requestKey(user, request), id[:]); err != nil {
-				return nil, err
-			}
-		}
-		if err := b.Put(taskKey(id, partHead), head); err != nil {
-			return nil, err
-		}
-		if conv := n.Head.GetConversationId(); conv != "" {
-			if err := b.Put(append(conversationPrefix(user, conv), id[:]...), nil); err != nil {
-				return nil, err
-			}
-		}
-		return nil, w.put(b)
-	})
-	if err != nil {
-		return "", false, err
-	}
-	if existing != uuid.Nil {
-		return existing.String(), false, nil
-	}
-	return id.String(), true, nil
+// write is a transition encoded outside of the transaction, which is what everyone waits for. Its buffers are used again.
+type write struct {
+	id         uuid.UUID
+	user       string
+	epoch      uint64
+	state      pack.State
+	key        []byte
+	checkpoint pack.Checkpoint
+	hot, notes []byte // sealed
+	records    []sealedRecord
+	wire       []byte
+	facts      uint64
+	payloads   []sealedPayload
+	index      []byte
+	folded     []uint64
 }
 
-func sameRequest(b *bbolt.Bucket, id uuid.UUID, hash []byte) error {
-	head := &storagev1.TaskHead{}
-	if err := proto.Unmarshal(b.Get(taskKey(id, partHead)), head); err != nil {
-		return fmt.Errorf("reading task %s: %w", id, err)
+type sealedRecord struct{ key, value []byte }
+
+type sealedPayload struct {
+	sum   pack.Sum
+	value []byte
+}
+
+func (s *Store) newWrite(id uuid.UUID, user string) *write {
+	w, ok := s.writes.Get().(*write)
+	if !ok {
+		w = &write{}
 	}
-	if !bytes.Equal(head.GetRequestHash(), hash) {
-		return journal.ErrRequestReused
+	w.id, w.user, w.epoch, w.facts, w.folded = id, user, 0, 0, nil
+	w.records, w.payloads, w.index = w.records[:0], w.payloads[:0], nil
+	return w
+}
+
+// keepBuffers bounds what a buffer that is used again may hold on to.
+const keepBuffers = 64 << 10
+
+// release gives the buffers back. Nothing of the write may be used after that.
+func (s *Store) release(w *write) {
+	if cap(w.wire) <= keepBuffers && cap(w.hot) <= keepBuffers {
+		s.writes.Put(w)
+	}
+}
+
+func invalid(what string, err error) error {
+	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
+}
+
+// encodeCheckpoint packs the checkpoint. facts knows what records hold already.
+func (w *write) encodeCheckpoint(c *storagev1.Checkpoint, deadline time.Time, r *storagev1.Record, facts pack.Facts) error {
+	w.state = pack.State{Rev: c.GetRev(), Status: c.GetStatus(), LastSeq: c.GetLastSeq(), Deadline: dueTime(c, deadline, r)}
+	if err := w.checkpoint.Pack(c, w.state.Deadline, facts); err != nil {
+		return invalid("checkpoint", err)
+	}
+	w.addPayloads(w.checkpoint.Payloads)
+	w.key = append(taskPrefix(w.key[:0], w.id), partCheckpoint)
+	w.hot = pack.Seal(w.key, append(w.hot[:0], w.checkpoint.Hot...))
+	w.notes = w.notes[:0]
+	if len(w.checkpoint.Notes) > 0 {
+		w.key[len(w.key)-1] = partNotes
+		w.notes = pack.Seal(w.key, append(w.notes, w.checkpoint.Notes...))
 	}
 	return nil
+}
+
+// dueTime is what the indexes by time go by: when the task ended, or else its deadline.
+func dueTime(c *storagev1.Checkpoint, deadline time.Time, r *storagev1.Record) int64 {
+	if !state.Ended(c.GetStatus()) {
+		if deadline.IsZero() {
+			return 0
+		}
+		return max(deadline.UnixNano(), 1)
+	}
+	for _, t := range []int64{c.GetEndTime(), c.GetUpdateTime(), r.GetTime()} {
+		if t > 0 {
+			return t
+		}
+	}
+	return 0
+}
+
+func (w *write) encodeRecord(firstSeq uint64, r *storagev1.Record) error {
+	if len(r.GetFacts()) == 0 {
+		return nil
+	}
+	at := len(w.records)
+	if cap(w.records) > at {
+		w.records = w.records[:at+1]
+	} else {
+		w.records = append(w.records, sealedRecord{})
+	}
+	s := &w.records[at]
+	var err error
+	if w.wire, err = (proto.MarshalOptions{}).MarshalAppend(w.wire[:0], r); err != nil {
+		return invalid("record", err)
+	}
+	var payloads []pack.Payload
+	s.key = append(taskPrefix(s.key[:0], w.id), partRecord)
+	s.key = append(s.key, numberBytes(firstSeq)...)
+	s.value, payloads = pack.Blob(s.value[:0], pack.Record, w.wire)
+	s.value = pack.Seal(s.key, s.value)
+	w.addPayloads(payloads)
+	w.facts += uint64(len(r.GetFacts()))
+	return nil
+}
+
+func (w *write) addPayloads(all []pack.Payload) {
+	for _, p := range all {
+		value := append(make([]byte, 0, len(p.Data)+8), p.Data...)
+		w.payloads = append(w.payloads, sealedPayload{sum: p.Sum, value: pack.Seal(payloadKey(p.Sum), value)})
+	}
+}
+
+func (w *write) encodeIndex(h *storagev1.TaskHead) error {
+	v, err := proto.Marshal(&storagev1.TaskIndex{Status: w.state.Status, AgentId: h.GetAgentId()})
+	if err != nil {
+		return invalid("index", err)
+	}
+	w.index = pack.Seal(userKey(w.user, w.id), v)
+	return nil
+}
+
+// put writes the transition. old is what is stored; nil where the task is new.
+func (w *write) put(b *bbolt.Bucket, o *op, old *pack.State) error {
+	w.key = append(taskPrefix(w.key[:0], w.id), partCheckpoint)
+	if err := b.Put(w.key, w.hot); err != nil {
+		return err
+	}
+	if err := w.putNotes(b, old == nil); err != nil {
+		return err
+	}
+	for _, r := range w.records {
+		if err := b.Put(r.key, r.value); err != nil {
+			return err
+		}
+	}
+	if err := putPayloads(b, w.id, w.payloads); err != nil {
+		return err
+	}
+	if old == nil || old.Status != w.state.Status {
+		if err := putSealed(b, userKey(w.user, w.id), w.index); err != nil {
+			return err
+		}
+	}
+	if err := w.moveTime(b, old); err != nil {
+		return err
+	}
+	return w.putDue(b, o, old)
+}
+
+func (w *write) putNotes(b *bbolt.Bucket, fresh bool) error {
+	w.key[len(w.key)-1] = partNotes
+	if len(w.notes) > 0 {
+		return putSealed(b, w.key, w.notes)
+	}
+	if fresh || b.Get(w.key) == nil {
+		return nil
+	}
+	return b.Delete(w.key)
+}
+
+// timeKey is the entry of a task in the indexes by time; nil where it has none.
+func timeKey(s *pack.State, id uuid.UUID) []byte {
+	switch {
+	case s == nil:
+		return nil
+	case state.Ended(s.Status):
+		return timedKey(kindEnded, s.Deadline, id)
+	case s.Deadline != 0:
+		return timedKey(kindDeadline, s.Deadline, id)
+	}
+	return nil
+}
+
+// moveTime keeps the indexes of deadlines and ended tasks.
+func (w *write) moveTime(b *bbolt.Bucket, old *pack.State) error {
+	if old != nil && old.Deadline == w.state.Deadline && state.Ended(old.Status) == state.Ended(w.state.Status) {
+		return nil
+	}
+	if k := timeKey(old, w.id); k != nil {
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	if k := timeKey(&w.state, w.id); k != nil {
+		return b.Put(k, pack.Seal(k, []byte(w.user)))
+	}
+	return nil
+}
+
+// putDue folds commands in and keeps the index of what is due.
+func (w *write) putDue(b *bbolt.Bucket, o *op, old *pack.State) error {
+	for _, no := range w.folded {
+		if err := b.Delete(numberedKey(w.id, partCommand, no)); err != nil {
+			return err
+		}
+	}
+	if old != nil && old.Status == w.state.Status && len(w.folded) == 0 && old.Deadline == w.state.Deadline {
+		return nil
+	}
+	e := dueEntry{}
+	if old != nil {
+		var err error
+		if e, err = storedDue(b, w.id); err != nil {
+			return err
+		}
+	}
+	e.id, e.user, e.runs = w.id, w.user, active(w.state.Status)
+	if len(w.folded) > 0 {
+		e.commands = hasCommands(b, w.id)
+	}
+	if !state.Ended(w.state.Status) {
+		e.deadline = w.state.Deadline
+	}
+	return e.put(b, o)
+}
+
+// storedDue returns what the index says of a task; nothing where it is not due.
+func storedDue(b *bbolt.Bucket, id uuid.UUID) (dueEntry, error) {
+	k := idKey(kindDue, id)
+	sealed := b.Get(k)
+	if sealed == nil {
+		return dueEntry{}, nil
+	}
+	e, err := readDueEntry(k, sealed)
+	if err != nil {
+		return dueEntry{}, err
+	}
+	return *e, nil
+}
+
+// put stores the entry of a task that is due, or takes it out of the index.
+func (e *dueEntry) put(b *bbolt.Bucket, o *op) (err error) {
+	o.changes = append(o.changes, e.change)
+	k := idKey(kindDue, e.id)
+	if !e.runs && !e.commands {
+		if e.no == 0 {
+			return nil
+		}
+		return b.Delete(k)
+	}
+	if e.no == 0 {
+		if e.no, err = b.NextSequence(); err != nil {
+			return err
+		}
+	}
+	return put(b, k, e.encode())
+}
+
+func active(s executorv1.ExecutorStatus) bool {
+	return !state.Ended(s) && s != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+}
+
+func hasCommands(b *bbolt.Bucket, id uuid.UUID) bool {
+	prefix := taskKey(id, partCommand)
+	k, _ := b.Cursor().Seek(prefix)
+	return hasPrefix(k, prefix)
 }
 
 // Commit implements journal.Tasks.
@@ -82,124 +281,76 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w, err := encode(t)
+	w, held, err := s.encode(t)
 	if err != nil {
 		return err
 	}
-	return s.c.do(func(b *bbolt.Bucket) (reject, err error) {
-		stored := b.Get(taskKey(w.id, partCheckpoint))
+	defer s.release(w)
+	err = s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
+		old, err := storedState(b, w.id)
 		switch {
-		case len(stored) < 8:
+		case err != nil:
+			return err, nil
+		case old == nil:
 			return journal.ErrNotFound, nil
-		case binary.BigEndian.Uint64(stored)+1 != t.Checkpoint.GetRev():
-			return journal.ErrStale, nil
+		case !s.due.begin(w.id, w.epoch):
+			return fmt.Errorf("epoch %d does not own it: %w", w.epoch, journal.ErrStale), nil
 		}
-		return nil, w.put(b)
+		o.owned, o.task = true, w.id
+		switch {
+		case old.Rev+1 != w.state.Rev:
+			return fmt.Errorf("rev %d does not follow %d: %w", w.state.Rev, old.Rev, journal.ErrStale), nil
+		case old.LastSeq+w.facts != w.state.LastSeq:
+			return fmt.Errorf("%d facts do not lead from seq %d to %d: %w", w.facts, old.LastSeq, w.state.LastSeq, journal.ErrInvalid), nil
+		}
+		return nil, w.put(b, o, old)
 	})
+	if err == nil {
+		s.due.hold(w.id, w.epoch, held)
+	}
+	return err
 }
 
-// write is a transition encoded outside of the transaction, which is what everyone waits for.
-type write struct {
-	id         uuid.UUID
-	user       string
-	status     executorv1.ExecutorStatus
-	checkpoint []byte
-	firstSeq   uint64
-	record     []byte
-	index      []byte
-	folded     []uint64
-}
-
-func encode(t journal.Transition) (*write, error) {
+// encode encodes a transition, and says which texts of it records hold.
+func (s *Store) encode(t journal.Transition) (*write, []heldText, error) {
 	id, err := rawID(t.TaskID)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := s.newWrite(id, t.Head.GetUserSub())
+	w.epoch, w.folded = t.Epoch, t.Folded
+	firstSeq := t.Checkpoint.GetLastSeq() - uint64(len(t.Record.GetFacts())) + 1
+	facts := &facts{s: s, id: id, records: []journal.Record{{FirstSeq: firstSeq, Record: t.Record}}, stored: true}
+	err = w.encodeCheckpoint(t.Checkpoint, t.Deadline, t.Record, facts)
+	if err == nil {
+		err = w.encodeRecord(firstSeq, t.Record)
+	}
+	if err == nil {
+		err = w.encodeIndex(t.Head)
+	}
+	if err != nil {
+		s.release(w)
+		return nil, nil, err
+	}
+	return w, facts.held, nil
+}
+
+// storedState returns the state of a stored task; nil where there is none.
+func storedState(b *bbolt.Bucket, id uuid.UUID) (*pack.State, error) {
+	k := taskKey(id, partCheckpoint)
+	v, err := get(b, k)
 	if err != nil {
 		return nil, err
 	}
-	w := &write{id: id, user: t.Head.GetUserSub(), status: t.Checkpoint.GetStatus(), folded: t.Folded}
-	w.checkpoint = binary.BigEndian.AppendUint64(nil, t.Checkpoint.GetRev())
-	if w.checkpoint, err = (proto.MarshalOptions{}).MarshalAppend(w.checkpoint, t.Checkpoint); err != nil {
-		return nil, fmt.Errorf("encoding the checkpoint: %w: %w", journal.ErrInvalid, err)
-	}
-	if n := uint64(len(t.Record.GetFacts())); n > 0 {
-		w.firstSeq = t.Checkpoint.GetLastSeq() - n + 1
-		if w.record, err = proto.Marshal(t.Record); err != nil {
-			return nil, fmt.Errorf("encoding the record: %w: %w", journal.ErrInvalid, err)
+	if v == nil {
+		if b.Get(taskKey(id, partHead)) != nil {
+			return nil, damaged(name(k), errMissing)
 		}
+		return nil, nil
 	}
-	w.index, err = proto.Marshal(&storagev1.TaskIndex{
-		Status: w.status, AgentId: t.Head.GetAgentId(), ConversationId: t.Head.GetConversationId(),
-	})
-	return w, err
-}
-
-func (w *write) put(b *bbolt.Bucket) error {
-	if err := b.Put(taskKey(w.id, partCheckpoint), w.checkpoint); err != nil {
-		return err
-	}
-	if w.record != nil {
-		if err := b.Put(numberedKey(w.id, partRecord, w.firstSeq), w.record); err != nil {
-			return err
-		}
-	}
-	if err := putChanged(b, append(userPrefix('u', w.user), w.id[:]...), w.index); err != nil {
-		return err
-	}
-	left, err := w.fold(b)
+	st, _, err := pack.ReadState(v)
 	if err != nil {
-		return err
+		return nil, damaged(name(k), err)
 	}
-	if left || (!state.Ended(w.status) && w.status != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING) {
-		return putChanged(b, runnableKey(w.id), []byte{1})
-	}
-	return b.Delete(runnableKey(w.id))
-}
-
-// fold removes the commands that are now part of the checkpoint, and says whether some are left.
-func (w *write) fold(b *bbolt.Bucket) (left bool, err error) {
-	for _, no := range w.folded {
-		if err := b.Delete(numberedKey(w.id, partCommand, no)); err != nil {
-			return false, err
-		}
-	}
-	prefix := taskKey(w.id, partCommand)
-	k, _ := b.Cursor().Seek(prefix)
-	return k != nil && bytes.HasPrefix(k, prefix), nil
-}
-
-// putChanged spares the write where nothing changed.
-func putChanged(b *bbolt.Bucket, key, value []byte) error {
-	if old := b.Get(key); old != nil && bytes.Equal(old, value) {
-		return nil
-	}
-	return b.Put(key, value)
-}
-
-// Send implements journal.Tasks.
-func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (uint64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	id, err := rawID(taskID)
-	if err != nil {
-		return 0, err
-	}
-	value, err := proto.Marshal(c)
-	if err != nil {
-		return 0, fmt.Errorf("encoding the command: %w: %w", journal.ErrInvalid, err)
-	}
-	var no uint64
-	err = s.c.do(func(b *bbolt.Bucket) (reject, err error) {
-		if b.Get(taskKey(id, partCheckpoint)) == nil {
-			return journal.ErrNotFound, nil
-		}
-		// The bucket's sequence is part of the file: numbers grow across restarts, and never come twice.
-		if no, err = b.NextSequence(); err != nil {
-			return nil, err
-		}
-		if err := b.Put(numberedKey(id, partCommand, no), value); err != nil {
-			return nil, err
-		}
-		return nil, putChanged(b, runnableKey(id), []byte{1})
-	})
-	return no, err
+	return &st, nil
 }

@@ -50,21 +50,24 @@ const (
 	Phase_PHASE_ANSWER Phase = 8
 	// The task has ended.
 	Phase_PHASE_END Phase = 9
+	// The input of a step is there, and nothing keeps it from being called but a pause.
+	Phase_PHASE_START Phase = 10
 )
 
 // Enum value maps for Phase.
 var (
 	Phase_name = map[int32]string{
-		0: "PHASE_UNSPECIFIED",
-		1: "PHASE_BEGIN",
-		2: "PHASE_PLAN",
-		3: "PHASE_CALL",
-		4: "PHASE_DERIVE",
-		5: "PHASE_JUDGE",
-		6: "PHASE_FILL",
-		7: "PHASE_WAIT",
-		8: "PHASE_ANSWER",
-		9: "PHASE_END",
+		0:  "PHASE_UNSPECIFIED",
+		1:  "PHASE_BEGIN",
+		2:  "PHASE_PLAN",
+		3:  "PHASE_CALL",
+		4:  "PHASE_DERIVE",
+		5:  "PHASE_JUDGE",
+		6:  "PHASE_FILL",
+		7:  "PHASE_WAIT",
+		8:  "PHASE_ANSWER",
+		9:  "PHASE_END",
+		10: "PHASE_START",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED": 0,
@@ -77,6 +80,7 @@ var (
 		"PHASE_WAIT":        7,
 		"PHASE_ANSWER":      8,
 		"PHASE_END":         9,
+		"PHASE_START":       10,
 	}
 )
 
@@ -139,7 +143,13 @@ type TaskHead struct {
 	// When it was created, in nanoseconds since 1970.
 	CreateTime int64 `protobuf:"varint,14,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The limits it runs under.
-	Limits        *Limits `protobuf:"bytes,15,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *Limits `protobuf:"bytes,15,opt,name=limits,proto3" json:"limits,omitempty"`
+	// How long a wait stays open, in nanoseconds; 0: for ever.
+	WaitTimeout int64 `protobuf:"varint,16,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	// What happens where an outcome is not known.
+	OnUnknownOutcome v1.OnUnknownOutcome `protobuf:"varint,17,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
+	// What it was forked from, the nearest one last; empty where it was not.
+	Forks         []*Fork `protobuf:"bytes,18,rep,name=forks,proto3" json:"forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +289,82 @@ func (x *TaskHead) GetLimits() *Limits {
 	return nil
 }
 
+func (x *TaskHead) GetWaitTimeout() int64 {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return 0
+}
+
+func (x *TaskHead) GetOnUnknownOutcome() v1.OnUnknownOutcome {
+	if x != nil {
+		return x.OnUnknownOutcome
+	}
+	return v1.OnUnknownOutcome(0)
+}
+
+func (x *TaskHead) GetForks() []*Fork {
+	if x != nil {
+		return x.Forks
+	}
+	return nil
+}
+
+// Where a task comes from.
+type Fork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task that it continues.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The newest seq that both share.
+	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fork) Reset() {
+	*x = Fork{}
+	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fork) ProtoMessage() {}
+
+func (x *Fork) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fork.ProtoReflect.Descriptor instead.
+func (*Fork) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Fork) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Fork) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // The limits of A18 and A21 that the executor keeps.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -287,14 +373,24 @@ type Limits struct {
 	// Failed steps per task.
 	MaxFailedSteps uint32 `protobuf:"varint,2,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`
 	// Attempts per step.
-	MaxAttempts   uint32 `protobuf:"varint,3,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	MaxAttempts uint32 `protobuf:"varint,3,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// Calls of tools; 0: any number.
+	MaxToolCalls uint32 `protobuf:"varint,4,opt,name=max_tool_calls,json=maxToolCalls,proto3" json:"max_tool_calls,omitempty"`
+	// Calls of models; 0: any number.
+	MaxModelCalls uint32 `protobuf:"varint,5,opt,name=max_model_calls,json=maxModelCalls,proto3" json:"max_model_calls,omitempty"`
+	// Tokens in and out; 0: any number.
+	MaxTokens uint64 `protobuf:"varint,6,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	// Nanoseconds of running; 0: without end.
+	MaxRunTime int64 `protobuf:"varint,7,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
+	// Times that it is taken up without progress.
+	MaxTakeups    uint32 `protobuf:"varint,8,opt,name=max_takeups,json=maxTakeups,proto3" json:"max_takeups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_storage_v1_storage_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -306,7 +402,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_storage_v1_storage_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -319,7 +415,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Limits) GetMaxSteps() uint32 {
@@ -339,6 +435,41 @@ func (x *Limits) GetMaxFailedSteps() uint32 {
 func (x *Limits) GetMaxAttempts() uint32 {
 	if x != nil {
 		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxToolCalls() uint32 {
+	if x != nil {
+		return x.MaxToolCalls
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxModelCalls() uint32 {
+	if x != nil {
+		return x.MaxModelCalls
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxTokens() uint64 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxRunTime() int64 {
+	if x != nil {
+		return x.MaxRunTime
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxTakeups() uint32 {
+	if x != nil {
+		return x.MaxTakeups
 	}
 	return 0
 }
@@ -387,14 +518,30 @@ type Checkpoint struct {
 	// Bytes of the current answer so far.
 	AnswerBytes uint64 `protobuf:"varint,20,opt,name=answer_bytes,json=answerBytes,proto3" json:"answer_bytes,omitempty"`
 	// Why the answer is written before the planner said so; may be empty.
-	CutShort      string `protobuf:"bytes,21,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	CutShort string `protobuf:"bytes,21,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	// Somebody asked for a pause.
+	PauseRequested bool `protobuf:"varint,22,opt,name=pause_requested,json=pauseRequested,proto3" json:"pause_requested,omitempty"`
+	// What the flow was doing when it was paused.
+	PausedPhase Phase `protobuf:"varint,23,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
+	// What needs no approval any more.
+	Grants []*Grant `protobuf:"bytes,24,rep,name=grants,proto3" json:"grants,omitempty"`
+	// SHA-256 of tool id and input of each call whose outcome is not known: planning never goes round those.
+	UnknownCalls [][]byte `protobuf:"bytes,25,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
+	// Model calls that were set aside for the planner call that runs.
+	ReservedModelCalls uint32 `protobuf:"varint,26,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
+	// Times that it was taken up since it got anywhere.
+	Takeups uint32 `protobuf:"varint,27,opt,name=takeups,proto3" json:"takeups,omitempty"`
+	// Nanoseconds that it ran before `run_since`.
+	RunTime int64 `protobuf:"varint,28,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
+	// Since when it runs, in nanoseconds since 1970; 0 where it does not.
+	RunSince      int64 `protobuf:"varint,29,opt,name=run_since,json=runSince,proto3" json:"run_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_storage_v1_storage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +553,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_storage_v1_storage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +566,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Checkpoint) GetRev() uint64 {
@@ -569,6 +716,135 @@ func (x *Checkpoint) GetCutShort() string {
 	return ""
 }
 
+func (x *Checkpoint) GetPauseRequested() bool {
+	if x != nil {
+		return x.PauseRequested
+	}
+	return false
+}
+
+func (x *Checkpoint) GetPausedPhase() Phase {
+	if x != nil {
+		return x.PausedPhase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *Checkpoint) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetUnknownCalls() [][]byte {
+	if x != nil {
+		return x.UnknownCalls
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetReservedModelCalls() uint32 {
+	if x != nil {
+		return x.ReservedModelCalls
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetTakeups() uint32 {
+	if x != nil {
+		return x.Takeups
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetRunTime() int64 {
+	if x != nil {
+		return x.RunTime
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetRunSince() int64 {
+	if x != nil {
+		return x.RunSince
+	}
+	return 0
+}
+
+// What needs no approval any more: calls of this tool as it was defined then, up to a risk.
+type Grant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool.
+	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
+	// Its definition.
+	DefinitionHash string `protobuf:"bytes,2,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
+	// The configuration of its server.
+	ConfigRevision uint64 `protobuf:"varint,3,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
+	// Up to this risk.
+	MaxRisk       v11.RiskLevel `protobuf:"varint,4,opt,name=max_risk,json=maxRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"max_risk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Grant) GetToolId() string {
+	if x != nil {
+		return x.ToolId
+	}
+	return ""
+}
+
+func (x *Grant) GetDefinitionHash() string {
+	if x != nil {
+		return x.DefinitionHash
+	}
+	return ""
+}
+
+func (x *Grant) GetConfigRevision() uint64 {
+	if x != nil {
+		return x.ConfigRevision
+	}
+	return 0
+}
+
+func (x *Grant) GetMaxRisk() v11.RiskLevel {
+	if x != nil {
+		return x.MaxRisk
+	}
+	return v11.RiskLevel(0)
+}
+
 // Token and call counts.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -586,7 +862,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +874,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +887,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Usage) GetInputTokens() uint64 {
@@ -655,7 +931,7 @@ type RiskNote struct {
 
 func (x *RiskNote) Reset() {
 	*x = RiskNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +943,7 @@ func (x *RiskNote) String() string {
 func (*RiskNote) ProtoMessage() {}
 
 func (x *RiskNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +956,7 @@ func (x *RiskNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RiskNote.ProtoReflect.Descriptor instead.
 func (*RiskNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RiskNote) GetLevel() v11.RiskLevel {
@@ -712,7 +988,7 @@ type ErrorNote struct {
 
 func (x *ErrorNote) Reset() {
 	*x = ErrorNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +1000,7 @@ func (x *ErrorNote) String() string {
 func (*ErrorNote) ProtoMessage() {}
 
 func (x *ErrorNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +1013,7 @@ func (x *ErrorNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorNote.ProtoReflect.Descriptor instead.
 func (*ErrorNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ErrorNote) GetErrMsg() string {
@@ -790,19 +1066,25 @@ type ActiveStep struct {
 	Risk *RiskNote `protobuf:"bytes,12,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Why the newest attempt failed.
 	Error *ErrorNote `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
-	// The exact input that a person approved; empty where none was.
-	ApprovedInputJson string `protobuf:"bytes,14,opt,name=approved_input_json,json=approvedInputJson,proto3" json:"approved_input_json,omitempty"`
 	// What a person supplied, while it is filled in.
 	Supplied *Supplied `protobuf:"bytes,15,opt,name=supplied,proto3" json:"supplied,omitempty"`
 	// The subtask (lane).
-	SubtaskId     string `protobuf:"bytes,16,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
+	SubtaskId string `protobuf:"bytes,16,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
+	// SHA-256 of the exact input that a person approved; empty where none was.
+	ApprovedHash []byte `protobuf:"bytes,17,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`
+	// The seq of the fact that holds `input_json`; a store keeps the input there alone.
+	InputSeq uint64 `protobuf:"varint,18,opt,name=input_seq,json=inputSeq,proto3" json:"input_seq,omitempty"`
+	// The server's configuration that was planned with.
+	ConfigRevision uint64 `protobuf:"varint,19,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
+	// The pool that the newest attempt was to be made by.
+	PoolId        string `protobuf:"bytes,20,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActiveStep) Reset() {
 	*x = ActiveStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1096,7 @@ func (x *ActiveStep) String() string {
 func (*ActiveStep) ProtoMessage() {}
 
 func (x *ActiveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1109,7 @@ func (x *ActiveStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveStep.ProtoReflect.Descriptor instead.
 func (*ActiveStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ActiveStep) GetOrdinal() uint32 {
@@ -921,13 +1203,6 @@ func (x *ActiveStep) GetError() *ErrorNote {
 	return nil
 }
 
-func (x *ActiveStep) GetApprovedInputJson() string {
-	if x != nil {
-		return x.ApprovedInputJson
-	}
-	return ""
-}
-
 func (x *ActiveStep) GetSupplied() *Supplied {
 	if x != nil {
 		return x.Supplied
@@ -938,6 +1213,34 @@ func (x *ActiveStep) GetSupplied() *Supplied {
 func (x *ActiveStep) GetSubtaskId() string {
 	if x != nil {
 		return x.SubtaskId
+	}
+	return ""
+}
+
+func (x *ActiveStep) GetApprovedHash() []byte {
+	if x != nil {
+		return x.ApprovedHash
+	}
+	return nil
+}
+
+func (x *ActiveStep) GetInputSeq() uint64 {
+	if x != nil {
+		return x.InputSeq
+	}
+	return 0
+}
+
+func (x *ActiveStep) GetConfigRevision() uint64 {
+	if x != nil {
+		return x.ConfigRevision
+	}
+	return 0
+}
+
+func (x *ActiveStep) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
 	}
 	return ""
 }
@@ -955,7 +1258,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1270,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1283,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -1022,7 +1325,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1337,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1350,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Wait) GetId() string {
@@ -1121,7 +1424,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1436,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1449,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Record) GetTime() int64 {
@@ -1214,7 +1517,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1529,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1542,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -1571,7 +1874,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1886,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1899,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FlowStart) GetName() string {
@@ -1624,7 +1927,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1939,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1952,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -1672,7 +1975,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1987,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +2000,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -1727,7 +2030,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2042,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2055,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -1782,7 +2085,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2097,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2110,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -1832,14 +2135,16 @@ type StepWaitingForStart struct {
 	// What is at stake.
 	Risk *RiskNote `protobuf:"bytes,2,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Nanoseconds since 1970; 0 where it never lapses.
-	Deadline      int64 `protobuf:"varint,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Deadline int64 `protobuf:"varint,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Why the outcome of the attempt is not known; absent where the step has not run.
+	OutcomeUnknown *ErrorNote `protobuf:"bytes,4,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2156,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2169,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -1888,6 +2193,13 @@ func (x *StepWaitingForStart) GetDeadline() int64 {
 	return 0
 }
 
+func (x *StepWaitingForStart) GetOutcomeUnknown() *ErrorNote {
+	if x != nil {
+		return x.OutcomeUnknown
+	}
+	return nil
+}
+
 // A person must supply parameters.
 type StepWaitingForParam struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1903,7 +2215,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2227,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2240,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -1967,7 +2279,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2291,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2304,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -2022,14 +2334,16 @@ type StatusChanged struct {
 	// The status before.
 	From v1.ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
 	// SHA-256 of what a person supplied, where that changed it; to tell a repeated answer from another one.
-	SuppliedHash  []byte `protobuf:"bytes,2,opt,name=supplied_hash,json=suppliedHash,proto3" json:"supplied_hash,omitempty"`
+	SuppliedHash []byte `protobuf:"bytes,2,opt,name=supplied_hash,json=suppliedHash,proto3" json:"supplied_hash,omitempty"`
+	// Why; may be empty.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2355,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2368,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -2069,6 +2383,13 @@ func (x *StatusChanged) GetSuppliedHash() []byte {
 		return x.SuppliedHash
 	}
 	return nil
+}
+
+func (x *StatusChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // The tools were loaded.
@@ -2086,7 +2407,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2419,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2432,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -2150,7 +2471,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2483,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2496,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -2214,7 +2535,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2547,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2560,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -2276,6 +2597,9 @@ type Command struct {
 	//	*Command_Approve
 	//	*Command_Reject
 	//	*Command_Params
+	//	*Command_Outcome
+	//	*Command_Pause
+	//	*Command_Unpause
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// Names the command, so that its sender learns what came of it.
 	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
@@ -2285,7 +2609,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2621,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2634,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Command) GetTime() int64 {
@@ -2363,6 +2687,33 @@ func (x *Command) GetParams() *SupplyParams {
 	return nil
 }
 
+func (x *Command) GetOutcome() *SettleOutcome {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPause() *Pause {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Pause); ok {
+			return x.Pause
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetUnpause() *Unpause {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Unpause); ok {
+			return x.Unpause
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetId() string {
 	if x != nil {
 		return x.Id
@@ -2394,6 +2745,21 @@ type Command_Params struct {
 	Params *SupplyParams `protobuf:"bytes,5,opt,name=params,proto3,oneof"`
 }
 
+type Command_Outcome struct {
+	// This became of the call.
+	Outcome *SettleOutcome `protobuf:"bytes,7,opt,name=outcome,proto3,oneof"`
+}
+
+type Command_Pause struct {
+	// Begin nothing new.
+	Pause *Pause `protobuf:"bytes,8,opt,name=pause,proto3,oneof"`
+}
+
+type Command_Unpause struct {
+	// Go on.
+	Unpause *Unpause `protobuf:"bytes,9,opt,name=unpause,proto3,oneof"`
+}
+
 func (*Command_Cancel) isCommand_Kind() {}
 
 func (*Command_Approve) isCommand_Kind() {}
@@ -2401,6 +2767,12 @@ func (*Command_Approve) isCommand_Kind() {}
 func (*Command_Reject) isCommand_Kind() {}
 
 func (*Command_Params) isCommand_Kind() {}
+
+func (*Command_Outcome) isCommand_Kind() {}
+
+func (*Command_Pause) isCommand_Kind() {}
+
+func (*Command_Unpause) isCommand_Kind() {}
 
 // Cancel the task.
 type Cancel struct {
@@ -2413,7 +2785,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2797,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2810,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Cancel) GetReason() string {
@@ -2454,14 +2826,16 @@ type Approve struct {
 	// The wait.
 	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The input to run instead; empty: as shown.
-	InputJson     string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// Later calls of the tool up to this risk need no approval; unspecified: they do.
+	Grant         v11.RiskLevel `protobuf:"varint,3,opt,name=grant,proto3,enum=pawl.common.v1.RiskLevel" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2847,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2860,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -2499,6 +2873,218 @@ func (x *Approve) GetWaitId() string {
 func (x *Approve) GetInputJson() string {
 	if x != nil {
 		return x.InputJson
+	}
+	return ""
+}
+
+func (x *Approve) GetGrant() v11.RiskLevel {
+	if x != nil {
+		return x.Grant
+	}
+	return v11.RiskLevel(0)
+}
+
+// This became of a call whose outcome is not known.
+type SettleOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The wait.
+	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
+	// What to do.
+	//
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*SettleOutcome_Retry
+	//	*SettleOutcome_OutputJson
+	//	*SettleOutcome_Skip
+	Answer        isSettleOutcome_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleOutcome) Reset() {
+	*x = SettleOutcome{}
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleOutcome) ProtoMessage() {}
+
+func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
+func (*SettleOutcome) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SettleOutcome) GetWaitId() string {
+	if x != nil {
+		return x.WaitId
+	}
+	return ""
+}
+
+func (x *SettleOutcome) GetAnswer() isSettleOutcome_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *SettleOutcome) GetRetry() bool {
+	if x != nil {
+		if x, ok := x.Answer.(*SettleOutcome_Retry); ok {
+			return x.Retry
+		}
+	}
+	return false
+}
+
+func (x *SettleOutcome) GetOutputJson() string {
+	if x != nil {
+		if x, ok := x.Answer.(*SettleOutcome_OutputJson); ok {
+			return x.OutputJson
+		}
+	}
+	return ""
+}
+
+func (x *SettleOutcome) GetSkip() string {
+	if x != nil {
+		if x, ok := x.Answer.(*SettleOutcome_Skip); ok {
+			return x.Skip
+		}
+	}
+	return ""
+}
+
+type isSettleOutcome_Answer interface {
+	isSettleOutcome_Answer()
+}
+
+type SettleOutcome_Retry struct {
+	// Call again.
+	Retry bool `protobuf:"varint,2,opt,name=retry,proto3,oneof"`
+}
+
+type SettleOutcome_OutputJson struct {
+	// It ran; this is what it gave, as JSON.
+	OutputJson string `protobuf:"bytes,3,opt,name=output_json,json=outputJson,proto3,oneof"`
+}
+
+type SettleOutcome_Skip struct {
+	// Go on without, for this reason.
+	Skip string `protobuf:"bytes,4,opt,name=skip,proto3,oneof"`
+}
+
+func (*SettleOutcome_Retry) isSettleOutcome_Answer() {}
+
+func (*SettleOutcome_OutputJson) isSettleOutcome_Answer() {}
+
+func (*SettleOutcome_Skip) isSettleOutcome_Answer() {}
+
+// Begin nothing new.
+type Pause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why.
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pause) Reset() {
+	*x = Pause{}
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pause) ProtoMessage() {}
+
+func (x *Pause) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pause.ProtoReflect.Descriptor instead.
+func (*Pause) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Pause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Go on.
+type Unpause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The wait; may be empty.
+	WaitId        string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unpause) Reset() {
+	*x = Unpause{}
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unpause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unpause) ProtoMessage() {}
+
+func (x *Unpause) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
+func (*Unpause) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Unpause) GetWaitId() string {
+	if x != nil {
+		return x.WaitId
 	}
 	return ""
 }
@@ -2516,7 +3102,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +3114,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +3127,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -2571,7 +3157,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +3169,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +3182,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -2628,7 +3214,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +3226,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +3239,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -2705,14 +3291,20 @@ type Agent struct {
 	// The client's request_id of its creation.
 	RequestId string `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// SHA-256 of that request.
-	RequestHash   []byte `protobuf:"bytes,13,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RequestHash []byte `protobuf:"bytes,13,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
+	// What its tasks may cost; only the budgets count.
+	Budget *Limits `protobuf:"bytes,14,opt,name=budget,proto3" json:"budget,omitempty"`
+	// How long a wait stays open, in nanoseconds; 0: for ever.
+	WaitTimeout int64 `protobuf:"varint,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	// What happens where an outcome is not known.
+	OnUnknownOutcome v1.OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +3316,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +3329,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -2831,12 +3423,33 @@ func (x *Agent) GetRequestHash() []byte {
 	return nil
 }
 
+func (x *Agent) GetBudget() *Limits {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Agent) GetWaitTimeout() int64 {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return 0
+}
+
+func (x *Agent) GetOnUnknownOutcome() v1.OnUnknownOutcome {
+	if x != nil {
+		return x.OnUnknownOutcome
+	}
+	return v1.OnUnknownOutcome(0)
+}
+
 var File_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\x83\x04\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa0\x05\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -2855,11 +3468,25 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\frequest_hash\x18\r \x01(\fR\vrequestHash\x12\x1f\n" +
 	"\vcreate_time\x18\x0e \x01(\x03R\n" +
 	"createTime\x12*\n" +
-	"\x06limits\x18\x0f \x01(\v2\x12.storage.v1.LimitsR\x06limits\"r\n" +
+	"\x06limits\x18\x0f \x01(\v2\x12.storage.v1.LimitsR\x06limits\x12!\n" +
+	"\fwait_timeout\x18\x10 \x01(\x03R\vwaitTimeout\x12P\n" +
+	"\x12on_unknown_outcome\x18\x11 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12&\n" +
+	"\x05forks\x18\x12 \x03(\v2\x10.storage.v1.ForkR\x05forks\"1\n" +
+	"\x04Fork\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa2\x02\n" +
 	"\x06Limits\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\rR\bmaxSteps\x12(\n" +
 	"\x10max_failed_steps\x18\x02 \x01(\rR\x0emaxFailedSteps\x12!\n" +
-	"\fmax_attempts\x18\x03 \x01(\rR\vmaxAttempts\"\x87\x06\n" +
+	"\fmax_attempts\x18\x03 \x01(\rR\vmaxAttempts\x12$\n" +
+	"\x0emax_tool_calls\x18\x04 \x01(\rR\fmaxToolCalls\x12&\n" +
+	"\x0fmax_model_calls\x18\x05 \x01(\rR\rmaxModelCalls\x12\x1d\n" +
+	"\n" +
+	"max_tokens\x18\x06 \x01(\x04R\tmaxTokens\x12 \n" +
+	"\fmax_run_time\x18\a \x01(\x03R\n" +
+	"maxRunTime\x12\x1f\n" +
+	"\vmax_takeups\x18\b \x01(\rR\n" +
+	"maxTakeups\"\xba\b\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x128\n" +
@@ -2887,7 +3514,20 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x05error\x18\x12 \x01(\v2\x15.storage.v1.ErrorNoteR\x05error\x12!\n" +
 	"\fanswer_count\x18\x13 \x01(\rR\vanswerCount\x12!\n" +
 	"\fanswer_bytes\x18\x14 \x01(\x04R\vanswerBytes\x12\x1b\n" +
-	"\tcut_short\x18\x15 \x01(\tR\bcutShort\"\x8f\x01\n" +
+	"\tcut_short\x18\x15 \x01(\tR\bcutShort\x12'\n" +
+	"\x0fpause_requested\x18\x16 \x01(\bR\x0epauseRequested\x124\n" +
+	"\fpaused_phase\x18\x17 \x01(\x0e2\x11.storage.v1.PhaseR\vpausedPhase\x12)\n" +
+	"\x06grants\x18\x18 \x03(\v2\x11.storage.v1.GrantR\x06grants\x12#\n" +
+	"\runknown_calls\x18\x19 \x03(\fR\funknownCalls\x120\n" +
+	"\x14reserved_model_calls\x18\x1a \x01(\rR\x12reservedModelCalls\x12\x18\n" +
+	"\atakeups\x18\x1b \x01(\rR\atakeups\x12\x19\n" +
+	"\brun_time\x18\x1c \x01(\x03R\arunTime\x12\x1b\n" +
+	"\trun_since\x18\x1d \x01(\x03R\brunSince\"\xa8\x01\n" +
+	"\x05Grant\x12\x17\n" +
+	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12'\n" +
+	"\x0fdefinition_hash\x18\x02 \x01(\tR\x0edefinitionHash\x12'\n" +
+	"\x0fconfig_revision\x18\x03 \x01(\x04R\x0econfigRevision\x124\n" +
+	"\bmax_risk\x18\x04 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\amaxRisk\"\x8f\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x04R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x04R\foutputTokens\x12\x1f\n" +
@@ -2901,7 +3541,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tErrorNote\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\x8e\x05\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xe8\x05\n" +
 	"\n" +
 	"ActiveStep\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
@@ -2921,11 +3561,14 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	" \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\triskFloor\x12'\n" +
 	"\x0fdefinition_hash\x18\v \x01(\tR\x0edefinitionHash\x12(\n" +
 	"\x04risk\x18\f \x01(\v2\x14.storage.v1.RiskNoteR\x04risk\x12+\n" +
-	"\x05error\x18\r \x01(\v2\x15.storage.v1.ErrorNoteR\x05error\x12.\n" +
-	"\x13approved_input_json\x18\x0e \x01(\tR\x11approvedInputJson\x120\n" +
+	"\x05error\x18\r \x01(\v2\x15.storage.v1.ErrorNoteR\x05error\x120\n" +
 	"\bsupplied\x18\x0f \x01(\v2\x14.storage.v1.SuppliedR\bsupplied\x12\x1d\n" +
 	"\n" +
-	"subtask_id\x18\x10 \x01(\tR\tsubtaskId\"O\n" +
+	"subtask_id\x18\x10 \x01(\tR\tsubtaskId\x12#\n" +
+	"\rapproved_hash\x18\x11 \x01(\fR\fapprovedHash\x12\x1b\n" +
+	"\tinput_seq\x18\x12 \x01(\x04R\binputSeq\x12'\n" +
+	"\x0fconfig_revision\x18\x13 \x01(\x04R\x0econfigRevision\x12\x17\n" +
+	"\apool_id\x18\x14 \x01(\tR\x06poolIdJ\x04\b\x0e\x10\x0f\"O\n" +
 	"\bSupplied\x12!\n" +
 	"\fcontent_json\x18\x01 \x01(\tR\vcontentJson\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xf9\x01\n" +
@@ -2993,12 +3636,13 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"StepCancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x121\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\"z\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\"\xba\x01\n" +
 	"\x13StepWaitingForStart\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\tR\tinputJson\x12(\n" +
 	"\x04risk\x18\x02 \x01(\v2\x14.storage.v1.RiskNoteR\x04risk\x12\x1a\n" +
-	"\bdeadline\x18\x03 \x01(\x03R\bdeadline\"y\n" +
+	"\bdeadline\x18\x03 \x01(\x03R\bdeadline\x12>\n" +
+	"\x0foutcome_unknown\x18\x04 \x01(\v2\x15.storage.v1.ErrorNoteR\x0eoutcomeUnknown\"y\n" +
 	"\x13StepWaitingForParam\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12,\n" +
 	"\x12params_schema_json\x18\x02 \x01(\tR\x10paramsSchemaJson\x12\x1a\n" +
@@ -3006,10 +3650,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\aTextAdd\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\rR\x06answer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"j\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x82\x01\n" +
 	"\rStatusChanged\x124\n" +
 	"\x04from\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x04from\x12#\n" +
-	"\rsupplied_hash\x18\x02 \x01(\fR\fsuppliedHash\"t\n" +
+	"\rsupplied_hash\x18\x02 \x01(\fR\fsuppliedHash\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"t\n" +
 	"\vToolsLoaded\x12\x1d\n" +
 	"\n" +
 	"tool_count\x18\x01 \x01(\rR\ttoolCount\x12\x17\n" +
@@ -3022,21 +3667,36 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fToolProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x01R\x05total\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xf6\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x89\x03\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12,\n" +
 	"\x06cancel\x18\x02 \x01(\v2\x12.storage.v1.CancelH\x00R\x06cancel\x12/\n" +
 	"\aapprove\x18\x03 \x01(\v2\x13.storage.v1.ApproveH\x00R\aapprove\x12,\n" +
 	"\x06reject\x18\x04 \x01(\v2\x12.storage.v1.RejectH\x00R\x06reject\x122\n" +
-	"\x06params\x18\x05 \x01(\v2\x18.storage.v1.SupplyParamsH\x00R\x06params\x12\x0e\n" +
+	"\x06params\x18\x05 \x01(\v2\x18.storage.v1.SupplyParamsH\x00R\x06params\x125\n" +
+	"\aoutcome\x18\a \x01(\v2\x19.storage.v1.SettleOutcomeH\x00R\aoutcome\x12)\n" +
+	"\x05pause\x18\b \x01(\v2\x11.storage.v1.PauseH\x00R\x05pause\x12/\n" +
+	"\aunpause\x18\t \x01(\v2\x13.storage.v1.UnpauseH\x00R\aunpause\x12\x0e\n" +
 	"\x02id\x18\x06 \x01(\tR\x02idB\x06\n" +
 	"\x04kind\" \n" +
 	"\x06Cancel\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"A\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"r\n" +
 	"\aApprove\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x02 \x01(\tR\tinputJson\"9\n" +
+	"input_json\x18\x02 \x01(\tR\tinputJson\x12/\n" +
+	"\x05grant\x18\x03 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\x05grant\"\x83\x01\n" +
+	"\rSettleOutcome\x12\x17\n" +
+	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x16\n" +
+	"\x05retry\x18\x02 \x01(\bH\x00R\x05retry\x12!\n" +
+	"\voutput_json\x18\x03 \x01(\tH\x00R\n" +
+	"outputJson\x12\x14\n" +
+	"\x04skip\x18\x04 \x01(\tH\x00R\x04skipB\b\n" +
+	"\x06answer\"\x1f\n" +
+	"\x05Pause\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\"\n" +
+	"\aUnpause\x12\x17\n" +
+	"\await_id\x18\x01 \x01(\tR\x06waitId\"9\n" +
 	"\x06Reject\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"Y\n" +
@@ -3046,7 +3706,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tTaskIndex\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12'\n" +
-	"\x0fconversation_id\x18\x03 \x01(\tR\x0econversationId\"\xa1\x03\n" +
+	"\x0fconversation_id\x18\x03 \x01(\tR\x0econversationId\"\xc2\x04\n" +
 	"\x05Agent\x12!\n" +
 	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x17\n" +
@@ -3064,7 +3724,10 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x03rev\x18\v \x01(\x04R\x03rev\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\f \x01(\tR\trequestId\x12!\n" +
-	"\frequest_hash\x18\r \x01(\fR\vrequestHash*\xb3\x01\n" +
+	"\frequest_hash\x18\r \x01(\fR\vrequestHash\x12*\n" +
+	"\x06budget\x18\x0e \x01(\v2\x12.storage.v1.LimitsR\x06budget\x12!\n" +
+	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
+	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome*\xc4\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -3079,7 +3742,9 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"PHASE_WAIT\x10\a\x12\x10\n" +
 	"\fPHASE_ANSWER\x10\b\x12\r\n" +
-	"\tPHASE_END\x10\tB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
+	"\tPHASE_END\x10\t\x12\x0f\n" +
+	"\vPHASE_START\x10\n" +
+	"B5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_storage_v1_storage_proto_rawDescOnce sync.Once
@@ -3094,106 +3759,124 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
-	(*Limits)(nil),              // 2: storage.v1.Limits
-	(*Checkpoint)(nil),          // 3: storage.v1.Checkpoint
-	(*Usage)(nil),               // 4: storage.v1.Usage
-	(*RiskNote)(nil),            // 5: storage.v1.RiskNote
-	(*ErrorNote)(nil),           // 6: storage.v1.ErrorNote
-	(*ActiveStep)(nil),          // 7: storage.v1.ActiveStep
-	(*Supplied)(nil),            // 8: storage.v1.Supplied
-	(*Wait)(nil),                // 9: storage.v1.Wait
-	(*Record)(nil),              // 10: storage.v1.Record
-	(*Fact)(nil),                // 11: storage.v1.Fact
-	(*FlowStart)(nil),           // 12: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 13: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 14: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 15: storage.v1.StepError
-	(*StepCancel)(nil),          // 16: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 17: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 18: storage.v1.StepWaitingForParam
-	(*TextAdd)(nil),             // 19: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 20: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 21: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 22: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 23: storage.v1.ToolProgress
-	(*Command)(nil),             // 24: storage.v1.Command
-	(*Cancel)(nil),              // 25: storage.v1.Cancel
-	(*Approve)(nil),             // 26: storage.v1.Approve
-	(*Reject)(nil),              // 27: storage.v1.Reject
-	(*SupplyParams)(nil),        // 28: storage.v1.SupplyParams
-	(*TaskIndex)(nil),           // 29: storage.v1.TaskIndex
-	(*Agent)(nil),               // 30: storage.v1.Agent
-	(v1.Confirm)(0),             // 31: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 32: pawl.common.v1.Language
-	(v1.ExecutorStatus)(0),      // 33: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 34: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 35: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 36: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 37: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 38: pawl.common.v1.Effect
-	(v1.WaitKind)(0),            // 39: pawl.executor.v1.WaitKind
+	(*Fork)(nil),                // 2: storage.v1.Fork
+	(*Limits)(nil),              // 3: storage.v1.Limits
+	(*Checkpoint)(nil),          // 4: storage.v1.Checkpoint
+	(*Grant)(nil),               // 5: storage.v1.Grant
+	(*Usage)(nil),               // 6: storage.v1.Usage
+	(*RiskNote)(nil),            // 7: storage.v1.RiskNote
+	(*ErrorNote)(nil),           // 8: storage.v1.ErrorNote
+	(*ActiveStep)(nil),          // 9: storage.v1.ActiveStep
+	(*Supplied)(nil),            // 10: storage.v1.Supplied
+	(*Wait)(nil),                // 11: storage.v1.Wait
+	(*Record)(nil),              // 12: storage.v1.Record
+	(*Fact)(nil),                // 13: storage.v1.Fact
+	(*FlowStart)(nil),           // 14: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 15: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 16: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 17: storage.v1.StepError
+	(*StepCancel)(nil),          // 18: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 19: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 20: storage.v1.StepWaitingForParam
+	(*TextAdd)(nil),             // 21: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 22: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 23: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 24: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 25: storage.v1.ToolProgress
+	(*Command)(nil),             // 26: storage.v1.Command
+	(*Cancel)(nil),              // 27: storage.v1.Cancel
+	(*Approve)(nil),             // 28: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 29: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 30: storage.v1.Pause
+	(*Unpause)(nil),             // 31: storage.v1.Unpause
+	(*Reject)(nil),              // 32: storage.v1.Reject
+	(*SupplyParams)(nil),        // 33: storage.v1.SupplyParams
+	(*TaskIndex)(nil),           // 34: storage.v1.TaskIndex
+	(*Agent)(nil),               // 35: storage.v1.Agent
+	(v1.Confirm)(0),             // 36: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 37: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 38: pawl.executor.v1.OnUnknownOutcome
+	(v1.ExecutorStatus)(0),      // 39: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 40: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 41: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 42: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 43: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 44: pawl.common.v1.Effect
+	(v1.WaitKind)(0),            // 45: pawl.executor.v1.WaitKind
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	31, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	32, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
-	2,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	33, // 3: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
-	0,  // 4: storage.v1.Checkpoint.phase:type_name -> storage.v1.Phase
-	5,  // 5: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	7,  // 6: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
-	9,  // 7: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	4,  // 8: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	6,  // 9: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
-	34, // 10: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	35, // 11: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	36, // 12: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	37, // 13: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	38, // 14: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	34, // 15: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	5,  // 16: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	6,  // 17: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	8,  // 18: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	39, // 19: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	4,  // 20: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	11, // 21: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	36, // 22: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	33, // 23: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	12, // 24: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	13, // 25: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	14, // 26: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	6,  // 27: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	15, // 28: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	16, // 29: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	17, // 30: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	18, // 31: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	19, // 32: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	20, // 33: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	21, // 34: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	23, // 35: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	5,  // 36: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	6,  // 37: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	37, // 38: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	37, // 39: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	5,  // 40: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	33, // 41: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	22, // 42: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	35, // 43: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	25, // 44: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	26, // 45: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	27, // 46: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	28, // 47: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	8,  // 48: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	33, // 49: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	31, // 50: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	36, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	37, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	3,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
+	38, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	2,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
+	39, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	0,  // 6: storage.v1.Checkpoint.phase:type_name -> storage.v1.Phase
+	7,  // 7: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	9,  // 8: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
+	11, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	6,  // 10: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	8,  // 11: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	0,  // 12: storage.v1.Checkpoint.paused_phase:type_name -> storage.v1.Phase
+	5,  // 13: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	40, // 14: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	40, // 15: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	41, // 16: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	42, // 17: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	43, // 18: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	44, // 19: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	40, // 20: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	7,  // 21: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	8,  // 22: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	10, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	45, // 24: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	6,  // 25: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	13, // 26: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	42, // 27: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	39, // 28: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	14, // 29: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	15, // 30: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	16, // 31: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	8,  // 32: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	17, // 33: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	18, // 34: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	19, // 35: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	20, // 36: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	21, // 37: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	22, // 38: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	23, // 39: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	25, // 40: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	7,  // 41: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 42: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	43, // 43: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	43, // 44: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	7,  // 45: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 46: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	39, // 47: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	24, // 48: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	41, // 49: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	27, // 50: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	28, // 51: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	32, // 52: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	33, // 53: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	29, // 54: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	30, // 55: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	31, // 56: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	40, // 57: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	10, // 58: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	39, // 59: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	36, // 60: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	3,  // 61: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	38, // 62: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -3201,7 +3884,7 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[10].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[12].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -3219,11 +3902,19 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_ToolsLoaded)(nil),
 		(*Fact_ToolProgress)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[23].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[25].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
 		(*Command_Params)(nil),
+		(*Command_Outcome)(nil),
+		(*Command_Pause)(nil),
+		(*Command_Unpause)(nil),
+	}
+	file_storage_v1_storage_proto_msgTypes[28].OneofWrappers = []any{
+		(*SettleOutcome_Retry)(nil),
+		(*SettleOutcome_OutputJson)(nil),
+		(*SettleOutcome_Skip)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3231,7 +3922,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

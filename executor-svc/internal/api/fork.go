@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	agentflow "pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// ForkTask implements ExecutorService.
+func (s *Tasks) ForkTask(ctx context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	hash, err := requestHash(req)
+	if err != nil {
+		return nil, err
+	}
+	user := t.Head.GetUserSub()
+	id, err := s.repeated(ctx, user, req.GetRequestId(), hash)
+	if err != nil {
+		return nil, err
+	}
+	if id == "" {
+		if id, err = s.fork(ctx, t, req, hash); err != nil {
+			return nil, err
+		}
+	}
+	return s.get(ctx, id)
+}
+
+func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkTaskRequest, hash []byte) (string, error) {
+	var records []*storagev1.Record
+	if err := s.records(ctx, t.ID, func(r journal.Record) { records = append(records, r.Record) }); err != nil {
+		return "", err
+	}
+	kept, ok := upTo(records, req.GetSeq())
+	if !ok {
+		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"a task can be forked where a step has ended: give the seq of a STEP_OUTPUT, STEP_ERROR or STEP_CANCEL that the step did not go on from, "+
+				"or no seq for the newest one").WithViolation("seq", "no step ends there")
+	}
+	now := time.Now().UnixNano()
+	head := proto.Clone(t.Head).(*storagev1.TaskHead)
+	head.RequestId, head.RequestHash, head.CreateTime = req.GetRequestId(), hash, now
+	if req.GetGoal() != "" {
+		head.Goal = req.GetGoal()
+	}
+	var all []journal.Record
+	seq := uint64(0)
+	for _, r := range kept {
+		all = append(all, journal.Record{FirstSeq: seq + 1, Record: r})
+		seq += uint64(len(r.GetFacts()))
+	}
+	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
+	checkpoint, said := agentflow.Forked(t.ID, kept, seq)
+	checkpoint.UpdateTime = now
+	all = append(all, journal.Record{FirstSeq: seq + 1, Record: &storagev1.Record{
+		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{said},
+	}})
+	id, err := s.Engine.Create(ctx, journal.NewTask{
+		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(),
+	})
+	return id, fault(err, nil)
+}
+
+// upTo returns the records up to the end of a step: that at seq, or the newest one. The last record may be cut.
+func upTo(records []*storagev1.Record, seq uint64) ([]*storagev1.Record, bool) {
+	at := uint64(0)
+	for _, end := range agentflow.StepEnds(records) {
+		if end == seq || seq == 0 {
+			at = end
+		}
+	}
+	if at == 0 {
+		return nil, false
+	}
+	var kept []*storagev1.Record
+	for left := at; left > 0; {
+		r := records[len(kept)]
+		n := min(uint64(len(r.GetFacts())), left)
+		kept = append(kept, &storagev1.Record{Time: r.GetTime(), Usage: r.GetUsage(), Facts: r.GetFacts()[:n]})
+		left -= n
+	}
+	return kept, true
+}
+
+// DeleteTask implements ExecutorService.
+func (s *Tasks) DeleteTask(ctx context.Context, req *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Journal.Delete(ctx, t.ID); err != nil {
+		return nil, fault(err, taskNotFound(t.ID))
+	}
+	return &executorv1.DeleteTaskResponse{}, nil
+}

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+const (
+	// claimBatch is how many tasks are claimed at once.
+	claimBatch = 64
+	// lease is how long a claim lasts that no commit renews.
+	lease = 30 * time.Second
+	// pollEvery is how often due tasks are looked for that nobody told of.
+	pollEvery = 5 * time.Second
+	// sweepEvery is how often ended tasks are looked for that are kept no longer.
+	sweepEvery = 10 * time.Minute
+	// sweepBatch is how many of them are deleted at once, so that others are not held up.
+	sweepBatch = 100
+)
+
+// nudge has due tasks looked for.
+func (e *Engine) nudge() {
+	select {
+	case e.due <- struct{}{}:
+	default:
+	}
+}
+
+// claim takes up what is due until ctx is done.
+func (e *Engine) claim(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.due:
+		case <-timer.C:
+		}
+		timer.Reset(e.claimDue(ctx))
+	}
+}
+
+// claimDue owns what is due now and returns when to look again unless somebody says so before.
+func (e *Engine) claimDue(ctx context.Context) time.Duration {
+	for {
+		found, err := e.deps.Journal.Claim(ctx, journal.ClaimRequest{
+			Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: lease,
+		})
+		switch {
+		case errors.Is(err, journal.ErrClosed), ctx.Err() != nil:
+			return pollEvery
+		case err != nil:
+			e.deps.Log.Error("looking for tasks that are due; trying again", "error", err)
+			return againAfter
+		}
+		for _, c := range found.Claims {
+			e.own(c)
+		}
+		if len(found.Claims) == claimBatch {
+			continue
+		}
+		if next := found.Next; !next.IsZero() {
+			return min(pollEvery, max(time.Millisecond, time.Until(next)))
+		}
+		return pollEvery
+	}
+}
+
+// own starts an owner for a claim.
+func (e *Engine) own(c journal.Claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped {
+		return // the claim ends with the process
+	}
+	o := newOwner(e, c)
+	e.owners[c.TaskID] = o
+	e.wg.Add(1)
+	go func() {
+		defer e.wg.Done()
+		o.run()
+	}()
+}
+
+// leave takes an owner out. Where the task could not be left in peace, it is claimed again after a while.
+func (e *Engine) leave(o *owner, again bool) {
+	if again && !o.draining() {
+		timer := time.NewTimer(againAfter)
+		select {
+		case <-timer.C:
+		case <-e.draining:
+			timer.Stop()
+		}
+	}
+	e.mu.Lock()
+	if e.owners[o.id] == o {
+		delete(e.owners, o.id)
+	}
+	e.mu.Unlock()
+	if err := e.deps.Journal.Yield(context.WithoutCancel(e.hard), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
+		o.log.Error("giving up the claim; it ends by itself", "error", err)
+	}
+	if !o.draining() {
+		e.nudge() // a slot is free, and something may have come while it was leaving
+	}
+}
+
+// sweep deletes tasks that ended long ago.
+func (e *Engine) sweep(ctx context.Context) {
+	if e.cfg.Retention <= 0 {
+		return
+	}
+	timer := time.NewTimer(time.Minute)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		n, err := e.deps.Journal.Sweep(ctx, time.Now().Add(-e.cfg.Retention), sweepBatch)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			e.deps.Log.Error("deleting tasks that are kept no longer", "error", err)
+			timer.Reset(sweepEvery)
+		case n == sweepBatch:
+			timer.Reset(time.Second)
+		default:
+			timer.Reset(sweepEvery)
+		}
+		if n > 0 {
+			e.deps.Log.Info("deleted tasks that ended long ago", "count", n, "retention", e.cfg.Retention)
+		}
+	}
+}

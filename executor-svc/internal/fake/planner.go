@@ -1,0 +1,166 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+)
+
+// Planner follows a script: the n-th step of a task is the n-th entry, then FINAL. Fields Before… come before a reply, and
+// their error replaces it; fields of type …Fn replace it.
+type Planner struct {
+	plannerv1.UnimplementedPlannerServiceServer
+	Steps []*plannerv1.PlannedStep
+	// Ahead has all steps that are left, and FINAL, answered at once.
+	Ahead bool
+	// ParamError is what IsParamError says where there is no ParamFn.
+	ParamError bool
+	// Usage is what each plan costs.
+	Usage *commonv1.Usage
+
+	BeforePlan, BeforeDerive, BeforeFill, BeforeJudge func(context.Context) error
+
+	PlanFn   func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error)
+	DeriveFn func(*plannerv1.GetFirstInputParamsRequest) string
+	FillFn   func(*plannerv1.FillParamsRequest) string
+	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
+	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
+	ModelsFn func()
+
+	mu   sync.Mutex // guards seen
+	seen []*plannerv1.TaskContext
+}
+
+// Script plans these tools of the server `t`, one after another, each with a text of its own.
+func Script(tools ...string) *Planner {
+	p := &Planner{}
+	for i, tool := range tools {
+		p.Steps = append(p.Steps, &plannerv1.PlannedStep{
+			ToolId: "t/" + tool, Description: "step " + tool, InputJson: fmt.Sprintf(`{"text":"%s %d"}`, tool, i+1),
+			Risk: &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "only a test"},
+		})
+	}
+	return p
+}
+
+// Contexts returns the contexts of all plans so far.
+func (p *Planner) Contexts() []*plannerv1.TaskContext {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*plannerv1.TaskContext(nil), p.seen...)
+}
+
+// PlanSteps implements PlannerService.
+func (p *Planner) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+	p.mu.Lock()
+	p.seen = append(p.seen, req.GetContext())
+	p.mu.Unlock()
+	if err := before(ctx, p.BeforePlan); err != nil {
+		return nil, err
+	}
+	res := &plannerv1.PlanStepsResponse{}
+	if p.PlanFn != nil {
+		var err error
+		if res, err = p.PlanFn(ctx, req.GetContext()); err != nil {
+			return nil, err
+		}
+	} else {
+		left := p.Steps[min(len(req.GetContext().GetHistory()), len(p.Steps)):]
+		if !p.Ahead {
+			left = left[:min(1, len(left))]
+		}
+		res.Steps = append(res.Steps, left...)
+		if p.Ahead || len(left) == 0 {
+			res.Steps = append(res.Steps, &plannerv1.PlannedStep{ToolId: "FINAL"})
+		}
+		res.Usage = p.Usage
+	}
+	if req.GetBegin() {
+		res.FlowName = "test flow"
+		res.FlowRisk = &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "a test"}
+	}
+	return res, nil
+}
+
+// GetFirstInputParams implements PlannerService.
+func (p *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+	input := req.GetFailedInputJson()
+	if p.DeriveFn != nil {
+		input = p.DeriveFn(req)
+	}
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: input}, before(ctx, p.BeforeDerive)
+}
+
+// FillParams implements PlannerService.
+func (p *Planner) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
+	input := req.GetContentJson()
+	if p.FillFn != nil {
+		input = p.FillFn(req)
+	}
+	return &plannerv1.FillParamsResponse{InputJson: input}, before(ctx, p.BeforeFill)
+}
+
+// IsParamError implements PlannerService.
+func (p *Planner) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
+	is := p.ParamError
+	if p.ParamFn != nil {
+		is = p.ParamFn(req)
+	}
+	return &plannerv1.IsParamErrorResponse{IsParamError: is}, before(ctx, p.BeforeJudge)
+}
+
+// DescribeError implements PlannerService.
+func (*Planner) DescribeError(_ context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
+	return &plannerv1.DescribeErrorResponse{Message: "please supply: " + req.GetError()}, nil
+}
+
+// GetMissingParams implements PlannerService.
+func (*Planner) GetMissingParams(context.Context, *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
+	return &plannerv1.GetMissingParamsResponse{SchemaJson: `{"type":"object","properties":{"text":{"type":["string","null"]}}}`}, nil
+}
+
+// GenerateAnswer implements PlannerService: it tells what came of each step.
+func (p *Planner) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
+	send := func(text string) error { return stream.Send(&plannerv1.GenerateAnswerResponse{Text: text}) }
+	if p.AnswerFn != nil {
+		return p.AnswerFn(stream.Context(), req, send)
+	}
+	var b strings.Builder
+	if req.GetCutShort() != "" {
+		b.WriteString(req.GetCutShort() + " ")
+	}
+	for _, h := range req.GetContext().GetHistory() {
+		fmt.Fprintf(&b, "%s:%s ", h.GetStepId(), strings.TrimPrefix(h.GetResult().String(), "STEP_RESULT_"))
+	}
+	return send(b.String() + "done")
+}
+
+// CheckPlaybook implements PlannerService.
+func (*Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
+	if strings.Contains(req.GetPlaybook(), "broken") {
+		return nil, errs.New(invalid, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "line 3: there is no step x")
+	}
+	return &plannerv1.CheckPlaybookResponse{Name: "a playbook", StepCount: 1}, nil
+}
+
+// ListModels implements PlannerService.
+func (p *Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	if p.ModelsFn != nil {
+		p.ModelsFn()
+	}
+	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "offline", IsDefault: true}, {Name: "playbook"}}}, nil
+}
+
+func before(ctx context.Context, fn func(context.Context) error) error {
+	if fn == nil {
+		return nil
+	}
+	return fn(ctx)
+}

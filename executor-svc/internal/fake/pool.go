@@ -1,0 +1,256 @@
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+)
+
+const invalid = codes.InvalidArgument
+
+// EchoSchema asks for a text.
+const EchoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
+
+// tools differ in what they do to the world.
+var tools = []*commonv1.Tool{
+	{Name: "destroy", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH},
+	{Name: "idempotent", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM, Idempotent: true},
+	{Name: "read", Effect: commonv1.Effect_EFFECT_READ, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
+	{Name: "write", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM},
+}
+
+// Pool offers one server, `t`, with tools that echo their text. It remembers calls as the contract says, until Restart.
+type Pool struct {
+	mcppoolv1.UnimplementedMcpPoolServiceServer
+	// CallFn replaces the echo.
+	CallFn func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error
+	// Before comes before a call by name; it may hold it.
+	Before func(req *mcppoolv1.CallToolRequest)
+	// Detached lets calls go on when their stream breaks, as a pool does; else they end with it.
+	Detached bool
+	// ReleaseFn comes before a release.
+	ReleaseFn func(sessionID string)
+
+	mu       sync.Mutex // guards what follows
+	id       string
+	ledger   map[string]*call
+	calls    []*mcppoolv1.CallToolRequest
+	users    []string
+	released []string
+	acks     []string
+	attached []*mcppoolv1.AttachCallRequest
+}
+
+// call is a call that the pool knows. A tombstone has no done.
+type call struct {
+	stop   context.CancelFunc
+	done   chan struct{}
+	result *mcppoolv1.CallResult
+	err    error
+}
+
+// NewPool returns a pool.
+func NewPool() *Pool {
+	p := &Pool{}
+	p.Restart()
+	return p
+}
+
+// Restart makes it another pool: one that knows nothing of what was called before.
+func (p *Pool) Restart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.id, p.ledger = uuid.NewString(), map[string]*call{}
+}
+
+// GetMcpServer implements McpPoolService.
+func (*Pool) GetMcpServer(_ context.Context, req *mcppoolv1.GetMcpServerRequest) (*mcppoolv1.McpServer, error) {
+	if req.GetId() != "t" && req.GetId() != "off" {
+		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND, "no server %s", req.GetId())
+	}
+	return &mcppoolv1.McpServer{Id: req.GetId()}, nil
+}
+
+// ListMcpServers implements McpPoolService.
+func (*Pool) ListMcpServers(context.Context, *mcppoolv1.ListMcpServersRequest) (*mcppoolv1.ListMcpServersResponse, error) {
+	return &mcppoolv1.ListMcpServersResponse{McpServers: []*mcppoolv1.McpServer{{Id: "t"}, {Id: "elsewhere", OnlyWhenNamed: true}}}, nil
+}
+
+// ListTools implements McpPoolService.
+func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+	if req.GetMcpId() != "t" {
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE, "%s is not active", req.GetMcpId())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := &mcppoolv1.ListToolsResponse{PoolId: p.id}
+	for _, t := range tools {
+		out.Tools = append(out.Tools, &commonv1.Tool{
+			Id: "t/" + t.GetName(), McpId: "t", Name: t.GetName(), InputSchemaJson: EchoSchema, Effect: t.GetEffect(), Idempotent: t.GetIdempotent(),
+			RiskFloor: t.GetRiskFloor(), DefinitionHash: "hash-" + t.GetName(), ConfigRevision: 1,
+		})
+	}
+	return out, nil
+}
+
+// CallTool implements McpPoolService.
+func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
+	who, err := identity.FromContext(stream.Context())
+	if err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	if p.Detached {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	p.mu.Lock()
+	p.acks = append(p.acks, req.GetAckCallIds()...)
+	if p.ledger[req.GetCallId()] != nil {
+		p.mu.Unlock()
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
+			With(errs.OutcomeKey, "NOT_EXECUTED")
+	}
+	c := &call{stop: stop, done: make(chan struct{})}
+	p.ledger[req.GetCallId()] = c
+	p.calls, p.users = append(p.calls, req), append(p.users, who.Sub)
+	p.mu.Unlock()
+	if p.Before != nil {
+		p.Before(req)
+	}
+	err = p.call(ctx, req, func(m *mcppoolv1.CallToolResponse) error {
+		if r := m.GetResult(); r != nil {
+			c.result = r
+		}
+		if err := stream.Send(m); !p.Detached {
+			return err
+		}
+		return nil
+	})
+	c.err = err
+	close(c.done)
+	return err
+}
+
+func (p *Pool) call(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+	if p.CallFn != nil {
+		return p.CallFn(ctx, req, send)
+	}
+	var in struct{ Text string }
+	if err := json.Unmarshal([]byte(req.GetInputJson()), &in); err != nil {
+		return err
+	}
+	return send(TextResult(in.Text, false))
+}
+
+// AttachCall implements McpPoolService.
+func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
+	p.mu.Lock()
+	p.attached = append(p.attached, req)
+	c, same := p.ledger[req.GetCallId()], req.GetPoolId() == p.id
+	if c == nil {
+		p.ledger[req.GetCallId()] = &call{}
+	}
+	p.mu.Unlock()
+	if c == nil || c.done == nil {
+		e := errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "this pool does not know the call %s", req.GetCallId())
+		if same {
+			return e.With(errs.OutcomeKey, "NOT_EXECUTED")
+		}
+		return e.With(errs.OutcomeKey, "UNKNOWN")
+	}
+	select {
+	case <-c.done:
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+	if c.result == nil {
+		return c.err
+	}
+	return stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: c.result}})
+}
+
+// AckCall implements McpPoolService.
+func (p *Pool) AckCall(_ context.Context, req *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.acks = append(p.acks, req.GetCallIds()...)
+	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(len(req.GetCallIds()))}, nil
+}
+
+// CancelCall implements McpPoolService.
+func (p *Pool) CancelCall(_ context.Context, req *mcppoolv1.CancelCallRequest) (*mcppoolv1.CancelCallResponse, error) {
+	p.mu.Lock()
+	c := p.ledger[req.GetCallId()]
+	p.mu.Unlock()
+	if c == nil || c.stop == nil {
+		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "no call %s", req.GetCallId())
+	}
+	c.stop()
+	return &mcppoolv1.CancelCallResponse{}, nil
+}
+
+// ReleaseSession implements McpPoolService.
+func (p *Pool) ReleaseSession(_ context.Context, req *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+	if p.ReleaseFn != nil {
+		p.ReleaseFn(req.GetSessionId())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released, p.acks = append(p.released, req.GetSessionId()), append(p.acks, req.GetAckCallIds()...)
+	return &mcppoolv1.ReleaseSessionResponse{Released: 1}, nil
+}
+
+// Called returns all calls so far.
+func (p *Pool) Called() []*mcppoolv1.CallToolRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls)
+}
+
+// CalledFor returns the calls of one task.
+func (p *Pool) CalledFor(task string) []*mcppoolv1.CallToolRequest {
+	return slices.DeleteFunc(p.Called(), func(c *mcppoolv1.CallToolRequest) bool { return c.GetSessionId() != task })
+}
+
+// Users returns in whose name the calls were made.
+func (p *Pool) Users() []string { return locked(&p.mu, &p.users) }
+
+// Released returns the sessions that were released.
+func (p *Pool) Released() []string { return locked(&p.mu, &p.released) }
+
+// Acked returns the calls that were acknowledged.
+func (p *Pool) Acked() []string { return locked(&p.mu, &p.acks) }
+
+// Attached returns what was asked about earlier calls.
+func (p *Pool) Attached() []*mcppoolv1.AttachCallRequest { return locked(&p.mu, &p.attached) }
+
+func locked[T any](mu *sync.Mutex, list *[]T) []T {
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(*list)
+}
+
+// Hang makes every call wait until it is stopped.
+func Hang(ctx context.Context, _ *mcppoolv1.CallToolRequest, _ func(*mcppoolv1.CallToolResponse) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TextResult is a call's end.
+func TextResult(text string, isError bool) *mcppoolv1.CallToolResponse {
+	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{
+		IsError: isError, Content: []*mcppoolv1.Content{{Kind: &mcppoolv1.Content_Text{Text: text}}},
+	}}}
+}

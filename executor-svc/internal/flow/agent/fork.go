@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// StepEnds returns the seqs at which a step ended for good, oldest first: a task can be forked there. The records are all
+// of a task, from the first one on.
+func StepEnds(records []*storagev1.Record) []uint64 {
+	var ends []uint64
+	last, open := uint64(0), uint32(0) // the newest end of an attempt, and its step
+	seq := uint64(0)
+	for _, r := range records {
+		for _, f := range r.GetFacts() {
+			seq++
+			if f.GetOrdinal() == 0 {
+				continue
+			}
+			if f.GetOrdinal() != open && last != 0 {
+				ends, last = append(ends, last), 0
+			}
+			open = f.GetOrdinal()
+			switch f.GetKind().(type) {
+			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError, *storagev1.Fact_StepCancel:
+				last = seq
+			case *storagev1.Fact_ToolProgress:
+			default:
+				last = 0 // the step went on
+			}
+		}
+	}
+	if last != 0 {
+		ends = append(ends, last)
+	}
+	return ends
+}
+
+// Forked is the checkpoint of a task that goes on behind the first `seq` facts of another one, which these records hold,
+// and the fact that says so. Grants and waits are dropped; what is not known stays unknown.
+func Forked(from string, records []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
+	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: running, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
+	for _, r := range records {
+		f.log.Add(r)
+		if r.GetUsage() != nil {
+			f.c.Usage = r.GetUsage()
+		}
+		for _, fact := range r.GetFacts() {
+			f.seq++
+			f.fact(fact)
+		}
+	}
+	for _, e := range f.log.Entries {
+		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
+		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !f.skipped[e.Ordinal] {
+			f.c.ErrorCount++
+		}
+	}
+	said := &storagev1.Fact{Status: running, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
+	}}}
+	return f.c, said
+}
+
+// forked counts what a checkpoint keeps from what happened.
+type forked struct {
+	c       *storagev1.Checkpoint
+	log     history.Log
+	seq     uint64
+	skipped map[uint32]bool
+}
+
+func (f *forked) fact(fact *storagev1.Fact) {
+	switch k := fact.GetKind().(type) {
+	case *storagev1.Fact_FlowStart:
+		f.c.FlowStartSeq, f.c.Name, f.c.Risk = f.seq, k.FlowStart.GetName(), k.FlowStart.GetRisk()
+	case *storagev1.Fact_StepWaitingForStart:
+		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
+			f.unknown(fact)
+		}
+	case *storagev1.Fact_StepError:
+		if k.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
+			f.unknown(fact)
+		}
+		if fact.GetWaitId() != "" && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
+			if f.skipped == nil {
+				f.skipped = map[uint32]bool{}
+			}
+			f.skipped[fact.GetOrdinal()] = true
+		}
+	case *storagev1.Fact_StepOutput:
+		if fact.GetWaitId() != "" { // a person vouched for it
+			hash := f.hash(fact)
+			f.c.UnknownCalls = slices.DeleteFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+		}
+	}
+}
+
+func (f *forked) unknown(fact *storagev1.Fact) {
+	hash := f.hash(fact)
+	if !slices.ContainsFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) }) {
+		f.c.UnknownCalls = append(f.c.UnknownCalls, hash)
+	}
+}
+
+// hash is that of the newest input of the step that a fact is about; it is in the same record or before it.
+func (f *forked) hash(fact *storagev1.Fact) []byte {
+	for _, e := range f.log.Entries {
+		if e.Ordinal == fact.GetOrdinal() {
+			return flow.ToolInputHash(e.ToolID, e.InputJSON)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package agent_test
+
+import (
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+var effectOf = map[string]commonv1.Effect{
+	"t/read": commonv1.Effect_EFFECT_READ, "t/write": commonv1.Effect_EFFECT_WRITE,
+	"t/idempotent": commonv1.Effect_EFFECT_WRITE, "t/destroy": commonv1.Effect_EFFECT_DESTRUCTIVE,
+}
+
+var levels = rapid.Map(rapid.IntRange(0, 3), func(n int) commonv1.RiskLevel { return commonv1.RiskLevel(n) })
+
+// poolModel is a pool with the calls that it knows, and the world with what really happened in it.
+type poolModel struct {
+	w *world
+	// ledger holds what the pool knows of calls by id; it is lost with the pool.
+	ledger map[string]*commonv1.Outcome
+	// dead says that the pool that was to make the running call is gone.
+	dead bool
+	// ran counts real executions of "tool input" that may not be repeated, since somebody last said so.
+	ran map[string]bool
+	// asked holds "tool input" of the steps that a person is just asked about.
+	asked map[string]bool
+}
+
+func newPoolModel(w *world) *poolModel {
+	return &poolModel{w: w, ledger: map[string]*commonv1.Outcome{}, ran: map[string]bool{}, asked: map[string]bool{}}
+}
+
+func (p *poolModel) step(ordinal uint32) *storagev1.ActiveStep {
+	for _, s := range p.w.task.State.GetActiveSteps() {
+		if s.GetOrdinal() == ordinal {
+			return s
+		}
+	}
+	return nil
+}
+
+func key(s *storagev1.ActiveStep) string { return s.GetToolId() + " " + s.GetInputJson() }
+
+// said notes which steps a person is deciding on: what follows was said by someone.
+func (p *poolModel) said(steps []*storagev1.ActiveStep) {
+	clear(p.asked)
+	for _, s := range steps {
+		p.asked[s.GetToolId()] = true
+	}
+}
+
+// seen: a person vouches for what the call gave; making another one is a decision of its own then.
+func (p *poolModel) seen(wait string) {
+	for _, w := range p.w.task.State.GetWaits() {
+		if s := p.step(w.GetOrdinal()); w.GetId() == wait && w.GetKind() == executorv1.WaitKind_WAIT_KIND_OUTCOME {
+			delete(p.ran, key(s))
+		}
+	}
+}
+
+// started checks that a call with a side effect that may have happened is not made again unless somebody said so.
+func (p *poolModel) started(c flow.Call) {
+	s := p.step(c.Ordinal)
+	policy := p.w.task.Head.GetOnUnknownOutcome() == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
+	approved := len(s.GetApprovedHash()) > 0
+	if p.ran[key(s)] && !p.asked[s.GetToolId()] && !approved && !policy {
+		p.w.Fatalf("%s is called again although it may have run: %v", key(s), p.w.events)
+	}
+	p.dead = false
+}
+
+// execute lets the call happen for real.
+func (p *poolModel) execute(s *storagev1.ActiveStep) {
+	if s.GetEffect() != commonv1.Effect_EFFECT_READ && !s.GetIdempotent() {
+		p.ran[key(s)] = true
+	}
+}
+
+// called is how a call ends that was followed to its end.
+func (p *poolModel) called(ordinal, attempt uint32) flow.Called {
+	w, s := p.w, p.step(ordinal)
+	out := flow.Called{Ordinal: ordinal, Attempt: attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
+	switch rapid.IntRange(0, 5).Draw(w.T, "called") {
+	case 0: // the server's own error: known, and a retry is its business (A11)
+		out.Err = &storagev1.ErrorNote{ErrMsg: "tool", Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED}
+		return out
+	case 1:
+		out.Err, out.Outcome = &storagev1.ErrorNote{ErrMsg: "refused", Reason: commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED}, commonv1.Outcome_OUTCOME_NOT_EXECUTED
+		return out
+	case 2:
+		p.execute(s)
+		out.Err, out.Outcome = &storagev1.ErrorNote{ErrMsg: "lost", Reason: commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR}, commonv1.Outcome_OUTCOME_UNKNOWN
+		out.Lost = rapid.Bool().Draw(w.T, "lost by Pawl")
+		return out
+	}
+	out.Output = `{"message":"ok"}`
+	if rapid.Bool().Draw(w.T, "known ahead") {
+		next := w.plan()
+		out.Next = &next
+	}
+	return out
+}
+
+// interrupted: the executor died while a call was about to start or running.
+func (p *poolModel) interrupted(c flow.Call) {
+	s, id := p.step(c.Ordinal), fmt.Sprint(c)
+	switch rapid.IntRange(0, 2).Draw(p.w.T, "interrupted") {
+	case 0: // it never came to the pool
+	case 1: // it was put off at a stop
+		p.w.apply(p.w.on(flow.NotStarted{Ordinal: c.Ordinal}))
+	default:
+		p.execute(s)
+		known := commonv1.Outcome_OUTCOME_KNOWN
+		p.ledger[id] = &known
+	}
+}
+
+func (p *poolModel) forget(dies bool) {
+	if dies {
+		clear(p.ledger)
+		p.dead = true
+	}
+}
+
+// attached is what the pool says of a call that was made before.
+func (p *poolModel) attached(a flow.Attach) flow.Called {
+	id := fmt.Sprint(flow.Call(a))
+	out := flow.Called{Ordinal: a.Ordinal, Attempt: a.Attempt, Outcome: commonv1.Outcome_OUTCOME_UNKNOWN, Lost: true,
+		Err: &storagev1.ErrorNote{ErrMsg: "the pool does not know it", Reason: commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND}}
+	switch {
+	case p.ledger[id] != nil:
+		delete(p.ran, key(p.step(a.Ordinal))) // it is recorded now: one execution, one record
+		return flow.Called{Ordinal: a.Ordinal, Attempt: a.Attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Output: `{"message":"ok"}`}
+	case !p.dead:
+		out.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	}
+	return out
+}
+
+func (w *world) answer(e flow.Effect) flow.Input {
+	usage := &storagev1.Usage{ModelCalls: uint32(rapid.IntRange(0, 1).Draw(w.T, "model calls made")), InputTokens: 3}
+	switch e := e.(type) {
+	case flow.Begin:
+		p := w.plan()
+		p.Usage = usage
+		return flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: "n", Risk: &storagev1.RiskNote{}, Plan: p}
+	case flow.Plan:
+		p := w.plan()
+		p.Usage = usage
+		return p
+	case flow.Call:
+		return w.pool.called(e.Ordinal, e.Attempt)
+	case flow.Attach:
+		return w.pool.attached(e)
+	case flow.Derive:
+		return w.derived(e.Ordinal, usage)
+	case flow.Fill:
+		return w.derived(e.Ordinal, usage)
+	case flow.Judge:
+		return flow.Judged{Ordinal: e.Ordinal, IsParamError: e.Known || rapid.Bool().Draw(w.T, "param error"), Message: "m", SchemaJSON: "{}", Usage: usage}
+	case flow.Answer:
+		if rapid.IntRange(0, 3).Draw(w.T, "more text") > 0 {
+			w.pending = append(w.pending, e)
+			return flow.Text{Text: "text"}
+		}
+		if rapid.IntRange(0, 4).Draw(w.T, "answer fails") == 0 {
+			return flow.Answered{Err: &storagev1.ErrorNote{ErrMsg: "model"}}
+		}
+		return flow.Answered{FullAnswer: "text", Text: "text", Usage: usage}
+	}
+	return nil
+}
+
+func (w *world) plan() flow.Planned {
+	switch rapid.IntRange(0, 9).Draw(w.T, "plan") {
+	case 0:
+		return flow.Planned{}
+	case 1:
+		return flow.Planned{Err: &storagev1.ErrorNote{ErrMsg: "no way on"}}
+	}
+	tool := rapid.SampledFrom([]string{"t/read", "t/write", "t/idempotent", "t/destroy"}).Draw(w.T, "tool")
+	return flow.Planned{Step: &flow.PlannedStep{
+		ToolID: tool, InputJSON: w.input(), Effect: effectOf[tool], Problem: w.problem(), Idempotent: tool == "t/idempotent",
+		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}, RiskFloor: commonv1.RiskLevel(effectOf[tool]),
+	}}
+}
+
+func (w *world) input() string {
+	return fmt.Sprintf(`{"n":%d}`, rapid.IntRange(0, 3).Draw(w.T, "input"))
+}
+
+func (w *world) problem() string {
+	return rapid.SampledFrom([]string{"", "", "", "does not fit"}).Draw(w.T, "problem")
+}
+
+func (w *world) derived(ordinal uint32, usage *storagev1.Usage) flow.Derived {
+	if rapid.IntRange(0, 5).Draw(w.T, "underivable") == 0 {
+		return flow.Derived{Ordinal: ordinal, Err: &storagev1.ErrorNote{ErrMsg: "cannot"}, Usage: usage}
+	}
+	return flow.Derived{Ordinal: ordinal, Input: w.input(), Problem: w.problem(), Usage: usage}
+}

@@ -1,0 +1,152 @@
+// Package invariant checks what must hold of a task's events whatever happened to it. Simulation, crash suite and tests
+// share it; its own test plants a violation of each rule.
+package invariant
+
+import (
+	"fmt"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+const (
+	flowStart  = executorv1.EventType_EVENT_TYPE_FLOW_START
+	flowStop   = executorv1.EventType_EVENT_TYPE_FLOW_STOP
+	success    = executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
+	failed     = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
+	cancelled  = executorv1.EventType_EVENT_TYPE_FLOW_CANCEL
+	stepInit   = executorv1.EventType_EVENT_TYPE_STEP_INIT
+	stepInput  = executorv1.EventType_EVENT_TYPE_STEP_INPUT
+	stepOutput = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
+	stepError  = executorv1.EventType_EVENT_TYPE_STEP_ERROR
+	stepCancel = executorv1.EventType_EVENT_TYPE_STEP_CANCEL
+	forStart   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
+	forParam   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM
+	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
+)
+
+// Events returns what is wrong with the events of one task, from the first one on: seqs 1, 2, 3 … (A26); FLOW_START once
+// (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP (A26); an answer is for a wait
+// that was asked about that step, and used once; the pieces of the answer join to it; nothing follows the end (A19).
+func Events(events []*executorv1.ExecutorEvent) []string {
+	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}}
+	for i, e := range events {
+		if e.GetSeq() != uint64(i+1) {
+			c.wrong("event %d has seq %d", i+1, e.GetSeq())
+		}
+		if c.ended {
+			c.wrong("%s after the end", e.GetType())
+		}
+		if c.asked && e.GetType() != flowStop {
+			c.wrong("a question without FLOW_STOP behind it, but %s", e.GetType())
+		}
+		c.asked = false
+		c.event(e)
+	}
+	if c.ended {
+		for attempt := range c.open {
+			c.wrong("attempt %s has no end", attempt)
+		}
+	}
+	return c.problems
+}
+
+type checker struct {
+	problems []string
+	starts   int
+	asked    bool
+	ended    bool
+	open     map[string]bool   // attempts that run
+	seen     map[string]bool   // attempts that began
+	waits    map[string]string // open waits, and the step that each is about
+	answers  map[string]string // pieces joined
+	step     string            // the newest one that was decided on
+}
+
+func (c *checker) wrong(format string, args ...any) {
+	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) event(e *executorv1.ExecutorEvent) {
+	step := e.GetFlow().GetStepId()
+	switch e.GetType() {
+	case flowStart:
+		if c.starts++; c.starts > 1 {
+			c.wrong("FLOW_START again")
+		}
+	case stepInit:
+		if len(c.open) > 0 {
+			c.wrong("%s is decided on while an attempt runs", step)
+		}
+		c.step = step
+	case stepInput:
+		c.begins(e)
+	case stepOutput, stepError, stepCancel:
+		c.ends(e)
+	case forStart:
+		if e.GetStepWaitingForStart().GetOutcomeUnknown() {
+			c.ends(e)
+		}
+		c.waits[e.GetWaitId()], c.asked = step, true
+		return
+	case forParam:
+		c.waits[e.GetWaitId()], c.asked = step, true
+		return
+	case textAdd:
+		t := e.GetTextAdd()
+		if have := uint64(len(c.answers[t.GetAnswerId()])); have != t.GetOffset() {
+			c.wrong("a piece of %s is at %d, after %d bytes", t.GetAnswerId(), t.GetOffset(), have)
+		}
+		c.answers[t.GetAnswerId()] += t.GetText()
+	case success:
+		if s := e.GetFlowSuccess(); c.answers[s.GetAnswerId()] != s.GetFullAnswer() {
+			c.wrong("the pieces of %s do not join to the answer", s.GetAnswerId())
+		}
+		c.ended = true
+	case failed, cancelled:
+		c.ended = true
+	}
+	c.answered(e)
+}
+
+// answered checks that what answers a wait is about the step that was asked about.
+func (c *checker) answered(e *executorv1.ExecutorEvent) {
+	id := e.GetWaitId()
+	if id == "" || e.GetType() == cancelled {
+		return
+	}
+	about, open := c.waits[id]
+	switch step := e.GetFlow().GetStepId(); {
+	case !open && step != "":
+		c.wrong("%s answers %s, which is not open", e.GetType(), id)
+	case open && step != "" && about != step:
+		c.wrong("%s of %s answers %s, which asked about %s", e.GetType(), step, id, about)
+	}
+	delete(c.waits, id)
+}
+
+func attemptOf(e *executorv1.ExecutorEvent) string {
+	return fmt.Sprintf("%s/%d", e.GetFlow().GetStepId(), e.GetAttempt())
+}
+
+func (c *checker) begins(e *executorv1.ExecutorEvent) {
+	attempt := attemptOf(e)
+	if c.seen[attempt] {
+		c.wrong("attempt %s begins again", attempt)
+	}
+	if e.GetFlow().GetStepId() != c.step {
+		c.wrong("attempt %s begins, but %s was decided on", attempt, c.step)
+	}
+	c.seen[attempt], c.open[attempt] = true, true
+}
+
+// ends ends an attempt. Without an attempt it is the step that ends, and its newest attempt has ended before.
+func (c *checker) ends(e *executorv1.ExecutorEvent) {
+	if e.GetAttempt() == 0 {
+		return
+	}
+	attempt := attemptOf(e)
+	if !c.open[attempt] {
+		c.wrong("%s ends attempt %s, which does not run", e.GetType(), attempt)
+	}
+	delete(c.open, attempt)
+}

@@ -1,0 +1,87 @@
+package invariant_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/invariant"
+)
+
+type event = executorv1.ExecutorEvent
+
+func of(kind executorv1.EventType, step string, attempt uint32, wait string) *event {
+	return &event{Type: kind, Flow: &executorv1.Flow{StepId: step}, Attempt: attempt, WaitId: wait}
+}
+
+const (
+	start  = executorv1.EventType_EVENT_TYPE_FLOW_START
+	stop   = executorv1.EventType_EVENT_TYPE_FLOW_STOP
+	done   = executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
+	failed = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
+	init1  = executorv1.EventType_EVENT_TYPE_STEP_INIT
+	input  = executorv1.EventType_EVENT_TYPE_STEP_INPUT
+	output = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
+	asks   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
+	text   = executorv1.EventType_EVENT_TYPE_TEXT_ADD
+)
+
+// whole is a task in which nothing is wrong.
+func whole() []*event {
+	piece := of(text, "", 0, "")
+	piece.Payload = &executorv1.ExecutorEvent_TextAdd{TextAdd: &executorv1.TextAdd{AnswerId: "answer-1", Text: "done"}}
+	end := of(done, "", 0, "")
+	end.Payload = &executorv1.ExecutorEvent_FlowSuccess{FlowSuccess: &executorv1.FlowSuccess{AnswerId: "answer-1", FullAnswer: "done"}}
+	return numbered([]*event{
+		of(start, "", 0, ""),
+		of(init1, "step-1", 0, ""), of(asks, "step-1", 0, "wait-1"), of(stop, "", 0, ""),
+		of(input, "step-1", 1, "wait-1"), of(output, "step-1", 1, ""),
+		of(init1, "step-2", 0, ""), of(asks, "step-2", 0, "wait-2"), of(stop, "", 0, ""),
+		of(input, "step-2", 1, "wait-2"), of(output, "step-2", 1, ""),
+		piece, end,
+	})
+}
+
+func numbered(events []*event) []*event {
+	for i, e := range events {
+		e.Seq = uint64(i + 1)
+	}
+	return events
+}
+
+// Each rule finds a violation of its own.
+func TestEachRuleFindsItsViolation(t *testing.T) {
+	if problems := invariant.Events(whole()); len(problems) > 0 {
+		t.Fatalf("a whole task: %v", problems)
+	}
+	without := func(i int) func([]*event) []*event {
+		return func(e []*event) []*event { return numbered(slices.Delete(e, i, i+1)) }
+	}
+	for name, c := range map[string]struct {
+		break1 func([]*event) []*event
+		want   string
+	}{
+		"a seq is skipped":          {func(e []*event) []*event { e[5].Seq = 9; return e }, "has seq 9"},
+		"an event is lost":          {func(e []*event) []*event { return slices.Delete(e, 5, 6) }, "has seq"},
+		"an intent is dropped":      {without(4), "which does not run"},
+		"an outcome is dropped":     {without(5), "while an attempt runs"},
+		"an outcome comes twice":    {func(e []*event) []*event { return numbered(slices.Insert(e, 6, of(output, "step-1", 1, ""))) }, "which does not run"},
+		"a call is repeated":        {func(e []*event) []*event { return numbered(slices.Insert(e, 6, of(input, "step-1", 1, ""))) }, "begins again"},
+		"FLOW_START comes twice":    {func(e []*event) []*event { return numbered(slices.Insert(e, 1, of(start, "", 0, ""))) }, "FLOW_START again"},
+		"FLOW_STOP is missing":      {without(3), "without FLOW_STOP"},
+		"something after the end":   {func(e []*event) []*event { return numbered(append(e, of(failed, "", 0, ""))) }, "after the end"},
+		"an approval of the other":  {func(e []*event) []*event { e[9].WaitId = "wait-1"; return e }, "not open"},
+		"an approval before it":     {func(e []*event) []*event { e[4].WaitId = "wait-2"; return e }, "not open"},
+		"the answer lacks a piece":  {without(11), "do not join"},
+		"an end without an outcome": {func(e []*event) []*event { return numbered(slices.Delete(e, 10, 11)) }, "has no end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems := invariant.Events(c.break1(whole()))
+			if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, c.want) }) {
+				t.Errorf("found %q, want %q", problems, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package bolt_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"pawl.dev/executor-svc/internal/journal/bolt"
+)
+
+// stepsPerTask is what a task of the benchmarks has.
+const stepsPerTask = 10
+
+// BenchmarkSteps measures committed steps, two commits each, beside a bare bbolt loop that writes keys and values of the
+// same sizes with the same group commit, in turns within one run (DESIGN 11).
+func BenchmarkSteps(b *testing.B) {
+	for _, writers := range []int{1, 32, 128} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			var store, bare time.Duration
+			steps := 0
+			for b.Loop() {
+				// In turns, so that both see the same machine.
+				store += storeTasks(b, writers)
+				bare += bareTasks(b, writers)
+				steps += writers * rounds(writers) * stepsPerTask
+			}
+			b.ReportMetric(float64(steps)/store.Seconds(), "steps/s")
+			b.ReportMetric(float64(steps)/bare.Seconds(), "bare-steps/s")
+			b.ReportMetric(bare.Seconds()/store.Seconds(), "ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// rounds is how many tasks each writer makes, so that a run takes long enough.
+func rounds(writers int) int { return max(1, 640/writers/8) }
+
+func storeTasks(b *testing.B, writers int) time.Duration {
+	s, err := bolt.Open(filepath.Join(b.TempDir(), "journal.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	var workers []*worker
+	for range writers * rounds(writers) {
+		w, err := newWorker(b.Context(), s, "ann")
+		if err != nil {
+			b.Fatal(err)
+		}
+		workers = append(workers, w)
+	}
+	if err := own(b.Context(), s, workers); err != nil {
+		b.Fatal(err)
+	}
+	start := time.Now()
+	each(writers, func(i int) {
+		for n := range rounds(writers) {
+			w := workers[i*rounds(writers)+n]
+			for range stepsPerTask {
+				if err := w.intent(context.Background(), 60); err != nil {
+					b.Error(err)
+				}
+				if err := w.outcome(context.Background(), 60); err != nil {
+					b.Error(err)
+				}
+			}
+		}
+	})
+	return time.Since(start)
+}
+
+func each(writers int, do func(i int)) {
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() { do(i) })
+	}
+	wg.Wait()
+}
+
+// Sizes of what a step writes in storeTasks: see TestBytesPerStep.
+const (
+	hotIntent, recordIntent   = 150, 190
+	hotOutcome, recordOutcome = 45, 125
+)
+
+// bareTasks writes the same with nothing around it.
+func bareTasks(b *testing.B, writers int) time.Duration {
+	l := newLoop(b)
+	defer l.close()
+	ids := make([]uuid.UUID, writers*rounds(writers))
+	for i := range ids {
+		ids[i] = uuid.Must(uuid.NewV7())
+		l.do(put{key(ids[i], 0, 0), make([]byte, 180)}, put{key(ids[i], 1, 0), make([]byte, 40)})
+	}
+	start := time.Now()
+	each(writers, func(i int) {
+		for n := range rounds(writers) {
+			id := ids[i*rounds(writers)+n]
+			for step := range uint64(stepsPerTask) {
+				l.do(put{key(id, 1, 0), make([]byte, hotIntent)}, put{key(id, 2, step*3+2), make([]byte, recordIntent)})
+				l.do(put{key(id, 1, 0), make([]byte, hotOutcome)}, put{key(id, 2, step*3+4), make([]byte, recordOutcome)})
+			}
+		}
+	})
+	return time.Since(start)
+}
+
+func key(id uuid.UUID, part byte, seq uint64) []byte {
+	k := append(append([]byte{'t'}, id[:]...), part)
+	if part == 2 {
+		k = binary.BigEndian.AppendUint64(k, seq)
+	}
+	return k
+}
+
+type put struct{ key, value []byte }
+
+// loop is group commit and nothing else.
+type loop struct {
+	db   *bbolt.DB
+	ops  chan bareOp
+	done chan struct{}
+}
+
+type bareOp struct {
+	puts []put
+	done chan error
+}
+
+func newLoop(b *testing.B) *loop {
+	db, err := bbolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := db.Update(func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("pawl")); return err }); err != nil {
+		b.Fatal(err)
+	}
+	l := &loop{db: db, ops: make(chan bareOp, 1024), done: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+func (l *loop) do(puts ...put) {
+	o := bareOp{puts: puts, done: make(chan error, 1)}
+	l.ops <- o
+	if err := <-o.done; err != nil {
+		panic(err)
+	}
+}
+
+func (l *loop) run() {
+	defer close(l.done)
+	for o := range l.ops {
+		batch := []bareOp{o}
+	more:
+		for len(batch) < 1024 {
+			select {
+			case next, ok := <-l.ops:
+				if !ok {
+					break more
+				}
+				batch = append(batch, next)
+			default:
+				break more
+			}
+		}
+		err := l.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte("pawl"))
+			for _, o := range batch {
+				for _, p := range o.puts {
+					if err := b.Put(p.key, p.value); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		for _, o := range batch {
+			o.done <- err
+		}
+	}
+}
+
+func (l *loop) close() {
+	close(l.ops)
+	<-l.done
+	_ = l.db.Close()
+}
+
+// BenchmarkCommitPath measures what a commit costs but the disk.
+func BenchmarkCommitPath(b *testing.B) {
+	s, err := bolt.Open(filepath.Join(b.TempDir(), "journal.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	w, err := newWorker(b.Context(), s, "ann")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := own(b.Context(), s, []*worker{w}); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := w.intent(b.Context(), 60); err != nil {
+			b.Fatal(err)
+		}
+		if err := w.outcome(b.Context(), 60); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package bolt_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"pawl.dev/executor-svc/internal/journal/bolt"
+)
+
+// payloadPerStep is what a step's input, output and description take in finishTasks.
+const payloadPerStep = 60 + 16 + 60 + 10 + 38
+
+// DESIGN 11: at most 8 KB of disk per 10-step task, as the file is after its tasks ran side by side.
+func TestBytesPerTask(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	const tasks, steps = 300, 10
+	for range 3 {
+		finishTasks(t, s, tasks/3, steps)
+	}
+	i, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv := int64(0)
+	for _, n := range i.Bytes {
+		kv += n
+	}
+	disk := (i.Size - i.Free) / tasks
+	t.Logf("per task of 10 steps: %d bytes of keys and values (%d of them payload), %d bytes of pages in use; by kind over %d tasks: %v",
+		kv/tasks, steps*payloadPerStep, disk, tasks, i.Bytes)
+	if disk > 8<<10 {
+		t.Errorf("%d bytes of disk per task, want at most 8 KiB", disk)
+	}
+	if i.Tasks["SUCCESS"] != tasks || i.Records != tasks*(2*steps+2) {
+		t.Errorf("%v tasks and %d records", i.Tasks, i.Records)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, after, err := bolt.Compact(path)
+	t.Logf("the file: %d bytes, %d after compaction, %d per task", before, after, after/tasks)
+	if err != nil || after >= before {
+		t.Errorf("Compact: %d to %d, %v", before, after, err)
+	}
+}
+
+// The bytes that a step writes do not depend on how many went before, nor on how large its input is: at most about 300 per
+// commit beyond the payloads.
+func TestBytesPerStep(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	w, err := newWorker(t.Context(), s, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own(t.Context(), s, []*worker{w}); err != nil {
+		t.Fatal(err)
+	}
+	written := map[int][2]int{}
+	for step := 1; step <= 500; step++ {
+		payload := 60
+		if step > 495 {
+			payload = 20000
+		}
+		if err := w.intent(t.Context(), payload); err != nil {
+			t.Fatal(err)
+		}
+		intent := s.BytesOfTask(t, w.n.ID, w.cp.GetLastSeq()-1)
+		if err := w.outcome(t.Context(), 60); err != nil {
+			t.Fatal(err)
+		}
+		outcome := s.BytesOfTask(t, w.n.ID, w.cp.GetLastSeq())
+		written[step] = [2]int{intent - payload - 38 - 16, outcome - 60 - 10}
+	}
+	t.Logf("beyond payloads, intent and outcome: step 5 %v, step 495 %v, step 500 with a large input %v", written[5], written[495], written[500])
+	for i := range 2 {
+		// A number may take a byte or two more.
+		if d := written[495][i] - written[5][i]; d > 16 || d < -16 {
+			t.Errorf("step 495 wrote %d bytes, step 5 wrote %d", written[495][i], written[5][i])
+		}
+		if d := written[500][i] - written[5][i]; d > 32 {
+			t.Errorf("a step with a large input wrote %d bytes beside it, step 5 wrote %d", written[500][i], written[5][i])
+		}
+		if written[495][i] > 300 {
+			t.Errorf("%d bytes beyond the payloads, want at most 300", written[495][i])
+		}
+	}
+}

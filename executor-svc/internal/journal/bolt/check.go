@@ -1,0 +1,286 @@
+package bolt
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/pack"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// maxProblems bounds what a check reports.
+const maxProblems = 1000
+
+// Problem is something in a file that is not as it must be.
+type Problem struct {
+	// Where names the entry, or the file.
+	Where string
+	// What is wrong with it.
+	What string
+}
+
+func (p Problem) String() string { return p.Where + ": " + p.What }
+
+// Check reads the whole journal and returns what is inconsistent; for tests.
+func (s *Store) Check() error {
+	problems, err := checkFile(s.file)
+	for _, p := range problems {
+		err = errors.Join(err, fmt.Errorf("%s: %s", p.Where, p.What))
+	}
+	return err
+}
+
+// CheckFile reads a journal that no process has open, and returns what is wrong with it.
+func CheckFile(path string) ([]Problem, error) {
+	f, err := openFile(path, true)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := checkFile(f)
+	return problems, errors.Join(err, f.db.Close())
+}
+
+func checkFile(f *file) ([]Problem, error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	tx, err := f.db.Begin(false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	c := &checker{}
+	err = intact("the file", func() error {
+		if c.b = tx.Bucket(bucket); c.b == nil {
+			return damaged("the file", errMissing)
+		}
+		if v := c.b.Get(keySchema); len(v) != 8 || v[7] != schemaVersion {
+			return fmt.Errorf("its schema version is %x, this program checks version %d; run the server on it once", v, schemaVersion)
+		}
+		return c.all()
+	})
+	if errors.Is(err, journal.ErrDamaged) {
+		c.add("the file", err)
+		err = nil
+	}
+	if err == nil && len(c.problems) == 0 {
+		// bbolt checks in a goroutine of its own, whose faults nobody can recover from: only where all could be read.
+		for e := range tx.Check() {
+			c.add("the file", e)
+		}
+	}
+	return c.problems, err
+}
+
+// checker looks at each entry, and whether those that belong to it are there.
+type checker struct {
+	b        *bbolt.Bucket
+	problems []Problem
+}
+
+func (c *checker) add(where string, what any) {
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, Problem{Where: where, What: fmt.Sprint(what)})
+	}
+}
+
+// expect reports an error, and that something is not so.
+func (c *checker) expect(key []byte, ok bool, what string, err error) {
+	switch {
+	case err != nil:
+		c.add(name(key), err)
+	case !ok:
+		c.add(name(key), what)
+	}
+}
+
+func (c *checker) all() error {
+	cursor := c.b.Cursor()
+	var last []byte
+	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
+		if last != nil && bytes.Compare(last, k) >= 0 {
+			return damaged(name(k), "keys are not in order")
+		}
+		last = k
+		if err := intact(name(k), func() error { c.entry(k, v); return nil }); err != nil {
+			c.add(name(k), err)
+		}
+	}
+	return nil
+}
+
+func (c *checker) entry(k, v []byte) {
+	if k[0] == kindTask {
+		c.taskEntry(k, v)
+		return
+	}
+	sealed := true
+	switch k[0] {
+	case kindConversation, kindReference:
+		sealed = false
+	case kindMeta:
+		sealed = bytes.Equal(k, keyGeneration)
+	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindAgent:
+	default:
+		c.add(name(k), "there is no such kind of entry")
+		return
+	}
+	var err error
+	if sealed {
+		if v, err = unseal(k, v); err != nil {
+			c.add(name(k), err)
+			return
+		}
+	}
+	c.index(k, v)
+}
+
+// index checks an entry of an index against the task.
+func (c *checker) index(k, v []byte) {
+	switch k[0] {
+	case kindDue, kindDeadline, kindEnded, kindUser, kindConversation:
+		if len(k) < 1+idSize {
+			c.add(name(k), "its key is too short")
+			return
+		}
+		want, err := entriesOf(c.b, idOf(k))
+		c.expect(k, want[string(k)], "the task is not so", err)
+	case kindRequest:
+		if len(v) != idSize {
+			c.add(name(k), "it is no task's id")
+			return
+		}
+		want, err := entriesOf(c.b, uuid.UUID(v))
+		c.expect(k, want[string(k)], "the task is of another request", err)
+	case kindPayload:
+		sum := pack.Sum{}
+		copy(sum[:], k[1:])
+		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content is another one", nil)
+		prefix := append([]byte{kindReference}, sum[:]...)
+		ref, _ := c.b.Cursor().Seek(prefix)
+		c.expect(k, hasPrefix(ref, prefix), "nothing refers to it", nil)
+	case kindReference:
+		if len(k) != 1+len(pack.Sum{})+idSize {
+			c.add(name(k), "its key has a wrong size")
+			return
+		}
+		sum := pack.Sum(k[1:])
+		c.expect(k, has(c.b, taskPayloadKey(idOf(k), sum)), "the task does not refer to it", nil)
+		c.expect(k, c.b.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
+	case kindAgent:
+		_, err := readAgent(k, c.b.Get(k))
+		c.expect(k, true, "", err)
+	}
+}
+
+// has says whether there is a key, also one without a value.
+func has(b *bbolt.Bucket, key []byte) bool {
+	k, _ := b.Cursor().Seek(key)
+	return bytes.Equal(k, key)
+}
+
+// entriesOf returns the keys in indexes that a task has.
+func entriesOf(b *bbolt.Bucket, id uuid.UUID) (map[string]bool, error) {
+	head, err := readHead(b, id)
+	if err != nil {
+		return nil, err
+	}
+	st, err := storedState(b, id)
+	if err != nil || st == nil {
+		return nil, err
+	}
+	user := head.GetUserSub()
+	want := map[string]bool{string(userKey(user, id)): true}
+	if conv := head.GetConversationId(); conv != "" {
+		want[string(append(conversationPrefix(user, conv), id[:]...))] = true
+	}
+	if r := head.GetRequestId(); r != "" {
+		want[string(requestKey(user, r))] = true
+	}
+	if k := timeKey(st, id); k != nil {
+		want[string(k)] = true
+	}
+	if active(st.Status) || hasCommands(b, id) {
+		want[string(idKey(kindDue, id))] = true
+	}
+	return want, nil
+}
+
+func (c *checker) taskEntry(k, v []byte) {
+	if len(k) < idSize+2 {
+		c.add(name(k), "its key is too short")
+		return
+	}
+	id := taskOf(k)
+	switch part := k[idSize+1]; part {
+	case partHead:
+		c.task(id)
+	case partPayload:
+		sum := pack.Sum{}
+		copy(sum[:], k[idSize+2:])
+		c.expect(k, has(c.b, referenceKey(sum, id)), "the payload does not know of it", nil)
+		c.expect(k, c.b.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
+	case partCheckpoint, partNotes, partRecord, partCommand:
+		c.expect(k, c.b.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
+		blob, err := unseal(k, v)
+		if err == nil && part == partCheckpoint {
+			_, blob, err = pack.ReadState(blob)
+		}
+		if err == nil {
+			err = pack.Sums(blob, func(sum pack.Sum) {
+				c.expect(k, has(c.b, taskPayloadKey(id, sum)), "the task does not refer to its payload", nil)
+			})
+		}
+		c.expect(k, true, "", err)
+	default:
+		c.add(name(k), "a task has no such part")
+	}
+}
+
+// task checks a task as a whole.
+func (c *checker) task(id uuid.UUID) {
+	k := taskKey(id, partHead)
+	t, err := readTask(c.b, id)
+	if err != nil {
+		c.add(name(k), err)
+		return
+	}
+	want, err := entriesOf(c.b, id)
+	c.expect(k, true, "", err)
+	for key := range want {
+		c.expect([]byte(key), has(c.b, []byte(key)), "it is missing", nil)
+	}
+	i, err := readIndex(c.b, userKey(t.Head.GetUserSub(), id))
+	c.expect(k, err != nil || i.GetStatus() == t.Checkpoint.GetStatus() && i.GetAgentId() == t.Head.GetAgentId(), "the index of users says something else", err)
+	if !state.Ended(t.Checkpoint.GetStatus()) || hasCommands(c.b, id) {
+		e, err := storedDue(c.b, id)
+		c.expect(k, e.runs == active(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.b, id), "the index of due tasks says something else", err)
+	}
+	_, err = commands(c.b, id)
+	c.expect(k, true, "", err)
+	c.records(id, t.Checkpoint)
+}
+
+func (c *checker) records(id uuid.UUID, cp *storagev1.Checkpoint) {
+	for after := uint64(0); ; {
+		rs, err := readRecords(c.b, id, after, 1<<20)
+		if err != nil {
+			c.add("records of task "+id.String(), err)
+			return
+		}
+		if len(rs) == 0 {
+			if after != cp.GetLastSeq() {
+				c.add("records of task "+id.String(), fmt.Sprintf("they end at seq %d, not at %d", after, cp.GetLastSeq()))
+			}
+			return
+		}
+		last := rs[len(rs)-1]
+		after = last.FirstSeq + uint64(len(last.GetFacts())) - 1
+	}
+}

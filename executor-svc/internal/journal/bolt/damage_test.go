@@ -1,0 +1,230 @@
+package bolt_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// written is a journal with tasks of every kind, and what reading it gives.
+type written struct {
+	data  []byte
+	ids   []string
+	reads map[string]string
+}
+
+func writeJournal(t *testing.T) *written {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &written{reads: map[string]string{}}
+	for i := range 30 {
+		n := journaltest.NewTask(fmt.Sprintf("user %d", i%3))
+		n.Head.RequestId, n.Head.ConversationId = fmt.Sprint("r", i), "c"
+		if i%10 == 0 {
+			n.Head.Goal = strings.Repeat("large", 20000)
+		}
+		if _, _, err := s.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		w.ids = append(w.ids, n.ID)
+		w.run(t, s, n, i)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err = bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range w.ids {
+		w.reads[id], err = readAll(t, s, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := bolt.Compact(path); err != nil {
+		t.Fatal(err)
+	}
+	if w.data, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// run makes a few transitions, and leaves the task in one state or another.
+func (w *written) run(t *testing.T, s *bolt.Store, n journal.NewTask, i int) {
+	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 100, Max: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := uint64(0)
+	for _, c := range c.Claims {
+		if c.TaskID == n.ID {
+			epoch = c.Epoch
+		}
+	}
+	for rev := range uint64(4) {
+		tr := follow(n, epoch, rev+2)
+		in := strings.Repeat("input ", 20)
+		tr.Checkpoint.Name = "a name"
+		tr.Checkpoint.ActiveSteps = []*storagev1.ActiveStep{{Ordinal: 1, InputJson: in, InputSeq: rev + 2}}
+		tr.Record.Facts = []*storagev1.Fact{{Kind: &storagev1.Fact_StepInput{StepInput: in}}}
+		if rev == 3 && i%2 == 0 {
+			tr.Checkpoint.Status, tr.Checkpoint.ActiveSteps = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS, nil
+		}
+		if err := s.Commit(t.Context(), tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readAll reads a task in every way.
+func readAll(t *testing.T, s *bolt.Store, id string) (string, error) {
+	task, err := s.Load(t.Context(), id)
+	if err != nil {
+		return "", err
+	}
+	rs, err := s.Records(t.Context(), id, 0, 1<<30)
+	if err != nil {
+		return "", err
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(task.Head)
+	if err == nil {
+		b, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, task.Checkpoint)
+	}
+	for _, r := range rs {
+		if err == nil {
+			b, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, r.Record)
+		}
+	}
+	return string(b), err
+}
+
+// look opens a damaged file and reads all of it. What it gives is what was written, or an error that says what it is; what
+// is not there at all is found by a check.
+func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "journal.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := bolt.Open(path)
+	if err != nil {
+		if !errors.Is(err, journal.ErrDamaged) && !strings.Contains(err.Error(), "newer pawl") {
+			t.Errorf("%s: Open: %v, want ErrDamaged", what, err)
+		}
+		return true
+	}
+	missing := 0
+	for _, id := range w.ids {
+		got, err := readAll(t, s, id)
+		switch {
+		case errors.Is(err, journal.ErrNotFound):
+			missing++
+		case err != nil && !errors.Is(err, journal.ErrDamaged):
+			t.Errorf("%s: %v, want ErrDamaged", what, err)
+		case err == nil && got != w.reads[id]:
+			t.Errorf("%s: task %s is another one", what, id)
+		}
+		hurt = hurt || err != nil
+	}
+	if _, err := s.List(t.Context(), journal.Query{User: "user 0", Limit: 100, ConversationID: "c"}); err != nil && !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("%s: List: %v, want ErrDamaged", what, err)
+	}
+	if _, _, err := s.Create(t.Context(), journaltest.NewTask("ann")); err != nil && !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("%s: Create: %v, want ErrDamaged", what, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("%s: Close: %v", what, err)
+	}
+	problems, err := bolt.CheckFile(path)
+	if missing > 0 && err == nil && len(problems) == 0 {
+		t.Errorf("%s: %d tasks are not there, and the check finds nothing", what, missing)
+	}
+	return hurt || err != nil || len(problems) > 0
+}
+
+func TestFlippedBits(t *testing.T) {
+	w := writeJournal(t)
+	hurt := 0
+	const flips = 150
+	for i := range flips {
+		r := rand.New(rand.NewPCG(uint64(i), 7))
+		data := append([]byte(nil), w.data...)
+		at, bit := r.IntN(len(data)), r.IntN(8)
+		data[at] ^= 1 << bit
+		if w.look(t, data, fmt.Sprintf("bit %d of byte %d (seed %d)", bit, at, i)) {
+			hurt++
+		}
+	}
+	if hurt < 50 {
+		t.Errorf("%d of %d flipped bits were noticed: too few to show anything", hurt, flips)
+	}
+}
+
+func TestOverwrittenPages(t *testing.T) {
+	w := writeJournal(t)
+	const page = 4096
+	for n := range len(w.data) / page {
+		for what, b := range map[string]byte{"zeroes": 0, "ones": 0xff} {
+			data := append([]byte(nil), w.data...)
+			for i := range page {
+				data[n*page+i] = b
+			}
+			w.look(t, data, fmt.Sprintf("page %d is %s", n, what))
+		}
+	}
+}
+
+func TestTruncatedFile(t *testing.T) {
+	w := writeJournal(t)
+	for size := 0; size < len(w.data); size += 5000 {
+		w.look(t, w.data[:size], fmt.Sprintf("%d of %d bytes", size, len(w.data)))
+	}
+}
+
+// A file that is cut off while it is open: reading beyond its end ends no process.
+func TestTruncatedWhileOpen(t *testing.T) {
+	w := writeJournal(t)
+	path := filepath.Join(t.TempDir(), "journal.db")
+	if err := os.WriteFile(path, w.data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := os.Truncate(path, 8192); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), w.ids[3]); !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("Load: %v, want ErrDamaged", err)
+	}
+	if _, err := s.Send(t.Context(), w.ids[3], &storagev1.Command{}); !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("Send: %v, want ErrDamaged", err)
+	}
+	if _, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 1, Max: 1}); err != nil {
+		t.Errorf("Claim: %v", err)
+	}
+}

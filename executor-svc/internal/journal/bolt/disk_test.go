@@ -1,0 +1,250 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// envFullDisk names the file that a child process fills up until its disk is full.
+const envFullDisk = "PAWL_TEST_FULL_DISK"
+
+// A full disk gives a clear error, loses nothing that was acknowledged, and the store works again once there is room. The
+// limit is one of the process, so a child runs this.
+func TestFullDisk(t *testing.T) {
+	path := os.Getenv(envFullDisk)
+	if path != "" {
+		fillDisk(t, path)
+		return
+	}
+	path = filepath.Join(t.TempDir(), "journal.db")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
+	cmd.Env = append(os.Environ(), envFullDisk+"="+path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if problems, err := bolt.CheckFile(path); err != nil || len(problems) > 0 {
+		t.Errorf("afterwards: %v %v", problems, err)
+	}
+}
+
+func fillDisk(t *testing.T, path string) {
+	signal.Ignore(syscall.SIGXFSZ)
+	room := func(bytes uint64) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: bytes, Max: 1 << 40}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, path)
+	room(256 << 10)
+	kept := map[string]uint64{}
+	n := journaltest.NewTask("ann")
+	n.Head.Goal = strings.Repeat("goal", 1000)
+	full := 0
+	for full < 5 {
+		n.ID = journaltest.NewTask("ann").ID
+		_, _, err := s.Create(t.Context(), n)
+		if err == nil {
+			no, err := s.Send(t.Context(), n.ID, &storagev1.Command{Id: "c"})
+			kept[n.ID] = no
+			if err != nil {
+				kept[n.ID] = 0
+				full++
+			}
+			continue
+		}
+		full++
+		if !errors.Is(err, syscall.EFBIG) && !strings.Contains(err.Error(), "file too large") || !strings.Contains(err.Error(), "writing the journal") {
+			t.Fatalf("a full disk: %v", err)
+		}
+		if _, err := s.Peek(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
+			t.Errorf("what was refused is there: %v", err)
+		}
+	}
+	if len(kept) < 10 {
+		t.Fatalf("%d tasks fit, too few to show anything", len(kept))
+	}
+	checkKept(t, s, kept)
+	room(64 << 20)
+	if _, created, err := s.Create(t.Context(), n); err != nil || !created {
+		t.Errorf("with room again: %v %v", created, err)
+	}
+	kept[n.ID] = 0
+	checkKept(t, s, kept)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	checkKept(t, s, kept)
+}
+
+func checkKept(t *testing.T, s *bolt.Store, kept map[string]uint64) {
+	t.Helper()
+	for id, no := range kept {
+		task, err := s.Load(t.Context(), id)
+		if err != nil {
+			t.Errorf("acknowledged and gone: %v", err)
+		} else if no != 0 && (len(task.Inbox) != 1 || task.Inbox[0].No != no) {
+			t.Errorf("inbox %v, want command %d", task.Inbox, no)
+		}
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+var errDisk = errors.New("the disk is on fire")
+
+// Nobody reads what is not durable: readers wait while a transaction is between being written and being safe.
+func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	n := journaltest.NewTask("ann")
+	written, safe := make(chan struct{}), make(chan struct{})
+	s.FailCommits(func(commit func() error) error {
+		err := commit()
+		close(written)
+		<-safe
+		return err
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, _, err := s.Create(context.Background(), n); err != nil {
+			t.Error(err)
+		}
+	})
+	<-written
+	read := make(chan error)
+	wg.Go(func() {
+		_, err := s.Peek(context.Background(), n.ID)
+		read <- err
+	})
+	// Owners are told no sooner either.
+	if c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 1, Max: 1}); err != nil || len(c.Claims) != 0 {
+		t.Errorf("claimed before it is durable: %v %v", c, err)
+	}
+	select {
+	case err := <-read:
+		t.Errorf("a reader was answered before the change was durable: %v", err)
+	default:
+	}
+	close(safe)
+	if err := <-read; err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	wg.Wait()
+	s.FailCommits(nil)
+}
+
+// The disk fails in the moment that decides: what was written is not shown before a later transaction makes it safe, and
+// then it is there as a whole.
+func TestDiskFailsAtTheLastMoment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	before, n := journaltest.NewTask("ann"), journaltest.NewTask("ann")
+	if _, _, err := s.Create(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	fails := 2
+	s.FailCommits(func(commit func() error) error {
+		if fails--; fails == 1 {
+			return errors.Join(commit(), errDisk)
+		}
+		return errDisk
+	})
+	if _, _, err := s.Create(t.Context(), n); !errors.Is(err, bolt.ErrUnsure) || !errors.Is(err, errDisk) {
+		t.Fatalf("%v, want ErrUnsure and why", err)
+	}
+	for _, id := range []string{before.ID, n.ID} {
+		if _, err := s.Peek(t.Context(), id); !errors.Is(err, bolt.ErrUnsure) {
+			t.Errorf("read while it is not known: %v", err)
+		}
+	}
+	s.FailCommits(nil)
+	// The same is submitted again: it is stored once.
+	if id, created, err := s.Create(t.Context(), n); err != nil || id != n.ID {
+		t.Errorf("submitted again: %s %v %v", id, created, err)
+	}
+	for _, id := range []string{before.ID, n.ID} {
+		if _, err := s.Peek(t.Context(), id); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 9, Max: 9})
+	if err != nil || len(c.Claims) != 2 {
+		t.Errorf("%v, %v; want both tasks to be due", c, err)
+	}
+}
+
+// Where the next transaction can be made safe at once, nobody notices.
+func TestDiskFailsOnce(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	fails := 1
+	s.FailCommits(func(commit func() error) error {
+		err := commit()
+		if fails--; fails == 0 {
+			err = errDisk
+		}
+		return err
+	})
+	n := journaltest.NewTask("ann")
+	if _, created, err := s.Create(t.Context(), n); err != nil || !created {
+		t.Errorf("%v %v", created, err)
+	}
+	if c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 9, Max: 9}); err != nil || len(c.Claims) != 1 {
+		t.Errorf("%v, %v; want it to be due", c, err)
+	}
+	s.FailCommits(nil)
+}
+
+// A transaction that fails before it is written leaves nothing behind, in the file or in memory.
+func TestDiskFailsBefore(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	n := journaltest.NewTask("ann")
+	if _, _, err := s.Create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 9, Max: 9})
+	if err != nil || len(c.Claims) != 1 {
+		t.Fatal(c, err)
+	}
+	s.FailCommits(func(func() error) error { return errDisk })
+	commit := follow(n, c.Claims[0].Epoch, 2)
+	_, send := s.Send(t.Context(), n.ID, &storagev1.Command{})
+	_, _, create := s.Create(t.Context(), journaltest.NewTask("ann"))
+	for name, err := range map[string]error{"Commit": s.Commit(t.Context(), commit), "Send": send, "Create": create} {
+		if !errors.Is(err, errDisk) {
+			t.Errorf("%s: %v, want the disk's error", name, err)
+		}
+	}
+	s.FailCommits(nil)
+	if in, err := s.Inbox(t.Context(), n.ID); err != nil || len(in) != 0 {
+		t.Errorf("inbox %v, %v", in, err)
+	}
+	if err := s.Commit(t.Context(), commit); err != nil {
+		t.Errorf("submitted again: %v", err)
+	}
+	if rs, err := s.Records(t.Context(), n.ID, 0, 1<<20); err != nil || len(rs) != 2 {
+		t.Errorf("%v, %v", rs, err)
+	}
+	if p, err := s.List(t.Context(), journal.Query{User: "ann", Limit: 9}); err != nil || len(p.Tasks) != 1 {
+		t.Errorf("%v, %v", p, err)
+	}
+	if err := s.Yield(t.Context(), n.ID, c.Claims[0].Epoch); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 9, Max: 9}); err != nil || len(again.Claims) != 1 {
+		t.Errorf("due %v, %v; want the task once", again, err)
+	}
+}

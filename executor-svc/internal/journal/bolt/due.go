@@ -1,0 +1,312 @@
+package bolt
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+// due knows which tasks are due or owned, and whose turn it is. It is rebuilt when the file is opened, and told of changes
+// once they are durable: a crash loses nothing that is only here but claims, which end with the process.
+type due struct {
+	mu sync.Mutex // guards what follows
+	// epoch grows with each claim; it begins above those of all processes before.
+	epoch uint64
+	// tick orders what became due and who was served.
+	tick  uint64
+	held  int // slots
+	tasks map[uuid.UUID]*dueTask
+	users map[string]*dueUser
+	// turns holds the users with tasks that nobody owns.
+	turns indexed[*dueUser]
+	// asked holds tasks that nobody owns with commands that nobody has seen.
+	asked indexed[*dueTask]
+	// timed holds tasks that nobody owns with a deadline.
+	timed indexed[*dueTask]
+}
+
+// dueTask is a task that is due or owned or has a deadline.
+type dueTask struct {
+	id       uuid.UUID
+	user     *dueUser
+	runs     bool   // in INIT or RUNNING
+	commands bool   // in its inbox
+	last     uint64 // counts commands that came
+	seen     uint64 // `last` when it was claimed last
+	since    uint64 // the tick at which it became due
+	deadline int64
+
+	epoch   uint64 // of its owner; 0: none
+	slot    bool
+	writing int  // changes of its owner that are not durable yet
+	left    bool // its owner left while it was writing
+	texts   []heldText
+
+	atTurn, atAsked, atTimed int // in heaps
+}
+
+// dueUser is a user with tasks that are due or owned.
+type dueUser struct {
+	name   string
+	held   int    // slots
+	served uint64 // the tick of the newest slot
+	tasks  int    // that point here
+	queue  indexed[*dueTask]
+	atTurn int
+}
+
+// change is what a durable transaction did to a task.
+type change struct {
+	id   uuid.UUID
+	user string
+	// gone: it was deleted.
+	gone     bool
+	runs     bool
+	commands bool
+	// sent counts new commands.
+	sent     uint64
+	deadline int64
+}
+
+func newDue(epoch uint64) *due {
+	d := &due{epoch: epoch, tasks: map[uuid.UUID]*dueTask{}, users: map[string]*dueUser{}}
+	d.turns = indexed[*dueUser]{less: before, index: func(u *dueUser) *int { return &u.atTurn }}
+	d.asked = indexed[*dueTask]{less: longer, index: func(t *dueTask) *int { return &t.atAsked }}
+	d.timed = indexed[*dueTask]{
+		less:  func(a, b *dueTask) bool { return a.deadline < b.deadline },
+		index: func(t *dueTask) *int { return &t.atTimed },
+	}
+	return d
+}
+
+func longer(a, b *dueTask) bool { return a.since < b.since }
+
+// before says whose turn it is: of two users the one with fewer slots, then the one who waits longer.
+func before(a, b *dueUser) bool {
+	if a.held != b.held {
+		return a.held < b.held
+	}
+	return a.waits() < b.waits()
+}
+
+// waits is the tick since which a user waits: being served ends a wait, however old the rest of the queue is.
+func (u *dueUser) waits() uint64 {
+	t, ok := u.queue.first()
+	if !ok {
+		return u.served
+	}
+	return max(t.since, u.served)
+}
+
+// apply takes in what became durable.
+func (d *due) apply(c change) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tasks[c.id]
+	if c.gone {
+		if t != nil {
+			t.runs, t.commands, t.deadline = false, false, 0
+			d.free(t)
+		}
+		return
+	}
+	if t == nil {
+		t = &dueTask{id: c.id, user: d.user(c.user)}
+		t.user.tasks++
+		d.tasks[c.id] = t
+	}
+	was := t.runs || t.commands
+	t.runs, t.commands, t.deadline = c.runs, c.commands, c.deadline
+	t.last += c.sent
+	if !was && (t.runs || t.commands) {
+		d.tick++
+		t.since = d.tick
+	}
+	d.place(t)
+}
+
+func (d *due) user(name string) *dueUser {
+	u := d.users[name]
+	if u == nil {
+		u = &dueUser{name: name}
+		u.queue = indexed[*dueTask]{less: longer, index: func(t *dueTask) *int { return &t.atTurn }}
+		d.users[name] = u
+	}
+	return u
+}
+
+// place puts a task where it belongs now.
+func (d *due) place(t *dueTask) {
+	u, free := t.user, t.epoch == 0
+	keep(&u.queue, t, free && (t.runs || t.commands))
+	keep(&d.asked, t, free && t.commands && t.last > t.seen)
+	keep(&d.timed, t, free && t.deadline != 0)
+	keep(&d.turns, u, u.queue.Len() > 0)
+	if free && t.atTurn == 0 && t.atTimed == 0 && d.tasks[t.id] == t {
+		delete(d.tasks, t.id)
+		// Nothing that is due later is older than the slot that this user had last: nothing is forgotten.
+		if u.tasks--; u.tasks == 0 {
+			delete(d.users, u.name)
+		}
+	}
+}
+
+// keep adds an entry to a heap, moves it in there, or takes it out.
+func keep[T any](h *indexed[T], x T, belongs bool) {
+	if belongs {
+		h.put(x)
+	} else {
+		h.remove(x)
+	}
+}
+
+// claim implements Journal.Claim.
+func (d *due) claim(r journal.ClaimRequest) journal.Claims {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []journal.Claim
+	for len(all) < r.Max && d.held < r.Slots {
+		u, ok := d.turns.first()
+		if !ok {
+			break
+		}
+		t, _ := u.queue.first()
+		all = append(all, d.own(t, true))
+	}
+	for len(all) < r.Max && d.held >= r.Slots {
+		t, ok := d.asked.first()
+		if !ok {
+			break
+		}
+		all = append(all, d.own(t, false))
+	}
+	for len(all) < r.Max {
+		t, ok := d.timed.first()
+		if !ok || t.deadline > r.Now.UnixNano() {
+			break
+		}
+		all = append(all, d.own(t, false))
+	}
+	claims := journal.Claims{Claims: all}
+	if t, ok := d.timed.first(); ok {
+		claims.Next = time.Unix(0, t.deadline)
+	}
+	return claims
+}
+
+func (d *due) own(t *dueTask, slot bool) journal.Claim {
+	d.epoch++
+	t.epoch, t.slot, t.seen = d.epoch, slot, t.last
+	if slot {
+		d.tick++
+		d.held++
+		t.user.held++
+		t.user.served = d.tick
+	}
+	d.place(t)
+	return journal.Claim{TaskID: t.id.String(), Epoch: t.epoch, Slot: slot}
+}
+
+// yield ends a claim; where the owner's last change is not durable yet, once it is.
+func (d *due) yield(id uuid.UUID, epoch uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tasks[id]
+	switch {
+	case t == nil || t.epoch != epoch || epoch == 0:
+	case t.writing > 0:
+		t.left = true
+	default:
+		d.free(t)
+	}
+}
+
+func (d *due) free(t *dueTask) {
+	if t.slot {
+		d.held--
+		t.user.held--
+	}
+	t.epoch, t.slot, t.left, t.texts = 0, false, false, nil
+	d.place(t)
+}
+
+// begin says whether a task is owned with this epoch; then nobody else can claim it until end.
+func (d *due) begin(id uuid.UUID, epoch uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tasks[id]
+	if t == nil || epoch == 0 || t.epoch != epoch || t.left {
+		return false
+	}
+	t.writing++
+	return true
+}
+
+// end is called once for each begin, when the change is durable or refused.
+func (d *due) end(id uuid.UUID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tasks[id]
+	if t == nil || t.writing == 0 {
+		return
+	}
+	if t.writing--; t.writing == 0 && t.left {
+		d.free(t)
+	}
+}
+
+// queued says that a task could go on and waits for a slot.
+func (d *due) queued(id uuid.UUID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tasks[id]
+	return t != nil && (t.runs || t.commands) && !t.slot
+}
+
+// hasNoCommands says that the inbox of a task that is due or owned is empty.
+func (d *due) hasNoCommands(id uuid.UUID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tasks[id]
+	return t != nil && !t.commands
+}
+
+// hold remembers which facts hold texts of an owned task, so that its next transition need not look.
+func (d *due) hold(id uuid.UUID, epoch uint64, texts []heldText) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tasks[id]; t != nil && t.epoch == epoch {
+		t.texts = texts
+	}
+}
+
+// textAt returns the text that the fact of a seq holds, where that is remembered.
+func (d *due) textAt(id uuid.UUID, seq uint64) (text string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tasks[id]; t != nil {
+		for _, h := range t.texts {
+			if h.seq == seq {
+				return h.text, true
+			}
+		}
+	}
+	return "", false
+}
+
+// seqOf returns the seq of a fact that holds a text, where that is remembered, else 0.
+func (d *due) seqOf(id uuid.UUID, text string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tasks[id]; t != nil {
+		for _, h := range t.texts {
+			if h.text == text {
+				return h.seq
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,287 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+// lockWait is how long opening waits for another process to let go of the file.
+const lockWait = 200 * time.Millisecond
+
+// fillPercent is how full a page is left when it is split: tasks grow at the end of the file's order.
+const fillPercent = 0.75
+
+// smallest is the size of an empty journal where pages are smallest.
+const smallest = 4 * 4096
+
+// errUnsure: the disk failed at the very moment that decides, so that it is not known whether the change is stored.
+var errUnsure = errors.New("the disk failed while the change was made durable; it is tried again with the next change")
+
+// file is a bbolt file that is never read between the writing of a transaction and the moment when it is durable.
+type file struct {
+	db *bbolt.DB
+	// commit is (*bbolt.Tx).Commit but in tests.
+	commit func(*bbolt.Tx) error
+
+	// visible is held while a transaction is made durable: bbolt shows one to new readers before that.
+	visible sync.RWMutex
+	unsure  error // guarded by visible
+	// settled is called when a transaction that update answered with errUnsure is durable after all.
+	settled func()
+}
+
+// openFile opens or creates a file, and checks that it is whole: pages beyond its end would fault when they are read.
+func openFile(path string, readOnly bool) (*file, error) {
+	if !readOnly {
+		if err := createFile(path); err != nil {
+			return nil, openError(path, err)
+		}
+	}
+	f, err := openWhole(path, readOnly)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	return f, nil
+}
+
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, journal.ErrDamaged):
+		return fmt.Errorf("opening %s: %w; move the file away, or restore it from a backup", path, err)
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("opening %s: %w", path, journal.ErrLocked)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
+		return fmt.Errorf("opening %s: this is not a Pawl journal, or %w (%w); move the file away, or restore it from a backup", path, journal.ErrDamaged, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("opening %s: %w; the folder must be writable", path, err)
+	}
+	return fmt.Errorf("opening the journal %s: %w", path, err)
+}
+
+// createFile creates an empty journal where there is no file, whole or not at all: an empty file is a damaged one.
+func createFile(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	folder, err := os.MkdirTemp(filepath.Dir(path), ".journal-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	fresh := filepath.Join(folder, "journal.db")
+	db, err := bbolt.Open(fresh, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Update(begin), db.Close()); err != nil {
+		return err
+	}
+	// Unlike a renaming, a link never replaces what another process made meanwhile.
+	if err := os.Link(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// openWhole opens a file that exists. Where it was replaced while another process was waited for, the new one is opened.
+func openWhole(path string, readOnly bool) (*file, error) {
+	for {
+		handle, db, err := openOnce(path, readOnly)
+		if err != nil {
+			return nil, err
+		}
+		is, err1 := handle.Stat()
+		named, err2 := os.Stat(path)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		if !os.SameFile(is, named) {
+			if err := db.Close(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		return &file{db: db, commit: (*bbolt.Tx).Commit, settled: func() {}}, nil
+	}
+}
+
+func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err error) {
+	// Only this goroutine's faults, and only while opening, become panics that can be recovered.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if info, err := os.Stat(path); err != nil {
+		return nil, nil, err
+	} else if info.Size() < smallest {
+		return nil, nil, fmt.Errorf("%w: the file is cut off", journal.ErrDamaged)
+	}
+	err = intact("the file", func() (err error) {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout: lockWait, FreelistType: bbolt.FreelistMapType, ReadOnly: readOnly, NoStatistics: true,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				handle, err = os.OpenFile(name, flag&^os.O_CREATE, mode)
+				return handle, err
+			},
+		})
+		if err != nil {
+			return err
+		}
+		return whole(handle, db)
+	})
+	switch {
+	case err == nil:
+		return handle, db, nil
+	case db != nil && !errors.Is(err, journal.ErrDamaged):
+		return nil, nil, errors.Join(err, db.Close())
+	case handle != nil:
+		// bbolt cannot be asked to close what it could not read: this ends the lock.
+		_ = handle.Close()
+	}
+	return nil, nil, err
+}
+
+// whole checks that the file is as long as it says.
+func whole(handle *os.File, db *bbolt.DB) error {
+	info, err := handle.Stat()
+	if err != nil {
+		return err
+	}
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("%w: it is shorter than its own index says", journal.ErrDamaged)
+		}
+		return nil
+	})
+}
+
+// view reads what is durable.
+func (f *file) view(read func(b *bbolt.Bucket) error) error {
+	f.visible.RLock()
+	if err := f.unsure; err != nil {
+		f.visible.RUnlock()
+		return err
+	}
+	tx, err := f.db.Begin(false)
+	f.visible.RUnlock()
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return journal.ErrClosed
+	}
+	if err != nil {
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	return intact("reading the journal", func() error {
+		b := tx.Bucket(bucket)
+		if b == nil {
+			return damaged("reading the journal", errMissing)
+		}
+		return read(b)
+	})
+}
+
+// update writes a transaction, and calls durable once it is, before anyone reads it. Only one goroutine may call it.
+func (f *file) update(write func(b *bbolt.Bucket) (changed bool, err error), durable func()) error {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := f.settle(); err != nil {
+		return err
+	}
+	tx, err := f.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	id, changed := tx.ID(), false
+	err = intact("changing the journal", func() (err error) {
+		b := tx.Bucket(bucket)
+		if b == nil {
+			return damaged("changing the journal", errMissing)
+		}
+		b.FillPercent = fillPercent
+		changed, err = write(b)
+		return err
+	})
+	if err != nil || !changed {
+		return errors.Join(err, rollback(tx))
+	}
+	f.visible.Lock()
+	defer f.visible.Unlock()
+	if err := intact("changing the journal", func() error { return f.commit(tx) }); err != nil {
+		err = errors.Join(err, rollback(tx))
+		if !f.shows(id) {
+			return err
+		}
+		// It can be read, but may not be durable. A further transaction that is makes it so.
+		f.unsure = fmt.Errorf("%w: %w", errUnsure, err)
+		if f.settleLocked() != nil {
+			return f.unsure
+		}
+	}
+	durable()
+	return nil
+}
+
+func rollback(tx *bbolt.Tx) error {
+	return intact("undoing a change", func() error {
+		if err := tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
+			return err
+		}
+		return nil
+	})
+}
+
+// shows says whether readers would see a transaction.
+func (f *file) shows(id int) bool {
+	tx, err := f.db.Begin(false)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = tx.Rollback() }()
+	return tx.ID() >= id
+}
+
+// settle makes durable what could not be before.
+func (f *file) settle() error {
+	f.visible.Lock()
+	defer f.visible.Unlock()
+	if f.unsure == nil {
+		return nil
+	}
+	if err := f.settleLocked(); err != nil {
+		return err
+	}
+	f.settled()
+	return nil
+}
+
+func (f *file) settleLocked() error {
+	tx, err := f.db.Begin(true)
+	if err == nil {
+		err = intact("changing the journal", func() error { return f.commit(tx) })
+	}
+	if err != nil {
+		if tx != nil {
+			_ = rollback(tx)
+		}
+		return f.unsure
+	}
+	f.unsure = nil
+	return nil
+}

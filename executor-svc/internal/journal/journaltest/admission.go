@@ -1,0 +1,132 @@
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+func admissionTests() map[string]test {
+	return map[string]test{
+		"Window":                 window,
+		"WindowOfRepeats":        windowOfRepeats,
+		"WindowOfDeletedTasks":   windowOfDeleted,
+		"WindowUnderConcurrency": windowUnderConcurrency,
+		"WindowAfterRefusals":    windowAfterRefusals,
+	}
+}
+
+// asked is a new request after so many seconds: 2 in 10 s are taken.
+func asked(user string, seconds float64) journal.NewTask {
+	n := NewTask(user)
+	n.Admission = journal.Admission{Now: start.Add(time.Duration(seconds * float64(time.Second))), Requests: 2, Window: 10 * time.Second}
+	return n
+}
+
+// limited expects a request to be refused for so many seconds; 0: taken.
+func limited(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
+	t.Helper()
+	admit := j.Admit(t.Context(), n.Head.GetUserSub(), n.Admission)
+	_, _, err := j.Create(t.Context(), n)
+	for name, err := range map[string]error{"Admit": admit, "Create": err} {
+		var l *journal.Limited
+		switch {
+		case want == 0 && err != nil:
+			t.Errorf("%s: %v, want it to be taken", name, err)
+		case want != 0 && !errors.As(err, &l):
+			t.Errorf("%s: %v, want Limited", name, err)
+		case want != 0 && l.RetryAfter.Seconds() != want:
+			t.Errorf("%s: retry after %s, want %vs", name, l.RetryAfter, want)
+		}
+	}
+}
+
+// A28: a window that slides, per user, also across a restart.
+func window(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	limited(t, j, asked("ann", 0), 0)
+	limited(t, j, asked("ann", 4), 0)
+	limited(t, j, asked("ann", 9), 1)
+	limited(t, j, asked("bob", 9), 0)
+	limited(t, j, asked("an", 9), 0)
+	j = restart(t, j, reopen)
+	limited(t, j, asked("ann", 9.5), 0.5)
+	limited(t, j, asked("ann", 10), 0)
+	limited(t, j, asked("ann", 11), 3)
+	for s := range 20 {
+		limited(t, j, asked("ann", float64(30+s*10)), 0)
+	}
+	limited(t, j, asked("ann", 221), 0)
+	limited(t, j, asked("ann", 222), 8)
+	// A clock that was set back, and no limit at all.
+	limited(t, j, asked("ann", 0), 10)
+	free := asked("ann", 222)
+	free.Admission.Requests = 0
+	limited(t, j, free, 0)
+}
+
+func windowOfRepeats(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	n := asked("ann", 0)
+	n.Head.RequestId, n.Head.RequestHash = "r", []byte("h")
+	create(t, j, n)
+	for range 5 {
+		if _, created, err := j.Create(t.Context(), n); err != nil || created {
+			t.Fatalf("repeated: %v %v", created, err)
+		}
+	}
+	limited(t, j, asked("ann", 1), 0)
+	limited(t, j, asked("ann", 1), 9)
+	if _, _, err := j.Create(t.Context(), n); err != nil {
+		t.Errorf("a repeated request is limited: %v", err)
+	}
+}
+
+func windowOfDeleted(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	for range 2 {
+		n := asked("ann", 0)
+		create(t, j, n)
+		end(t, j, n, start)
+		if err := j.Delete(t.Context(), n.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limited(t, j, asked("ann", 1), 9)
+}
+
+// What was refused does not count.
+func windowAfterRefusals(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	limited(t, j, asked("ann", 0), 0)
+	limited(t, j, asked("ann", 0), 0)
+	for range 5 {
+		limited(t, j, asked("ann", 5), 5)
+	}
+	limited(t, j, asked("ann", 10), 0)
+	limited(t, j, asked("ann", 10), 0)
+}
+
+func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	taken := 0
+	for range 16 {
+		wg.Go(func() {
+			_, created, err := j.Create(context.Background(), asked("ann", 0))
+			var l *journal.Limited
+			if err != nil && !errors.As(err, &l) {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if created {
+				taken++
+			}
+		})
+	}
+	wg.Wait()
+	if taken != 2 {
+		t.Errorf("%d requests were taken, want 2", taken)
+	}
+}

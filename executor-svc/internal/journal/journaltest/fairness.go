@@ -1,0 +1,130 @@
+package journaltest
+
+import (
+	"testing"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+func fairnessTests() map[string]test {
+	return map[string]test{
+		"Slots":                  slots,
+		"FirstInFirstOut":        firstInFirstOut,
+		"FewestSlotsFirst":       fewestSlotsFirst,
+		"LongestWaitFirst":       longestWaitFirst,
+		"PlaceInLineIsKept":      placeInLineIsKept,
+		"PlaceInLineIsDurable":   placeInLineIsDurable,
+		"MaxBoundsClaims":        maxBoundsClaims,
+		"AWaitingTaskFreesASlot": aWaitingTaskFreesASlot,
+	}
+}
+
+// A28: so many at once, and the others later.
+func slots(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	tasks := createMany(t, j, "ann", "ann", "ann")
+	first := claim(t, j, 2)
+	wantClaims(t, first, tasks[0], tasks[1])
+	wantClaims(t, claim(t, j, 2))
+	yield(t, j, first[0])
+	// It is still in INIT: its place is before the third.
+	wantClaims(t, claim(t, j, 2), tasks[0])
+	wantClaims(t, claim(t, j, 3), tasks[2])
+	wantClaims(t, claim(t, j, 1))
+}
+
+func firstInFirstOut(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	tasks := createMany(t, j, "ann", "ann", "ann", "ann")
+	for _, want := range tasks {
+		got, err := j.Claim(t.Context(), journal.ClaimRequest{Slots: 10, Max: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantClaims(t, got.Claims, want)
+	}
+}
+
+func fewestSlotsFirst(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	ann := createMany(t, j, "ann", "ann", "ann", "ann", "ann")
+	wantClaims(t, claim(t, j, 2), ann[0], ann[1])
+	bob := createMany(t, j, "bob", "bob", "bob")
+	// Bob comes up to Ann, then they take turns.
+	wantClaims(t, claim(t, j, 8), bob[0], bob[1], ann[2], bob[2], ann[3], ann[4])
+}
+
+// One slot, and a user whose queue is older and longer than that of the others: everyone has a turn.
+func longestWaitFirst(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	var ann []journal.NewTask
+	for range 4 {
+		n := NewTask("ann")
+		create(t, j, n)
+		ann = append(ann, n)
+	}
+	bob, eve := NewTask("bob"), NewTask("eve")
+	create(t, j, bob)
+	create(t, j, eve)
+	for i, n := range []journal.NewTask{ann[0], bob, eve, ann[1], ann[2], ann[3]} {
+		got := claim(t, j, 1)
+		wantClaims(t, got, n.ID)
+		if len(got) != 1 || got[0].TaskID != n.ID {
+			t.Fatalf("turn %d", i)
+		}
+		if err := j.Commit(t.Context(), follow(t, j, n, got[0].Epoch, success, nil)); err != nil {
+			t.Fatal(err)
+		}
+		yield(t, j, got...)
+	}
+}
+
+// An approval that is folded in without a slot does not cost a task its place.
+func placeInLineIsKept(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	n := NewTask("ann")
+	create(t, j, n)
+	next(t, j, n, waiting, nil)
+	holder := createMany(t, j, "ann")
+	owned := claim(t, j, 1)
+	no := send(t, j, n.ID)
+	later := createMany(t, j, "ann")
+	c := claim(t, j, 1)
+	wantClaims(t, c, n.ID)
+	if err := j.Commit(t.Context(), follow(t, j, n, c[0].Epoch, running, []uint64{no})); err != nil {
+		t.Fatal(err)
+	}
+	yield(t, j, c...)
+	wantClaims(t, owned, holder...)
+	wantClaims(t, claim(t, j, 3), n.ID, later[0])
+}
+
+// Tasks become due in an order that is not that of their ids, and the order outlives the process.
+func placeInLineIsDurable(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	old := NewTask("ann")
+	create(t, j, old)
+	next(t, j, old, waiting, nil)
+	young := createMany(t, j, "ann", "bob")
+	send(t, j, old.ID)
+	j = restart(t, j, reopen)
+	wantClaims(t, claim(t, j, 10), young[0], young[1], old.ID)
+}
+
+func maxBoundsClaims(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	createMany(t, j, "ann", "ann", "bob")
+	for _, want := range []int{2, 1, 0} {
+		got, err := j.Claim(t.Context(), journal.ClaimRequest{Slots: 10, Max: 2})
+		if err != nil || len(got.Claims) != want {
+			t.Errorf("%d claims, %v; want %d", len(got.Claims), err, want)
+		}
+	}
+}
+
+func aWaitingTaskFreesASlot(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	n := NewTask("ann")
+	create(t, j, n)
+	other := createMany(t, j, "ann")
+	c := claim(t, j, 1)
+	wantClaims(t, c, n.ID)
+	if err := j.Commit(t.Context(), follow(t, j, n, c[0].Epoch, waiting, nil)); err != nil {
+		t.Fatal(err)
+	}
+	wantClaims(t, claim(t, j, 1))
+	yield(t, j, c...)
+	wantClaims(t, claim(t, j, 1), other...)
+}
