@@ -2,6 +2,7 @@ package inproc
 
 import (
 	"fmt"
+	"reflect"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -40,6 +41,17 @@ func copyTo(dst, src any) error {
 	if err != nil {
 		return status.Errorf(codes.Internal, "inproc: convert %T to %T: %v", src, dst, err)
 	}
+	return nil
+}
+
+// moveTo fills dst, which the receiver owns, from src, which nobody else has any more: what is in it is handed over.
+func moveTo(dst, src any) error {
+	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
+	if to.Type() != from.Type() || to.Kind() != reflect.Pointer || to.IsNil() || from.IsNil() {
+		return copyTo(dst, src)
+	}
+	// A generated message is a struct without anything that refers to itself; as the source is given up, this is a move.
+	to.Elem().Set(from.Elem())
 	return nil
 }
 

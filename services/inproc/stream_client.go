@@ -114,14 +114,14 @@ func (s *clientStream) receive(m any) error {
 	}
 	select {
 	case msg := <-s.responses:
-		return copyTo(m, msg)
+		return moveTo(m, msg)
 	case <-s.ctx.Done():
 		return ended(s.ctx)
 	case <-s.done:
 	}
 	select { // what was sent before the end comes before it
 	case msg := <-s.responses:
-		return copyTo(m, msg)
+		return moveTo(m, msg)
 	default:
 	}
 	if s.err != nil {

@@ -77,7 +77,7 @@ func (s *serverStream) RecvMsg(m any) error {
 		if !open {
 			return io.EOF
 		}
-		return copyTo(m, msg)
+		return moveTo(m, msg)
 	case <-s.ctx.Done():
 		return ended(s.ctx)
 	}

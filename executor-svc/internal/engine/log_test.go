@@ -5,7 +5,7 @@ import (
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
-	"pawl.dev/executor-svc/internal/invariant"
+	"pawl.dev/executor-svc/executor/invariant"
 )
 
 // checkLog checks what holds for each task at any time.

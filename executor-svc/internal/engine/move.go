@@ -106,7 +106,7 @@ func (o *owner) fold(b *batch, i item) {
 		o.log.Debug("what an abandoned effect brought is dropped")
 		return
 	}
-	next := clone(b.state)
+	next := flow.Clone(b.state)
 	t, err := o.on(o.task(next), i.input)
 	if err != nil {
 		// A defect: the task must not hang, nor go on from a state that nobody understands.
@@ -118,7 +118,7 @@ func (o *owner) fold(b *batch, i item) {
 }
 
 func (o *owner) fail(b *batch, why string) {
-	next := clone(b.state)
+	next := flow.Clone(b.state)
 	t, err := o.flow.Fail(o.task(next), &storagev1.ErrorNote{ErrMsg: why, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR})
 	if err != nil {
 		o.log.Error("the flow refused to fail", "error", err)
@@ -136,7 +136,7 @@ func (o *owner) on(t *flow.Task, in flow.Input) (flow.Transition, error) {
 
 func (o *owner) foldCommand(b *batch, c *journal.Command) {
 	b.folded = append(b.folded, c.No)
-	next := clone(b.state)
+	next := flow.Clone(b.state)
 	t, err := o.flow.On(o.task(next), flow.Command{Command: c.Command})
 	b.answers = append(b.answers, answer{c.GetId(), err})
 	if err == nil {
@@ -157,7 +157,7 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 func (o *owner) transition(b *batch) journal.Transition {
 	now := time.Now().UnixNano()
 	if !b.changed {
-		b.state = clone(b.state)
+		b.state = flow.Clone(b.state)
 	}
 	b.state.Rev++
 	b.state.UpdateTime = now

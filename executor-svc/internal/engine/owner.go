@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
@@ -210,7 +208,7 @@ func cancelsFirst(inbox []journal.Command) []journal.Command {
 
 // startsNothing tries a command on a copy: flows are pure.
 func (o *owner) startsNothing(c journal.Command) bool {
-	t, err := o.flow.On(o.task(clone(o.state)), flow.Command{Command: c.Command})
+	t, err := o.flow.On(o.task(flow.Clone(o.state)), flow.Command{Command: c.Command})
 	if err != nil {
 		return true
 	}
@@ -322,8 +320,4 @@ func (o *owner) draining() bool {
 	default:
 		return false
 	}
-}
-
-func clone(s *storagev1.Checkpoint) *storagev1.Checkpoint {
-	return proto.Clone(s).(*storagev1.Checkpoint)
 }

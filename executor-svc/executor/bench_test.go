@@ -1,0 +1,120 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/executor"
+	"pawl.dev/executor-svc/internal/fake"
+)
+
+// BenchmarkExecutor runs 10-step tasks with planner and pool that answer at once, each step durable: one operation is one
+// task, from its creation to its last event. `ahead`: the planner knows all steps from the beginning, so that each one is
+// one commit; else it is asked before each step, and each is two.
+func BenchmarkExecutor(b *testing.B) {
+	for _, ahead := range []bool{true, false} {
+		for _, at := range []int{1, 32, 128} {
+			b.Run(fmt.Sprintf("ahead=%v/at-%d", ahead, at), func(b *testing.B) {
+				client := benchmarked(b, ahead, at)
+				runTasks(b, client, at)
+			})
+		}
+	}
+}
+
+// benchmarked starts an executor with direct connections, as in one process.
+func benchmarked(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceClient {
+	b.Helper()
+	log := slog.New(slog.DiscardHandler)
+	connect := func(register func(grpc.ServiceRegistrar)) *inproc.Conn {
+		unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local(), Log: log})
+		if err != nil {
+			b.Fatal(err)
+		}
+		conn := inproc.New(unary, stream)
+		register(conn)
+		return conn
+	}
+	p := fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read")
+	p.Ahead = ahead
+	svc, err := executor.New(b.Context(), executor.Config{DataDir: b.TempDir(), MaxRunning: max(30, at)}, executor.Deps{
+		Log:     log,
+		Planner: connect(func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }),
+		Pool:    connect(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, fake.NewPool()) }),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- svc.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ran, svc.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	return executorv1.NewExecutorServiceClient(connect(svc.Register))
+}
+
+func runTasks(b *testing.B, client executorv1.ExecutorServiceClient, at int) {
+	b.Helper()
+	yes := true
+	work := make(chan struct{})
+	var wg sync.WaitGroup
+	for range at {
+		wg.Go(func() {
+			for range work {
+				if err := runTask(b.Context(), client, &executorv1.CreateTaskRequest{Goal: "ten steps", AutoExecute: &yes}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		work <- struct{}{}
+	}
+	close(work)
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	b.ReportMetric(10*float64(b.N)/b.Elapsed().Seconds(), "steps/s")
+}
+
+func runTask(ctx context.Context, client executorv1.ExecutorServiceClient, req *executorv1.CreateTaskRequest) error {
+	stream, err := client.RunTask(ctx, &executorv1.RunTaskRequest{Task: req})
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("the stream ended before the task")
+		case err != nil:
+			return err
+		case e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
+			_, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("after the end: %w", err)
+		case e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_FAILED:
+			return fmt.Errorf("the task failed: %v", e)
+		}
+	}
+}
