@@ -55,6 +55,8 @@ type Deps struct {
 	Planner grpc.ClientConnInterface
 	Pool    grpc.ClientConnInterface
 	Log     *slog.Logger
+	// Observe is told of each point at which a crash would matter; nil in production.
+	Observe Observer
 }
 
 // Service is the executor.
@@ -72,11 +74,12 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
-	j, err := bolt.Open(filepath.Join(cfg.DataDir, "journal.db"))
+	store, err := bolt.Open(filepath.Join(cfg.DataDir, "journal.db"))
 	if err != nil {
 		return nil, err
 	}
-	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
+	j := deps.Observe.journal(store)
+	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Observe.pool(deps.Pool))
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j,
 		Runner:  runner.New(runner.Config{}, planner, pool, deps.Log),

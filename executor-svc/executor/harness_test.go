@@ -20,8 +20,8 @@ import (
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/executor-svc/executor/invariant"
 	"pawl.dev/executor-svc/internal/fake"
-	"pawl.dev/executor-svc/internal/invariant"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +36,7 @@ type rig struct {
 	// keepPool lets the pool survive restarts of the executor.
 	keepPool bool
 	options  serve.Options
+	observe  executor.Observer
 
 	tasks  executorv1.ExecutorServiceClient
 	agents executorv1.AgentServiceClient
@@ -55,7 +56,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	deps := executor.Deps{
-		Log:     log,
+		Log: log, Observe: r.observe,
 		Planner: grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, r.planner) }, serve.Options{Log: log}),
 		Pool:    grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }, serve.Options{Log: log}),
 	}

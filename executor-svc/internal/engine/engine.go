@@ -65,6 +65,7 @@ type Engine struct {
 	mu      sync.Mutex // guards what follows
 	owners  map[string]*owner
 	results map[string]chan error // by command id
+	fresh   map[string]journal.NewTask
 	stopped bool
 	wg      sync.WaitGroup
 }
@@ -79,7 +80,7 @@ func New(cfg Config, deps Deps) *Engine {
 	}
 	e := &Engine{
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), began: time.Now(),
-		owners: map[string]*owner{}, results: map[string]chan error{},
+		owners: map[string]*owner{}, results: map[string]chan error{}, fresh: map[string]journal.NewTask{},
 	}
 	e.hard, e.stopHard = context.WithCancel(context.Background())
 	return e
@@ -139,9 +140,30 @@ func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err 
 		return "", err
 	}
 	if created {
+		e.keepFresh(n)
 		e.nudge()
 	}
 	return id, nil
+}
+
+// freshLimit bounds how many new tasks are kept for their first owner; others are read from the journal.
+const freshLimit = 256
+
+// keepFresh spares the first owner of a task from reading what was just written.
+func (e *Engine) keepFresh(n journal.NewTask) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.fresh) < freshLimit {
+		e.fresh[n.ID] = n
+	}
+}
+
+func (e *Engine) takeFresh(id string) (journal.NewTask, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, ok := e.fresh[id]
+	delete(e.fresh, id)
+	return n, ok
 }
 
 // errQueued answers a command that has to wait for a running slot: it is stored, and will be done.

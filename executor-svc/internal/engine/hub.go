@@ -5,8 +5,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/view"
 )
 
 const (
@@ -28,8 +31,14 @@ type topic struct {
 	watchers int
 	// task is the newest committed checkpoint; nil until something was committed since the first watcher came.
 	task *journal.Task
-	tail []journal.Record
+	tail []*shared
 	size int
+}
+
+// shared is a record whose events are derived once for all watchers.
+type shared struct {
+	journal.Record
+	events func() []*executorv1.ExecutorEvent
 }
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}} }
@@ -60,7 +69,7 @@ type news struct {
 	// task is the newest checkpoint, nil where the journal has to be asked.
 	task *journal.Task
 	// records follow what the watcher has seen; where complete is false, older ones come first, from the journal.
-	records  []journal.Record
+	records  []*shared
 	complete bool
 }
 
@@ -101,13 +110,17 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	}
 	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
 	if n := len(r.GetFacts()); n > 0 {
-		t.tail = append(t.tail, journal.Record{FirstSeq: c.GetLastSeq() - uint64(n) + 1, Record: r})
+		t.tail = append(t.tail, share(t.task, journal.Record{FirstSeq: c.GetLastSeq() - uint64(n) + 1, Record: r}))
 		t.size += proto.Size(r)
 		for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
-			t.size -= proto.Size(t.tail[0].Record)
+			t.size -= proto.Size(t.tail[0].Record.Record)
 			t.tail = t.tail[1:]
 		}
 	}
 	close(t.more)
 	t.more = make(chan struct{})
+}
+
+func share(t *journal.Task, r journal.Record) *shared {
+	return &shared{Record: r, events: sync.OnceValue(func() []*executorv1.ExecutorEvent { return view.Events(t, r, 0) })}
 }

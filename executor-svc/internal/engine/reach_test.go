@@ -45,9 +45,9 @@ func TestReach(t *testing.T) {
 		"nobody listens":                   {func(n *reach) { n.nobody() }, notExecuted, 0, short},
 		"connections are cut at once":      {func(n *reach) { n.proxy(func(int) cut { return cutAfter(0) }) }, notExecuted, 0, short},
 		"pool is there at the third try":   {func(n *reach) { n.proxy(func(i int) cut { return cutFirst(i, 2) }) }, known, 1, patience},
-		"pool dies in the call":            {func(n *reach) { n.during = n.server.Stop; n.direct() }, unknown, 1, patience},
-		"connection is cut in the call":    {func(n *reach) { n.during = func() {}; n.proxy(func(int) cut { return n.cutInTheCall }) }, unknown, 1, patience},
-		"pool says that it is unavailable": {func(n *reach) { n.err = status.Error(codes.Unavailable, "x"); n.direct() }, unknown, 1, patience},
+		"pool dies in the call":            {func(n *reach) { n.during = n.server.Stop; n.direct() }, unknown, 1, short},
+		"connection is cut in the call":    {func(n *reach) { n.during = func() {}; n.proxy(func(int) cut { return n.cutInTheCall }) }, unknown, 1, short},
+		"pool says that it is unavailable": {func(n *reach) { n.err = status.Error(codes.Unavailable, "x"); n.direct() }, unknown, 1, short},
 		"pool answers":                     {func(n *reach) { n.direct() }, known, 1, patience},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,12 @@ func TestReadFailsOnce(t *testing.T) {
 				return nil
 			}
 			r.start()
-			id := r.create(never)
+			n := newTask(never)
+			if _, _, err := r.j.Create(t.Context(), n); err != nil { // as another process would
+				t.Fatal(err)
+			}
+			id := n.ID
+			r.e.Wake(id)
 			receive(t, reached) // by the owner: nobody watches yet
 			r.await(id, success)
 			r.events(id)

@@ -8,7 +8,6 @@ import (
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
-	"pawl.dev/executor-svc/internal/view"
 )
 
 // watchBytes is how much a watcher reads at once.
@@ -29,7 +28,10 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 			}
 		}
 		for _, r := range records {
-			for _, event := range view.Events(t, r, after) {
+			for _, event := range r.events() {
+				if event.GetSeq() <= after {
+					continue
+				}
 				if err := send(event); err != nil {
 					return err
 				}
@@ -55,11 +57,18 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 }
 
 // readFor reads what memory does not have.
-func (e *Engine) readFor(ctx context.Context, taskID string, after uint64) (*journal.Task, []journal.Record, error) {
-	records, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
+func (e *Engine) readFor(ctx context.Context, taskID string, after uint64) (*journal.Task, []*shared, error) {
+	found, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
 	if err != nil {
 		return nil, nil, err
 	}
 	t, err := e.deps.Journal.Peek(ctx, taskID)
-	return t, records, err
+	if err != nil {
+		return nil, nil, err
+	}
+	records := make([]*shared, 0, len(found))
+	for _, r := range found {
+		records = append(records, share(t, r))
+	}
+	return t, records, nil
 }

@@ -31,10 +31,7 @@ func admit(b *bbolt.Bucket, user string, a journal.Admission, take bool) (reject
 		return nil, nil
 	}
 	prefix := userPrefix(kindWindow, user)
-	next, err := nextNumber(b, prefix)
-	if err != nil {
-		return nil, err
-	}
+	next := nextNumber(b, prefix)
 	if next >= uint64(a.Requests) {
 		at, known, err := requestTime(b, user, next-uint64(a.Requests))
 		if err != nil {
@@ -55,7 +52,7 @@ func admit(b *bbolt.Bucket, user string, a journal.Admission, take bool) (reject
 }
 
 // nextNumber returns one more than the highest number under a prefix.
-func nextNumber(b *bbolt.Bucket, prefix []byte) (uint64, error) {
+func nextNumber(b *bbolt.Bucket, prefix []byte) uint64 {
 	c := b.Cursor()
 	end := append(append(make([]byte, 0, len(prefix)+9), prefix...), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
 	k, _ := c.Seek(end)
@@ -65,9 +62,9 @@ func nextNumber(b *bbolt.Bucket, prefix []byte) (uint64, error) {
 		k, _ = c.Prev()
 	}
 	if !hasPrefix(k, prefix) || len(k) != len(prefix)+8 {
-		return 0, nil
+		return 0
 	}
-	return numberOf(k) + 1, nil
+	return numberOf(k) + 1
 }
 
 func requestTime(b *bbolt.Bucket, user string, n uint64) (at time.Time, known bool, err error) {

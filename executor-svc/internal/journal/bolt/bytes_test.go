@@ -14,7 +14,7 @@ const payloadPerStep = 60 + 16 + 60 + 10 + 38
 func TestBytesPerTask(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
-	const tasks, steps = 300, 10
+	const tasks, steps = 150, 10
 	for range 3 {
 		finishTasks(t, s, tasks/3, steps)
 	}

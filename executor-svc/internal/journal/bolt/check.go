@@ -207,7 +207,7 @@ func entriesOf(b *bbolt.Bucket, id uuid.UUID) (map[string]bool, error) {
 		want[string(k)] = true
 	}
 	if active(st.Status) || hasCommands(b, id) {
-		want[string(idKey(kindDue, id))] = true
+		want[string(dueKey(id))] = true
 	}
 	return want, nil
 }

@@ -3,6 +3,7 @@ package bolt
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/google/uuid"
@@ -20,13 +21,15 @@ type op struct {
 	// owned says that due.begin was called for this task.
 	owned bool
 	task  uuid.UUID
+	// stores is what due remembers once it is durable; nil where it is not about an owned task.
+	stores *write
 	// changes are what due is told once they are durable.
 	changes []change
 	reject  error
 	done    chan error
 }
 
-func (o *op) reset() { o.changes, o.reject, o.owned = o.changes[:0], nil, false }
+func (o *op) reset() { o.changes, o.reject, o.owned, o.stores = o.changes[:0], nil, false, nil }
 
 // committer shares one fsync between all changes that came while the one before was written: group commit without a
 // timer. One goroutine, started by open and ended by close.
@@ -53,7 +56,7 @@ func newCommitter(f *file, d *due) *committer {
 
 // do returns once the change is durable, or refused.
 func (c *committer) do(apply func(b *bbolt.Bucket, o *op) (reject, err error)) error {
-	o := c.free.Get().(*op) //nolint:errcheck,forcetypeassert // nothing else is in there
+	o := c.free.Get().(*op)
 	o.reset()
 	o.apply = apply
 	c.mu.RLock()
@@ -65,7 +68,7 @@ func (c *committer) do(apply func(b *bbolt.Bucket, o *op) (reject, err error)) e
 	c.mu.RUnlock()
 	// Not interrupted by a context: the caller must learn whether it was stored.
 	err := <-o.done
-	o.apply = nil
+	o.apply, o.stores = nil, nil
 	c.free.Put(o)
 	return err
 }
@@ -85,21 +88,35 @@ func (c *committer) loop() {
 	defer close(c.done)
 	batch := make([]*op, 0, batchLimit)
 	for o := range c.ops {
-		batch = append(batch[:0], o)
-	more:
-		for len(batch) < batchLimit {
-			select {
-			case next, ok := <-c.ops:
-				if !ok {
-					break more
-				}
-				batch = append(batch, next)
-			default:
-				break more
+		before := len(batch)
+		batch = c.gather(append(batch[:0], o))
+		// Those who were just answered are about to come again: one turn for each that can run lets them share this fsync
+		// instead of waiting for it.
+		for len(batch) < before {
+			n := len(batch)
+			runtime.Gosched()
+			if batch = c.gather(batch); len(batch) == n {
+				break
 			}
 		}
 		c.commit(batch)
 	}
+}
+
+// gather adds what is there already.
+func (c *committer) gather(batch []*op) []*op {
+	for len(batch) < batchLimit {
+		select {
+		case next, ok := <-c.ops:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, next)
+		default:
+			return batch
+		}
+	}
+	return batch
 }
 
 // commit writes a batch in one transaction. Where that fails, each change is tried alone, so that one that cannot be
@@ -116,6 +133,9 @@ func (c *committer) commit(batch []*op) {
 	if errors.Is(err, errUnsure) {
 		for _, o := range batch {
 			c.late = append(c.late, o.changes...)
+			if o.owned {
+				c.due.forget(o.task)
+			}
 		}
 	}
 	c.finish(batch, err)
@@ -149,6 +169,9 @@ func (c *committer) update(batch []*op) error {
 			for _, o := range batch {
 				for _, change := range o.changes {
 					c.due.apply(change)
+				}
+				if o.stores != nil && o.reject == nil {
+					c.due.remember(o.stores)
 				}
 			}
 		},

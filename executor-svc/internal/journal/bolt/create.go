@@ -40,7 +40,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 		if err := putHead(b, id, n.Head, head); err != nil {
 			return nil, err
 		}
-		return nil, w.put(b, o, nil)
+		return nil, w.put(b, o, nil, false)
 	})
 	if err != nil {
 		return "", false, err
@@ -53,7 +53,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 
 // encodeNew encodes a new task. The head is sealed.
 func (s *Store) encodeNew(id uuid.UUID, n journal.NewTask) (w *write, head []byte, err error) {
-	w = s.newWrite(id, n.Head.GetUserSub())
+	w = s.newWrite(id, n.Head)
 	defer func() {
 		if err != nil {
 			s.release(w)
@@ -85,7 +85,7 @@ func (s *Store) encodeNew(id uuid.UUID, n journal.NewTask) (w *write, head []byt
 	if err != nil {
 		return w, nil, err
 	}
-	return w, head, w.encodeIndex(n.Head)
+	return w, head, nil
 }
 
 // repeated looks for the task that this request made before.

@@ -27,7 +27,7 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 	if err != nil {
 		return err
 	}
-	return s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) { return remove(b, o, id) })
+	return s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) { return s.remove(b, o, id) })
 }
 
 // Sweep implements journal.Tasks.
@@ -45,7 +45,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 		err = s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
 			n = 0
 			for _, id := range ids {
-				reject, err := remove(b, o, id)
+				reject, err := s.remove(b, o, id)
 				switch {
 				case err != nil:
 					return nil, err
@@ -83,7 +83,7 @@ func (s *Store) endedBefore(t time.Time, limit int) (ids []uuid.UUID, err error)
 }
 
 // remove deletes a task that has ended.
-func remove(b *bbolt.Bucket, o *op, id uuid.UUID) (reject, err error) {
+func (s *Store) remove(b *bbolt.Bucket, o *op, id uuid.UUID) (reject, err error) {
 	st, err := storedState(b, id)
 	switch {
 	case err != nil:
@@ -97,7 +97,9 @@ func remove(b *bbolt.Bucket, o *op, id uuid.UUID) (reject, err error) {
 	if err != nil {
 		return err, nil
 	}
-	keys := [][]byte{userKey(head.GetUserSub(), id), idKey(kindDue, id), timeKey(st, id)}
+	// A transition of its owner may follow in the same batch.
+	s.due.forget(id)
+	keys := [][]byte{userKey(head.GetUserSub(), id), dueKey(id), timeKey(st, id)}
 	if conv := head.GetConversationId(); conv != "" {
 		keys = append(keys, append(conversationPrefix(head.GetUserSub(), conv), id[:]...))
 	}

@@ -43,7 +43,7 @@ type dueTask struct {
 	slot    bool
 	writing int  // changes of its owner that are not durable yet
 	left    bool // its owner left while it was writing
-	texts   []heldText
+	kept    kept
 
 	atTurn, atAsked, atTimed int // in heaps
 }
@@ -229,20 +229,23 @@ func (d *due) free(t *dueTask) {
 		d.held--
 		t.user.held--
 	}
-	t.epoch, t.slot, t.left, t.texts = 0, false, false, nil
+	t.epoch, t.slot, t.left, t.kept = 0, false, false, kept{}
 	d.place(t)
 }
 
-// begin says whether a task is owned with this epoch; then nobody else can claim it until end.
-func (d *due) begin(id uuid.UUID, epoch uint64) bool {
+// begin says whether a task is owned with this epoch; then nobody else can claim it until end. It returns what is
+// remembered of it, where that is what is stored.
+func (d *due) begin(id uuid.UUID, epoch uint64) (k *kept, owned bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[id]
 	if t == nil || epoch == 0 || t.epoch != epoch || t.left {
-		return false
+		return nil, false
 	}
-	t.writing++
-	return true
+	if t.writing++; t.writing == 1 && t.kept.known {
+		k = &t.kept
+	}
+	return k, true
 }
 
 // end is called once for each begin, when the change is durable or refused.
@@ -272,41 +275,4 @@ func (d *due) hasNoCommands(id uuid.UUID) bool {
 	defer d.mu.Unlock()
 	t := d.tasks[id]
 	return t != nil && !t.commands
-}
-
-// hold remembers which facts hold texts of an owned task, so that its next transition need not look.
-func (d *due) hold(id uuid.UUID, epoch uint64, texts []heldText) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t := d.tasks[id]; t != nil && t.epoch == epoch {
-		t.texts = texts
-	}
-}
-
-// textAt returns the text that the fact of a seq holds, where that is remembered.
-func (d *due) textAt(id uuid.UUID, seq uint64) (text string, known bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t := d.tasks[id]; t != nil {
-		for _, h := range t.texts {
-			if h.seq == seq {
-				return h.text, true
-			}
-		}
-	}
-	return "", false
-}
-
-// seqOf returns the seq of a fact that holds a text, where that is remembered, else 0.
-func (d *due) seqOf(id uuid.UUID, text string) uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t := d.tasks[id]; t != nil {
-		for _, h := range t.texts {
-			if h.text == text {
-				return h.seq
-			}
-		}
-	}
-	return 0
 }

@@ -21,8 +21,8 @@ func (h *indexed[T]) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (h *indexed[T]) Push(x any) {
-	h.entries = append(h.entries, x.(T)) //nolint:errcheck,forcetypeassert // heap.Push is called in put alone
-	*h.index(x.(T)) = len(h.entries)     //nolint:errcheck,forcetypeassert // as above
+	h.entries = append(h.entries, x.(T))
+	*h.index(x.(T)) = len(h.entries)
 }
 
 // Pop implements heap.Interface.

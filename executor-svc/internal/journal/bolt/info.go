@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
@@ -163,6 +162,6 @@ func createTime(key []byte) time.Time {
 	if id.Version() != 7 {
 		return time.Time{}
 	}
-	sec, nsec := uuid.UUID(id).Time().UnixTime()
+	sec, nsec := id.Time().UnixTime()
 	return time.Unix(sec, nsec)
 }

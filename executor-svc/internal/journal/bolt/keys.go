@@ -60,8 +60,8 @@ func numberedKey(id uuid.UUID, part byte, n uint64) []byte {
 
 func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
 
-func idKey(kind byte, id uuid.UUID) []byte {
-	return append(append(make([]byte, 0, 1+idSize), kind), id[:]...)
+func dueKey(id uuid.UUID) []byte {
+	return append(append(make([]byte, 0, 1+idSize), kindDue), id[:]...)
 }
 
 // timedKey is the key of an index by time.

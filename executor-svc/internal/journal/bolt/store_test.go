@@ -1,12 +1,18 @@
 package bolt_test
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -48,8 +54,14 @@ func TestContract(t *testing.T) {
 func TestSecondOpenerIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	open(t, path)
-	if _, err := bolt.Open(path); !errors.Is(err, journal.ErrLocked) {
-		t.Errorf("second open: %v, want ErrLocked", err)
+	_, second := bolt.Open(path)
+	_, info := bolt.FileInfo(t.Context(), path)
+	_, check := bolt.CheckFile(path)
+	_, _, compact := bolt.Compact(path)
+	for name, err := range map[string]error{"Open": second, "FileInfo": info, "CheckFile": check, "Compact": compact} {
+		if !errors.Is(err, journal.ErrLocked) {
+			t.Errorf("%s: %v, want ErrLocked", name, err)
+		}
 	}
 }
 
@@ -63,37 +75,192 @@ func TestForeignFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestTruncatedFileIsRefused(t *testing.T) {
+func TestFolderThatIsNotThere(t *testing.T) {
+	if _, err := bolt.Open(filepath.Join(t.TempDir(), "none", "journal.db")); err == nil {
+		t.Error("no error for a missing folder")
+	}
+}
+
+// Reading a file that is not there makes none.
+func TestFileThatIsNotThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s, err := bolt.Open(path)
+	_, info := bolt.FileInfo(t.Context(), path)
+	_, check := bolt.CheckFile(path)
+	_, _, compact := bolt.Compact(path)
+	for name, err := range map[string]error{"FileInfo": info, "CheckFile": check, "Compact": compact} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want ErrNotExist", name, err)
+		}
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is one now: %v", err)
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 50 {
-		if _, _, err := s.Create(t.Context(), journaltest.NewTask("ann")); err != nil {
-			t.Fatal(err)
-		}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("pawl"))
+		return errors.Join(err, b.Put([]byte("mschema"), []byte{0, 0, 0, 0, 0, 0, 0, 99}))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bolt.Open(path); err == nil || !strings.Contains(err.Error(), "newer pawl") {
+		t.Errorf("%v, want an error that names a newer pawl", err)
+	}
+}
+
+// What compaction leaves is the same journal, smaller, with nothing beside it.
+func TestCompact(t *testing.T) {
+	w := writeJournal(t)
+	folder := t.TempDir()
+	path := filepath.Join(folder, "journal.db")
+	if err := os.WriteFile(path, w.data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	if n, err := s.Sweep(t.Context(), time.Now().Add(time.Hour), 5); err != nil || n != 5 {
+		t.Fatal(n, err)
+	}
+	online, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := os.ReadFile(path)
+	before, after, err := bolt.Compact(path)
+	if err != nil || after >= before {
+		t.Errorf("%d to %d bytes, %v", before, after, err)
+	}
+	if is, err := os.Stat(path); err != nil || is.Size() != after || is.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v; want %d bytes", is, err, after)
+	}
+	if all, err := os.ReadDir(folder); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v; want the journal alone", all, err)
+	}
+	offline, err := bolt.FileInfo(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{9000, 12000, 20000} {
-		cut := filepath.Join(t.TempDir(), "journal.db")
-		if err := os.WriteFile(cut, whole[:size], 0o600); err != nil {
-			t.Fatal(err)
+	if d := cmp.Diff(online, offline, cmpopts.IgnoreFields(bolt.Info{}, "Size", "Free")); d != "" {
+		t.Errorf("it is another journal: %s", d)
+	}
+	if online.Tasks["SUCCESS"] != 10 || online.Tasks["RUNNING"] != 15 || online.Payloads != 1 || online.Schema != 2 || time.Since(online.Oldest) > time.Hour {
+		t.Errorf("%+v", online)
+	}
+	s = open(t, path)
+	left := 0
+	for _, id := range w.ids {
+		got, err := readAll(t, s, id)
+		if err == nil && got != w.reads[id] {
+			t.Errorf("task %s is another one", id)
 		}
-		if _, err := bolt.Open(cut); err == nil || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("%d of %d bytes: %v, want an error that says that it is damaged", size, len(whole), err)
+		if err == nil {
+			left++
 		}
+	}
+	if left != 25 {
+		t.Errorf("%d tasks, want 25", left)
 	}
 }
 
-func TestFolderThatIsNotThere(t *testing.T) {
-	if _, err := bolt.Open(filepath.Join(t.TempDir(), "none", "journal.db")); err == nil {
-		t.Error("no error for a missing folder")
+func TestDamagedFileIsNotCompacted(t *testing.T) {
+	w := writeJournal(t)
+	path := filepath.Join(t.TempDir(), "journal.db")
+	at := bytes.Index(w.data, []byte("a name"))
+	w.data[at] ^= 1
+	if err := os.WriteFile(path, w.data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := bolt.Compact(path); !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("%v, want ErrDamaged", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, w.data) {
+		t.Errorf("the file was changed; %v", err)
+	}
+	problems, err := bolt.CheckFile(path)
+	if err != nil || len(problems) == 0 {
+		t.Errorf("%v, %v; want a problem", problems, err)
+	}
+}
+
+// Each kind of inconsistency is found.
+func TestCheckFinds(t *testing.T) {
+	w := writeJournal(t)
+	for what, spoil := range map[string]func(b *bbolt.Bucket) error{
+		"a record that is gone":       func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 2) },
+		"a checkpoint that is gone":   func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 1) },
+		"a head that is gone":         func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 0) },
+		"notes that are gone":         func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 4) },
+		"an index of what is due":     func(b *bbolt.Bucket) error { return deleteFirst(b, 'a', 0xff) },
+		"an index of what has ended":  func(b *bbolt.Bucket) error { return deleteFirst(b, 'e', 0xff) },
+		"an index of users":           func(b *bbolt.Bucket) error { return deleteFirst(b, 'u', 0xff) },
+		"an index of conversations":   func(b *bbolt.Bucket) error { return deleteFirst(b, 'c', 0xff) },
+		"an index of requests":        func(b *bbolt.Bucket) error { return deleteFirst(b, 'r', 0xff) },
+		"a payload":                   func(b *bbolt.Bucket) error { return deleteFirst(b, 'p', 0xff) },
+		"a reference":                 func(b *bbolt.Bucket) error { return deleteFirst(b, 'q', 0xff) },
+		"the other end of one":        func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 5) },
+		"an entry of no kind":         func(b *bbolt.Bucket) error { return b.Put([]byte("?"), nil) },
+		"a value without a checksum":  func(b *bbolt.Bucket) error { return b.Put([]byte("gann\x00a"), []byte("x")) },
+		"a task that is indexed only": func(b *bbolt.Bucket) error { return b.Put([]byte("cann\x00c\x000123456789abcdef"), nil) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal.db")
+			if err := os.WriteFile(path, w.data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			db, err := bbolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = db.Update(func(tx *bbolt.Tx) error { return spoil(tx.Bucket([]byte("pawl"))) })
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if problems, err := bolt.CheckFile(path); err != nil || len(problems) == 0 {
+				t.Errorf("%v, %v; want a problem", problems, err)
+			}
+		})
+	}
+}
+
+// deleteFirst deletes the first entry of a kind, and of a part of a task where that is not 0xff.
+func deleteFirst(b *bbolt.Bucket, kind, part byte) error {
+	c := b.Cursor()
+	for k, _ := c.Seek([]byte{kind}); k != nil && k[0] == kind; k, _ = c.Next() {
+		if part == 0xff || k[17] == part {
+			return b.Delete(bytes.Clone(k))
+		}
+	}
+	return errors.New("there is no such entry")
+}
+
+// DESIGN 11: starting takes no longer because of tasks that have ended.
+func TestOpeningManyFinishedTasks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	const tasks, atOnce = 2000, 500
+	for range tasks / atOnce {
+		finishTasks(t, s, atOnce, 1)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	s, err := bolt.Open(path)
+	took := time.Since(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	t.Logf("%d tasks: opened in %s", tasks, took)
+	if took > 500*time.Millisecond {
+		t.Errorf("opening took %s", took)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
@@ -27,6 +29,8 @@ type worker struct {
 	epoch uint64
 	cp    *storagev1.Checkpoint
 	now   int64
+	// made collects transitions instead of committing them, where it is not nil.
+	made *[]journal.Transition
 }
 
 func newWorker(ctx context.Context, s *bolt.Store, user string) (*worker, error) {
@@ -73,8 +77,14 @@ func (w *worker) commit(ctx context.Context, status executorv1.ExecutorStatus, f
 	for _, f := range facts {
 		f.Status = status
 	}
-	return w.s.Commit(ctx, journal.Transition{TaskID: w.n.ID, Epoch: w.epoch, Head: w.n.Head, Checkpoint: w.cp,
-		Record: &storagev1.Record{Time: w.now, Usage: usage, Facts: facts}})
+	t := journal.Transition{TaskID: w.n.ID, Epoch: w.epoch, Head: w.n.Head, Checkpoint: w.cp,
+		Record: &storagev1.Record{Time: w.now, Usage: usage, Facts: facts}}
+	if w.made != nil {
+		t.Checkpoint = proto.CloneOf(w.cp)
+		*w.made = append(*w.made, t)
+		return nil
+	}
+	return w.s.Commit(ctx, t)
 }
 
 const tool = "workspace/search_files"

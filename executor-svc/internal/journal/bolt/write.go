@@ -1,7 +1,7 @@
 package bolt
 
 import (
-	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -30,8 +30,9 @@ type write struct {
 	wire       []byte
 	facts      uint64
 	payloads   []sealedPayload
-	index      []byte
+	agentID    string
 	folded     []uint64
+	texts      []heldText
 }
 
 type sealedRecord struct{ key, value []byte }
@@ -41,13 +42,13 @@ type sealedPayload struct {
 	value []byte
 }
 
-func (s *Store) newWrite(id uuid.UUID, user string) *write {
+func (s *Store) newWrite(id uuid.UUID, h *storagev1.TaskHead) *write {
 	w, ok := s.writes.Get().(*write)
 	if !ok {
 		w = &write{}
 	}
-	w.id, w.user, w.epoch, w.facts, w.folded = id, user, 0, 0, nil
-	w.records, w.payloads, w.index = w.records[:0], w.payloads[:0], nil
+	w.id, w.user, w.agentID, w.epoch, w.facts, w.folded = id, h.GetUserSub(), h.GetAgentId(), 0, 0, nil
+	w.records, w.payloads, w.texts = w.records[:0], w.payloads[:0], nil
 	return w
 }
 
@@ -115,7 +116,7 @@ func (w *write) encodeRecord(firstSeq uint64, r *storagev1.Record) error {
 	}
 	var payloads []pack.Payload
 	s.key = append(taskPrefix(s.key[:0], w.id), partRecord)
-	s.key = append(s.key, numberBytes(firstSeq)...)
+	s.key = binary.BigEndian.AppendUint64(s.key, firstSeq)
 	s.value, payloads = pack.Blob(s.value[:0], pack.Record, w.wire)
 	s.value = pack.Seal(s.key, s.value)
 	w.addPayloads(payloads)
@@ -130,23 +131,25 @@ func (w *write) addPayloads(all []pack.Payload) {
 	}
 }
 
-func (w *write) encodeIndex(h *storagev1.TaskHead) error {
-	v, err := proto.Marshal(&storagev1.TaskIndex{Status: w.state.Status, AgentId: h.GetAgentId()})
+// putIndex stores what lists filter by.
+func (w *write) putIndex(b *bbolt.Bucket) error {
+	v, err := proto.Marshal(&storagev1.TaskIndex{Status: w.state.Status, AgentId: w.agentID})
 	if err != nil {
 		return invalid("index", err)
 	}
-	w.index = pack.Seal(userKey(w.user, w.id), v)
-	return nil
+	return put(b, userKey(w.user, w.id), v)
 }
 
-// put writes the transition. old is what is stored; nil where the task is new.
-func (w *write) put(b *bbolt.Bucket, o *op, old *pack.State) error {
+// put writes the transition. old is what is stored; nil where the task is new. notes says that the stored notes are these.
+func (w *write) put(b *bbolt.Bucket, o *op, old *pack.State, notes bool) error {
 	w.key = append(taskPrefix(w.key[:0], w.id), partCheckpoint)
 	if err := b.Put(w.key, w.hot); err != nil {
 		return err
 	}
-	if err := w.putNotes(b, old == nil); err != nil {
-		return err
+	if !notes {
+		if err := w.putNotes(b, old == nil); err != nil {
+			return err
+		}
 	}
 	for _, r := range w.records {
 		if err := b.Put(r.key, r.value); err != nil {
@@ -157,7 +160,7 @@ func (w *write) put(b *bbolt.Bucket, o *op, old *pack.State) error {
 		return err
 	}
 	if old == nil || old.Status != w.state.Status {
-		if err := putSealed(b, userKey(w.user, w.id), w.index); err != nil {
+		if err := w.putIndex(b); err != nil {
 			return err
 		}
 	}
@@ -236,7 +239,7 @@ func (w *write) putDue(b *bbolt.Bucket, o *op, old *pack.State) error {
 
 // storedDue returns what the index says of a task; nothing where it is not due.
 func storedDue(b *bbolt.Bucket, id uuid.UUID) (dueEntry, error) {
-	k := idKey(kindDue, id)
+	k := dueKey(id)
 	sealed := b.Get(k)
 	if sealed == nil {
 		return dueEntry{}, nil
@@ -251,7 +254,7 @@ func storedDue(b *bbolt.Bucket, id uuid.UUID) (dueEntry, error) {
 // put stores the entry of a task that is due, or takes it out of the index.
 func (e *dueEntry) put(b *bbolt.Bucket, o *op) (err error) {
 	o.changes = append(o.changes, e.change)
-	k := idKey(kindDue, e.id)
+	k := dueKey(e.id)
 	if !e.runs && !e.commands {
 		if e.no == 0 {
 			return nil
@@ -274,83 +277,4 @@ func hasCommands(b *bbolt.Bucket, id uuid.UUID) bool {
 	prefix := taskKey(id, partCommand)
 	k, _ := b.Cursor().Seek(prefix)
 	return hasPrefix(k, prefix)
-}
-
-// Commit implements journal.Tasks.
-func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	w, held, err := s.encode(t)
-	if err != nil {
-		return err
-	}
-	defer s.release(w)
-	err = s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
-		old, err := storedState(b, w.id)
-		switch {
-		case err != nil:
-			return err, nil
-		case old == nil:
-			return journal.ErrNotFound, nil
-		case !s.due.begin(w.id, w.epoch):
-			return fmt.Errorf("epoch %d does not own it: %w", w.epoch, journal.ErrStale), nil
-		}
-		o.owned, o.task = true, w.id
-		switch {
-		case old.Rev+1 != w.state.Rev:
-			return fmt.Errorf("rev %d does not follow %d: %w", w.state.Rev, old.Rev, journal.ErrStale), nil
-		case old.LastSeq+w.facts != w.state.LastSeq:
-			return fmt.Errorf("%d facts do not lead from seq %d to %d: %w", w.facts, old.LastSeq, w.state.LastSeq, journal.ErrInvalid), nil
-		}
-		return nil, w.put(b, o, old)
-	})
-	if err == nil {
-		s.due.hold(w.id, w.epoch, held)
-	}
-	return err
-}
-
-// encode encodes a transition, and says which texts of it records hold.
-func (s *Store) encode(t journal.Transition) (*write, []heldText, error) {
-	id, err := rawID(t.TaskID)
-	if err != nil {
-		return nil, nil, err
-	}
-	w := s.newWrite(id, t.Head.GetUserSub())
-	w.epoch, w.folded = t.Epoch, t.Folded
-	firstSeq := t.Checkpoint.GetLastSeq() - uint64(len(t.Record.GetFacts())) + 1
-	facts := &facts{s: s, id: id, records: []journal.Record{{FirstSeq: firstSeq, Record: t.Record}}, stored: true}
-	err = w.encodeCheckpoint(t.Checkpoint, t.Deadline, t.Record, facts)
-	if err == nil {
-		err = w.encodeRecord(firstSeq, t.Record)
-	}
-	if err == nil {
-		err = w.encodeIndex(t.Head)
-	}
-	if err != nil {
-		s.release(w)
-		return nil, nil, err
-	}
-	return w, facts.held, nil
-}
-
-// storedState returns the state of a stored task; nil where there is none.
-func storedState(b *bbolt.Bucket, id uuid.UUID) (*pack.State, error) {
-	k := taskKey(id, partCheckpoint)
-	v, err := get(b, k)
-	if err != nil {
-		return nil, err
-	}
-	if v == nil {
-		if b.Get(taskKey(id, partHead)) != nil {
-			return nil, damaged(name(k), errMissing)
-		}
-		return nil, nil
-	}
-	st, _, err := pack.ReadState(v)
-	if err != nil {
-		return nil, damaged(name(k), err)
-	}
-	return &st, nil
 }

@@ -99,11 +99,11 @@ func sweep(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	next(t, j, open, waiting, nil)
 	j = restart(t, j, reopen)
 	for _, step := range []struct {
-		before time.Duration
+		before int64
 		max    int
 		want   int
 	}{{1, 100, 0}, {11, 3, 3}, {11, 100, 7}, {11, 100, 0}, {26, 100, 15}, {100, 100, 0}} {
-		n, err := j.Sweep(t.Context(), start.Add(step.before*time.Second), step.max)
+		n, err := j.Sweep(t.Context(), time.Unix(start.Unix()+step.before, 0), step.max)
 		if err != nil || n != step.want {
 			t.Errorf("before %ds at most %d: %d, %v; want %d", step.before, step.max, n, err, step.want)
 		}

@@ -31,7 +31,10 @@ type test = func(*testing.T, journal.Journal, func() journal.Journal)
 
 // Run runs the contract, each test with a fresh store.
 func Run(t *testing.T, open Opener) {
-	for _, group := range []map[string]test{taskTests(), recordTests(), admissionTests(), claimTests(), fairnessTests(), listTests(), deleteTests(), payloadTests(), agentTests()} {
+	for _, group := range []map[string]test{
+		taskTests(), recordTests(), admissionTests(), claimTests(), deadlineTests(), fairnessTests(), listTests(), deleteTests(),
+		payloadTests(), agentTests(),
+	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
 				j, reopen := open(t)

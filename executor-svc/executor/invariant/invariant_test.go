@@ -7,7 +7,7 @@ import (
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
-	"pawl.dev/executor-svc/internal/invariant"
+	"pawl.dev/executor-svc/executor/invariant"
 )
 
 type event = executorv1.ExecutorEvent

@@ -1,0 +1,135 @@
+package executor
+
+import (
+	"context"
+	"path"
+
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Observer is told when the executor comes to a point at which it matters whether it dies before or after. It is called
+// where the work is done, from many goroutines, and holds that work up while it runs. The points:
+//
+//	Create.before  Create.after        a new task is about to be stored; it is durable
+//	Commit.before  Commit.after        the same of a transition
+//	Send.before    Send.after          the same of a command
+//	CallTool.before  CallTool.sent     a call is about to go to the pool; its request is on its way
+//	CallTool.message  CallTool.end     something came of it; its result or its error did
+//	AttachCall.…                       the same of a call that is asked after
+//	AckCall.before  AckCall.after      a request to the pool is about to be sent; it was answered, whatever the answer
+//	CancelCall.…  ReleaseSession.…     the same
+//
+// What follows `after` and `end` happens only if it succeeded, but for requests to the pool.
+type Observer func(point string)
+
+// journal has the observer told of what becomes durable. Without one the journal is as it was.
+func (see Observer) journal(j journal.Journal) journal.Journal {
+	if see == nil {
+		return j
+	}
+	return observedJournal{j, see}
+}
+
+type observedJournal struct {
+	journal.Journal
+	see Observer
+}
+
+func (o observedJournal) Create(ctx context.Context, n journal.NewTask) (id string, created bool, err error) {
+	err = o.around("Create", func() error {
+		id, created, err = o.Journal.Create(ctx, n)
+		return err
+	})
+	return id, created, err
+}
+
+func (o observedJournal) Commit(ctx context.Context, t journal.Transition) error {
+	return o.around("Commit", func() error { return o.Journal.Commit(ctx, t) })
+}
+
+func (o observedJournal) Send(ctx context.Context, taskID string, c *storagev1.Command) (no uint64, err error) {
+	err = o.around("Send", func() error {
+		no, err = o.Journal.Send(ctx, taskID, c)
+		return err
+	})
+	return no, err
+}
+
+func (o observedJournal) around(what string, do func() error) error {
+	o.see(what + ".before")
+	err := do()
+	if err == nil {
+		o.see(what + ".after")
+	}
+	return err
+}
+
+// pool has the observer told of what goes to the pool and comes from it. Without one the connection is as it was.
+func (see Observer) pool(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
+	if see == nil {
+		return conn
+	}
+	return observedConn{conn, see}
+}
+
+type observedConn struct {
+	grpc.ClientConnInterface
+	see Observer
+}
+
+func (o observedConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	switch method {
+	case mcppoolv1.McpPoolService_AckCall_FullMethodName, mcppoolv1.McpPoolService_CancelCall_FullMethodName,
+		mcppoolv1.McpPoolService_ReleaseSession_FullMethodName:
+	default:
+		return o.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	}
+	o.see(path.Base(method) + ".before")
+	err := o.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	o.see(path.Base(method) + ".after")
+	return err
+}
+
+func (o observedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := o.ClientConnInterface.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &observedStream{stream, path.Base(method), o.see}, nil
+}
+
+// observedStream is a call, or a question after one.
+type observedStream struct {
+	grpc.ClientStream
+	method string
+	see    Observer
+}
+
+func (s *observedStream) SendMsg(m any) error {
+	s.see(s.method + ".before")
+	return s.ClientStream.SendMsg(m)
+}
+
+// CloseSend is where the request is complete.
+func (s *observedStream) CloseSend() error {
+	err := s.ClientStream.CloseSend()
+	s.see(s.method + ".sent")
+	return err
+}
+
+func (s *observedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	point := ".message"
+	if res, ok := m.(interface {
+		GetResult() *mcppoolv1.CallResult
+	}); err != nil || ok && res.GetResult() != nil {
+		point = ".end"
+	}
+	s.see(s.method + point)
+	return err
+}

@@ -1,0 +1,59 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+)
+
+// ErrDamaged is wrapped by what is answered where a journal cannot be read.
+var ErrDamaged = journal.ErrDamaged
+
+// Info says what is in a data folder's journal.
+type Info = bolt.Info
+
+// Problem is something in a journal that is not as it must be.
+type Problem = bolt.Problem
+
+// journalFile is the journal's name within a data folder.
+const journalFile = "journal.db"
+
+// StoreInfo says what is in the journal of a data folder that no process uses. ErrLocked where one does.
+func StoreInfo(dir string) (Info, error) {
+	path := filepath.Join(dir, journalFile)
+	i, err := bolt.FileInfo(context.Background(), path)
+	return i, aboutFile(path, err)
+}
+
+// CompactStore writes the journal of a data folder that no process uses anew, without what was deleted, and returns its
+// sizes in bytes. Until the copy was checked the file is as it was. ErrLocked where a process uses it, ErrDamaged where it
+// has problems.
+func CompactStore(dir string) (before, after int64, err error) {
+	path := filepath.Join(dir, journalFile)
+	before, after, err = bolt.Compact(path)
+	return before, after, aboutFile(path, err)
+}
+
+// CheckStore reads the whole journal of a data folder that no process uses, and returns what is wrong with it. ErrLocked
+// where a process uses it, ErrDamaged where it cannot be opened at all.
+func CheckStore(dir string) ([]Problem, error) {
+	path := filepath.Join(dir, journalFile)
+	problems, err := bolt.CheckFile(path)
+	return problems, aboutFile(path, err)
+}
+
+// aboutFile says what to do about an error.
+func aboutFile(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no journal at %s; name the data folder of the server with --data: %w", path, err)
+	case errors.Is(err, ErrLocked):
+		return fmt.Errorf("%w; stop the server that uses it first", err)
+	}
+	return err
+}

@@ -1,0 +1,344 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// book is what really happened: what became durable and in which order, what reached the pool, what was executed, what
+// came back to whom, and what people said. Rules that can be checked at once are checked here.
+type book struct {
+	mu       sync.Mutex // guards everything here
+	problems []string
+	tasks    map[string]*taskBook
+	order    []*taskBook
+	slots    int
+	answers  []*answerNote
+	// commands holds, by who acts, the commands that are durable.
+	commands map[string][]string
+}
+
+type taskBook struct {
+	id, name   string
+	head       *storagev1.TaskHead
+	checkpoint *storagev1.Checkpoint
+	facts      []*storagev1.Fact
+	// intents holds, by call, the durable intents.
+	intents map[string]intent
+	// ended holds the calls whose end is durable.
+	ended map[string]bool
+	// calls reached the pool; runs were executed.
+	calls map[string]*mcppoolv1.CallToolRequest
+	runs  map[string]int
+	// came holds what came back to a process that was alive.
+	came []cameBack
+
+	owner  *proc
+	epoch  uint64
+	newest uint64 // epoch of all claims
+	slot   bool
+
+	pending map[string]*storagev1.Command // durable commands that were not folded in, by id
+	ids     map[uint64]string             // command ids by number, as far as anybody has seen
+	folded  map[string]bool
+	// stopped is how many facts there were when a cancellation was acknowledged; -1: never.
+	stopped int
+	gone    bool
+}
+
+type intent struct{ tool, input string }
+
+// cameBack is an outcome that a living process was told.
+type cameBack struct {
+	callID, text string
+	failed       bool
+	to           *proc
+}
+
+// answerNote is what a person said, and what the person was told.
+type answerNote struct {
+	task, actor, wait string
+	command           *storagev1.Command // as it was meant
+	err               error
+	done              bool
+	// folded: it was part of the task when the person was told that it was done.
+	folded bool
+}
+
+func newBook() *book {
+	return &book{tasks: map[string]*taskBook{}, commands: map[string][]string{}}
+}
+
+func (b *book) wrong(format string, args ...any) {
+	if len(b.problems) < 20 {
+		b.problems = append(b.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (b *book) fault(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wrong(format, args...)
+}
+
+func (b *book) name(id string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.tasks[id]; t != nil {
+		return t.name
+	}
+	return "?"
+}
+
+func (b *book) all() []*taskBook {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.order)
+}
+
+func (b *book) created(n journal.NewTask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := &taskBook{
+		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
+		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
+		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, stopped: -1,
+	}
+	for _, r := range n.Records {
+		t.facts = append(t.facts, r.GetFacts()...)
+	}
+	b.tasks[n.ID], b.order = t, append(b.order, t)
+}
+
+// commits is called before a transition is stored: it must be its owner's.
+func (b *book) commits(p *proc, t journal.Transition) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.tasks[t.TaskID]
+	switch {
+	case k == nil:
+		b.wrong("a transition of a task that was never created")
+	case k.owner != p || k.epoch != t.Epoch:
+		b.wrong("%s: %s commits with epoch %d, but its claim has %d", k.name, p.name, t.Epoch, k.epoch)
+	}
+}
+
+// committed writes down a transition that is durable.
+func (b *book) committed(t journal.Transition) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.tasks[t.TaskID]
+	k.checkpoint = t.Checkpoint
+	for _, f := range t.Record.GetFacts() {
+		k.facts = append(k.facts, f)
+		id := flow.CallID(k.id, f.GetOrdinal(), f.GetAttempt())
+		switch in := f.GetKind().(type) {
+		case *storagev1.Fact_StepInput:
+			k.intents[id] = intent{f.GetToolId(), in.StepInput}
+			if k.stopped >= 0 {
+				b.wrong("%s: %s begins after a cancellation was acknowledged", k.name, b.short(id))
+			}
+		case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError, *storagev1.Fact_StepCancel, *storagev1.Fact_StepWaitingForStart:
+			k.ended[id] = true
+		}
+	}
+	if n := uint64(len(k.facts)); n != t.Checkpoint.GetLastSeq() {
+		b.wrong("%s: the checkpoint says %d events, there are %d", k.name, t.Checkpoint.GetLastSeq(), n)
+	}
+	for _, no := range t.Folded {
+		id := k.ids[no]
+		if k.folded[id] {
+			b.wrong("%s: command %d is folded in twice", k.name, no)
+		}
+		k.folded[id] = true
+		delete(k.pending, id)
+	}
+}
+
+func (b *book) short(callID string) string {
+	const uuidLength = 36
+	if t := b.tasks[callID[:min(uuidLength, len(callID))]]; t != nil {
+		return t.name + callID[uuidLength:]
+	}
+	return callID
+}
+
+func (b *book) shortID(callID string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.short(callID)
+}
+
+func (b *book) sent(ctx context.Context, id string, c *storagev1.Command) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tasks[id].pending[c.GetId()] = c
+	if actor, ok := ctx.Value(actorKey{}).(string); ok {
+		b.commands[actor] = append(b.commands[actor], c.GetId())
+	}
+}
+
+func (b *book) seen(id string, inbox []journal.Command) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range inbox {
+		b.tasks[id].ids[c.No] = c.GetId()
+	}
+}
+
+func (b *book) claimed(p *proc, claims []journal.Claim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range claims {
+		k := b.tasks[c.TaskID]
+		if k.owner != nil {
+			b.wrong("%s: claimed while %s owns it", k.name, k.owner.name)
+		}
+		if c.Epoch <= k.newest {
+			b.wrong("%s: epoch %d after %d", k.name, c.Epoch, k.newest)
+		}
+		k.owner, k.epoch, k.newest, k.slot = p, c.Epoch, max(k.newest, c.Epoch), c.Slot
+	}
+	held := 0
+	for _, k := range b.order {
+		if k.owner != nil && k.slot {
+			held++
+		}
+	}
+	if held > b.slots {
+		b.wrong("%d tasks run at once, there are %d slots (A28)", held, b.slots)
+	}
+}
+
+func (b *book) yielded(id string, epoch uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k := b.tasks[id]; k.epoch == epoch {
+		k.owner = nil
+	}
+}
+
+// died ends the claims of a process.
+func (b *book) died(p *proc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range b.order {
+		if k.owner == p {
+			k.owner = nil
+		}
+	}
+}
+
+func (b *book) deleted(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.tasks[id]
+	if !state.Ended(k.checkpoint.GetStatus()) {
+		b.wrong("%s is deleted while it is %s", k.name, k.checkpoint.GetStatus())
+	}
+	k.gone = true
+}
+
+// received is called when a call reaches the pool: exactly what is durable may be called, and by the owner alone (A9, DESIGN 4).
+func (b *book) received(p *proc, req *mcppoolv1.CallToolRequest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.tasks[req.GetSessionId()]
+	if k == nil {
+		b.wrong("a call of nobody: %s", req.GetCallId())
+		return
+	}
+	k.calls[req.GetCallId()] = req
+	in, durable := k.intents[req.GetCallId()]
+	switch {
+	case !durable:
+		b.wrong("%s is called before its intent is durable", b.short(req.GetCallId()))
+	case in.tool != req.GetMcpId()+"/"+req.GetName() || in.input != req.GetInputJson():
+		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
+	case k.owner == p && req.GetEpoch() != k.epoch:
+		b.wrong("%s is called with epoch %d, its owner has %d", b.short(req.GetCallId()), req.GetEpoch(), k.epoch)
+	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
+		b.wrong("%s is called without an idempotency key or a time to start by", b.short(req.GetCallId()))
+	}
+}
+
+// executed counts what a tool really did.
+func (b *book) executed(req *mcppoolv1.CallToolRequest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.tasks[req.GetSessionId()]
+	if k.runs[req.GetCallId()]++; k.runs[req.GetCallId()] > 1 {
+		b.wrong("%s is executed twice", b.short(req.GetCallId()))
+	}
+}
+
+// told writes down an outcome that came back to a living process.
+func (b *book) told(p *proc, callID, text string, failed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k := b.tasks[callID[:36]]; k != nil {
+		k.came = append(k.came, cameBack{callID, text, failed, p})
+	}
+}
+
+// acknowledged is called when the pool is told that it may forget a call: its end must be durable.
+func (b *book) acknowledged(callIDs []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range callIDs {
+		if k := b.tasks[id[:36]]; k == nil || !k.ended[id] {
+			b.wrong("%s is acknowledged before its end is durable", b.short(id))
+		}
+	}
+}
+
+// answered is called when a person is told what came of an answer.
+func (b *book) answered(a *answerNote, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.err, a.done = err, true
+	k := b.tasks[a.task]
+	if err != nil || k == nil {
+		return
+	}
+	a.folded = true
+	for _, id := range b.commands[a.actor] {
+		if k.pending[id] != nil {
+			a.folded = false
+		}
+	}
+	if a.command.GetCancel() != nil && k.stopped < 0 {
+		k.stopped = len(k.facts)
+	}
+}
+
+// repeatable says of a tool by its name.
+func repeatable(tool string) bool { return tool == toolRead || tool == toolIdempotent }
+
+var effects = map[string]commonv1.Effect{
+	toolRead: commonv1.Effect_EFFECT_READ, toolWrite: commonv1.Effect_EFFECT_WRITE,
+	toolIdempotent: commonv1.Effect_EFFECT_WRITE, toolDestroy: commonv1.Effect_EFFECT_DESTRUCTIVE,
+}
+
+// floors is the lowest risk of each tool.
+var floors = map[string]commonv1.RiskLevel{
+	toolRead: commonv1.RiskLevel_RISK_LEVEL_LOW, toolWrite: commonv1.RiskLevel_RISK_LEVEL_MEDIUM,
+	toolIdempotent: commonv1.RiskLevel_RISK_LEVEL_MEDIUM, toolDestroy: commonv1.RiskLevel_RISK_LEVEL_HIGH,
+}
+
+const (
+	toolRead       = "s/read"
+	toolWrite      = "s/write"
+	toolIdempotent = "s/idempotent"
+	toolDestroy    = "s/destroy"
+)

@@ -1,0 +1,268 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+)
+
+// script is what a planner does with a goal: its steps in order, then FINAL.
+type script struct {
+	steps []*plannerv1.PlannedStep
+	// ahead: all that is left is said at once.
+	ahead bool
+}
+
+// planner follows scripts, and fails in all ways there are. It keeps contexts, and forgets some.
+type planner struct {
+	w *world
+
+	mu       sync.Mutex // guards what follows
+	scripts  map[string]*script
+	contexts map[string]kept
+}
+
+type kept struct {
+	goal    string
+	history int
+}
+
+func newPlanner(w *world) *planner {
+	return &planner{w: w, scripts: map[string]*script{}, contexts: map[string]kept{}}
+}
+
+// write makes a script for a goal that nobody had before.
+func (p *planner) write(s *sched) (goal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	goal = fmt.Sprintf("goal %d", len(p.scripts)+1)
+	sc := &script{ahead: s.chance(3)}
+	for i := range s.rng.IntN(4) {
+		step := &plannerv1.PlannedStep{
+			ToolId: pick(s, toolRead, toolWrite, toolWrite, toolIdempotent, toolDestroy),
+			Risk:   &commonv1.Risk{Level: pick(s, low, low, low, medium, high), Reason: "because"},
+		}
+		step.InputJson = fmt.Sprintf(`{"text":"%s/%d"}`, goal, i)
+		switch {
+		case s.chance(12):
+			step.InputJson = `{"txt":"misfit"}`
+		case s.chance(4):
+			step.InputJson = fmt.Sprintf(`{"text":"%s"}`, goal) // the same as another step's, perhaps
+		}
+		step.Description = step.GetRisk().GetLevel().String()
+		sc.steps = append(sc.steps, step)
+	}
+	p.scripts[goal] = sc
+	return goal
+}
+
+const (
+	low    = commonv1.RiskLevel_RISK_LEVEL_LOW
+	medium = commonv1.RiskLevel_RISK_LEVEL_MEDIUM
+	high   = commonv1.RiskLevel_RISK_LEVEL_HIGH
+)
+
+// plannerClient is the planner as one process reaches it.
+type plannerClient struct {
+	plannerv1.PlannerServiceClient // what is not called here does not exist
+	w                              *world
+	p                              *proc
+}
+
+// asks waits to be heard. A planner may fail, for once or for good, and may never answer.
+func (c *plannerClient) asks(ctx context.Context, what string) (roll, error) {
+	label := c.p.name + " asks planner " + what
+	if actor, ok := ctx.Value(actorKey{}).(string); ok {
+		label = actor + " asks planner " + what
+	}
+	r, err := c.w.s.pass(ctx, c.p.dead, label)
+	switch {
+	case err != nil:
+		return r, ended(ctx)
+	case r.oneIn(c.w.cfg.plannerFails*2, 20):
+		c.w.s.note(label+": hangs", r)
+		select {
+		case <-ctx.Done():
+		case <-c.p.dead:
+		}
+		return r, ended(ctx)
+	case r.oneIn(c.w.cfg.plannerFails, 21):
+		return r, pickError(r)
+	}
+	return r, nil
+}
+
+func pickError(r roll) error {
+	switch r.draw(6, 22) {
+	case 0:
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED, "no way on")
+	case 1:
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "the model answered nonsense")
+	}
+	return status.Error(codes.Unavailable, "connection refused")
+}
+
+// known completes a context that was sent in part.
+func (p *planner) known(c *plannerv1.TaskContext, r roll) (kept, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.GetBase() == "" {
+		return kept{c.GetGoal(), len(c.GetHistory())}, nil
+	}
+	k, ok := p.contexts[c.GetBase()]
+	if !ok || r.oneIn(10, 23) {
+		return k, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING, "forgotten")
+	}
+	return kept{k.goal, k.history + len(c.GetHistory())}, nil
+}
+
+func (c *plannerClient) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, _ ...grpc.CallOption) (*plannerv1.PlanStepsResponse, error) {
+	r, err := c.asks(ctx, "for the next step of "+c.w.book.name(req.GetContext().GetTaskId()))
+	if err != nil {
+		return nil, err
+	}
+	p := c.w.planner
+	k, err := p.known(req.GetContext(), r)
+	if err != nil {
+		return nil, err
+	}
+	out := &plannerv1.PlanStepsResponse{Usage: usage(r)}
+	if req.GetBegin() {
+		out.FlowName, out.FlowRisk = "flow of "+k.goal, &commonv1.Risk{Level: low}
+	}
+	switch {
+	case r.oneIn(40, 24):
+		return out, nil // no step at all
+	case r.oneIn(40, 25):
+		out.Steps = []*plannerv1.PlannedStep{{ToolId: "s/nothing"}}
+		return out, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sc := p.scripts[k.goal]
+	left := sc.steps[min(k.history, len(sc.steps)):]
+	if !sc.ahead && len(left) > 1 {
+		left = left[:1]
+	}
+	out.Steps = append(out.Steps, left...)
+	if sc.ahead || len(left) == 0 {
+		out.Steps = append(out.Steps, &plannerv1.PlannedStep{ToolId: flow.Final})
+	}
+	if r.oneIn(2, 26) {
+		out.ContextName = fmt.Sprintf("context %d", len(p.contexts)+1)
+		p.contexts[out.GetContextName()] = k
+	}
+	return out, nil
+}
+
+func usage(r roll) *commonv1.Usage {
+	if r.oneIn(4, 27) {
+		return nil
+	}
+	return &commonv1.Usage{InputTokens: 10, OutputTokens: 5, ModelCalls: 1}
+}
+
+func (c *plannerClient) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest, _ ...grpc.CallOption) (*plannerv1.GetFirstInputParamsResponse, error) {
+	r, err := c.asks(ctx, "for an input of "+c.w.book.name(req.GetContext().GetTaskId()))
+	if err == nil {
+		_, err = c.w.planner.known(req.GetContext(), r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &plannerv1.GetFirstInputParamsResponse{InputJson: fmt.Sprintf(`{"text":"derived %d"}`, r.draw(3, 28)), Usage: usage(r)}
+	switch {
+	case r.oneIn(6, 29):
+		out.InputJson = req.GetFailedInputJson()
+	case r.oneIn(6, 30):
+		out.InputJson = `{"txt":"misfit again"}`
+	}
+	return out, nil
+}
+
+func (c *plannerClient) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest, _ ...grpc.CallOption) (*plannerv1.FillParamsResponse, error) {
+	r, err := c.asks(ctx, "to fill an input of "+c.w.book.name(req.GetContext().GetTaskId()))
+	if err == nil {
+		_, err = c.w.planner.known(req.GetContext(), r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.FillParamsResponse{InputJson: req.GetContentJson(), Usage: usage(r)}, nil
+}
+
+func (c *plannerClient) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest, _ ...grpc.CallOption) (*plannerv1.IsParamErrorResponse, error) {
+	r, err := c.asks(ctx, "whether it is about an input of "+c.w.book.name(req.GetContext().GetTaskId()))
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.IsParamErrorResponse{IsParamError: r.oneIn(2, 31), Usage: usage(r)}, nil
+}
+
+func (c *plannerClient) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest, _ ...grpc.CallOption) (*plannerv1.DescribeErrorResponse, error) {
+	_, err := c.asks(ctx, "what is wrong with "+c.w.book.name(req.GetContext().GetTaskId()))
+	return &plannerv1.DescribeErrorResponse{Message: "please say more"}, err
+}
+
+func (c *plannerClient) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest, _ ...grpc.CallOption) (*plannerv1.GetMissingParamsResponse, error) {
+	_, err := c.asks(ctx, "what is missing in "+c.w.book.name(req.GetContext().GetTaskId()))
+	return &plannerv1.GetMissingParamsResponse{SchemaJson: `{"type":"object"}`}, err
+}
+
+func (c *plannerClient) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest, _ ...grpc.CallOption) (*plannerv1.ListModelsResponse, error) {
+	_, err := c.asks(ctx, "for models")
+	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "sim", IsDefault: true}}}, err
+}
+
+func (c *plannerClient) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[plannerv1.GenerateAnswerResponse], error) {
+	name := c.w.book.name(req.GetContext().GetTaskId())
+	r, err := c.asks(ctx, "for the answer of "+name)
+	if err == nil {
+		_, err = c.w.planner.known(req.GetContext(), r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text := strings.Repeat("word ", int(r.draw(4, 32)))
+	return &answerStream{ctx: ctx, c: c, name: name, pieces: strings.SplitAfter(text+"end.", " ")}, nil
+}
+
+// answerStream gives an answer word by word.
+type answerStream struct {
+	grpc.ClientStream
+	ctx    context.Context
+	c      *plannerClient
+	name   string
+	pieces []string
+}
+
+func (s *answerStream) Context() context.Context { return s.ctx }
+
+func (s *answerStream) Recv() (*plannerv1.GenerateAnswerResponse, error) {
+	r, err := s.c.w.s.pass(s.ctx, s.c.p.dead, s.c.p.name+" reads the answer of "+s.name)
+	switch {
+	case err != nil:
+		return nil, ended(s.ctx)
+	case r.oneIn(s.c.w.cfg.plannerFails*4, 33):
+		return nil, cut()
+	case len(s.pieces) == 0:
+		return nil, io.EOF
+	}
+	m := &plannerv1.GenerateAnswerResponse{Text: s.pieces[0]}
+	if s.pieces = s.pieces[1:]; len(s.pieces) == 0 {
+		m.Usage = usage(r)
+	}
+	return m, nil
+}
