@@ -31,7 +31,10 @@ func Compact(path string) (before, after int64, err error) {
 	if len(problems) > 0 {
 		return 0, 0, damaged("compacting "+path, problems[0])
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(path), ".journal-*")
+	if err := removeLeftovers(filepath.Dir(path)); err != nil {
+		return 0, 0, err
+	}
+	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)
 	if err != nil {
 		return 0, 0, fmt.Errorf("making room for the copy of %s: %w", path, err)
 	}
@@ -47,6 +50,15 @@ func Compact(path string) (before, after int64, err error) {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
 	}
 	return before, after, syncFolder(filepath.Dir(path))
+}
+
+// removeLeftovers removes what a compaction left that was killed. Nobody else makes a journal while this one is locked.
+func removeLeftovers(dir string) error {
+	all, err := filepath.Glob(filepath.Join(dir, workFolder))
+	for _, folder := range all {
+		err = errors.Join(err, os.RemoveAll(folder))
+	}
+	return err
 }
 
 func sizes(old, fresh string) (before, after int64, err error) {

@@ -69,12 +69,15 @@ func openError(path string, err error) error {
 	return fmt.Errorf("opening the journal %s: %w", path, err)
 }
 
+// workFolder is where a journal is made before it gets its place.
+const workFolder = ".journal-*"
+
 // createFile creates an empty journal where there is no file, whole or not at all: an empty file is a damaged one.
 func createFile(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(path), ".journal-*")
+	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)
 	if err != nil {
 		return err
 	}
@@ -87,9 +90,11 @@ func createFile(path string) error {
 	if err := errors.Join(db.Update(begin), db.Close()); err != nil {
 		return err
 	}
-	// Unlike a renaming, a link never replaces what another process made meanwhile.
+	// Unlike a renaming, a link never replaces what another process made meanwhile; not every file system has links.
 	if err := os.Link(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+		if err := os.Rename(fresh, path); err != nil {
+			return err
+		}
 	}
 	return syncFolder(filepath.Dir(path))
 }

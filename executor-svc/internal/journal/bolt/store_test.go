@@ -134,6 +134,9 @@ func TestCompact(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(folder, ".journal-killed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	before, after, err := bolt.Compact(path)
 	if err != nil || after >= before {
 		t.Errorf("%d to %d bytes, %v", before, after, err)
