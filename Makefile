@@ -39,8 +39,17 @@ gen: bin/buf ## Generate code and OpenAPI from the protos
 	bin/buf generate --template buf.gen.testcase.yaml
 
 .PHONY: bench
-bench: ## Benchmarks
+bench: ## Benchmarks of the whole, beside others; writes docs/performance.md (10 minutes)
+	go run ./test/bench
+
+.PHONY: microbench
+microbench: ## Go benchmarks of the parts
 	go test -run '^$$' -bench . -benchmem work
+
+.PHONY: soak
+soak: ## Crash suite and simulation at length (half an hour)
+	PAWL_SOAK=1 go test -timeout 60m -count 1 -v ./test/crash/...
+	go test -timeout 30m -count 1 ./executor-svc/internal/sim -sim.seeds 50000
 
 bin/buf: tools/go.mod
 	cd tools && GOWORK=off GOBIN=$(CURDIR)/bin go install tool
