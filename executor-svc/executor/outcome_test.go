@@ -311,3 +311,19 @@ func TestNewMethodsAreTheOwners(t *testing.T) {
 		}
 	}
 }
+
+// A pool that restarts between two calls of a task costs the task nothing: a call for the one before is proven not executed,
+// and is made again for the one that there is now.
+func TestPoolRestartsBetweenCalls(t *testing.T) {
+	for _, ahead := range []bool{false, true} {
+		p := fake.Script("read", "read")
+		p.Ahead = ahead
+		r := newRig(t, p)
+		r.pool.CallFn = onlyFirst(func(_ ctx, _ *callRequest, send func(*callResponse) error) error {
+			r.pool.Restart()
+			return send(fake.TextResult("ok", false))
+		})
+		events := r.run(auto("look"))
+		wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
+	}
+}

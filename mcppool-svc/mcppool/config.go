@@ -6,9 +6,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/conf"
 )
@@ -19,12 +24,22 @@ type Config struct {
 	DataDir    string   `name:"data" placeholder:"DIR" type:"path" help:"Where registered MCP servers are kept; in memory alone where empty."`
 	MCPConfigs []string `name:"mcp-config" placeholder:"FILE" type:"path" sep:"none" help:"MCP servers, in the mcpServers JSON of other MCP clients. May be repeated."`
 	Workspace  string   `placeholder:"DIR" type:"path" help:"Offers the files of this folder as the built-in MCP server workspace."`
+	Audit      string   `placeholder:"FILE" type:"path" help:"Where a record of each tool call is appended, one JSON object a line; nowhere where empty."`
 
 	MaxConnections        int           `placeholder:"N" help:"MCP connections in all; 1000 where 0."`
 	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user; 100 where 0."`
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server; 32 MiB where 0."`
 	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When a connection that nobody needs is closed; 5m where 0."`
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten; 30m where 0."`
+	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all; 10000 where 0."`
+	MaxCallsPerUser       int           `placeholder:"N" help:"Tool calls at once of one user; 1000 where 0."`
+	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged; 10000 where 0."`
+	MaxResultBytes        int64         `placeholder:"N" help:"Their size in all; 256 MiB where 0."`
+	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated; 100000 where 0."`
+	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call; 100000 where 0."`
+	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged; 15m where 0."`
+	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone; 5 where 0."`
+	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try; 30s where 0."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
 
 	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil
@@ -33,7 +48,9 @@ type Config struct {
 
 // Deps are what the pool needs of its surroundings.
 type Deps struct {
-	Log *slog.Logger
+	Log   *slog.Logger     // nothing is logged where nil
+	Now   func() time.Time // time.Now where nil; for what the pool remembers and refuses, not for its timers
+	Meter metric.Meter     // the process's where nil, which measures nothing unless telemetry is set up
 }
 
 // defaultDrain leaves those calls that are stopped then the time to say what came of them, before the server cuts them
@@ -53,19 +70,43 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+func (d Deps) withDefaults() Deps {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Meter == nil {
+		d.Meter = otel.Meter("pawl.dev/mcppool-svc")
+	}
+	return d
+}
+
 func (c Config) pool() conn.Config {
 	return conn.Config{
 		MaxConnections: c.MaxConnections, MaxPerUser: c.MaxConnectionsPerUser,
-		IdleTimeout: c.IdleTimeout, SessionTimeout: c.SessionTimeout,
+		IdleTimeout: c.IdleTimeout, SessionTimeout: c.SessionTimeout, BreakAfter: c.BreakAfter, BreakFor: c.BreakFor,
+	}
+}
+
+func (c Config) ledger(now func() time.Time) ledger.Config {
+	return ledger.Config{
+		MaxRunning: c.MaxCalls, MaxRunningPerUser: c.MaxCallsPerUser, MaxFinished: c.MaxResults, MaxFinishedBytes: c.MaxResultBytes,
+		MaxTombstones: c.MaxTombstones, MaxSessions: c.MaxOwners, Memory: c.ResultTimeout, Now: now,
 	}
 }
 
 // validate names the setting that cannot be used.
 func (c Config) validate() error {
-	if c.MaxConnections < 0 || c.MaxConnectionsPerUser < 0 || c.MaxMessageBytes < 0 {
+	limits := []int64{
+		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
+		int64(c.MaxResults), c.MaxResultBytes, int64(c.MaxTombstones), int64(c.MaxOwners), int64(c.BreakAfter),
+	}
+	if slices.Min(limits) < 0 {
 		return errors.New("the limits of the MCP pool cannot be negative")
 	}
-	if c.IdleTimeout < 0 || c.SessionTimeout < 0 || c.DrainTimeout < 0 {
+	if c.IdleTimeout < 0 || c.SessionTimeout < 0 || c.DrainTimeout < 0 || c.ResultTimeout < 0 || c.BreakFor < 0 {
 		return errors.New("the timeouts of the MCP pool cannot be negative")
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,10 +38,22 @@ type suite struct {
 
 func (s *suite) as(user string) mcppoolv1.McpPoolServiceClient { return s.users[user] }
 
+// clock is a time that tests move.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) move(d time.Duration) { c.ahead.Add(int64(d)) }
+
 // start runs a pool with the operator `op`, the users `ann` and `bob`, and the service `svc`.
 func start(t *testing.T, cfg Config) *suite {
 	t.Helper()
-	service, err := New(t.Context(), cfg, Deps{})
+	return startWith(t, cfg, Deps{})
+}
+
+func startWith(t *testing.T, cfg Config, deps Deps) *suite {
+	t.Helper()
+	service, err := New(t.Context(), cfg, deps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +83,7 @@ func start(t *testing.T, cfg Config) *suite {
 }
 
 // fakeConfig writes a configuration file with fake servers by name and mode.
-func fakeConfig(t *testing.T, servers map[string]string) string {
+func fakeConfig(t testing.TB, servers map[string]string) string {
 	t.Helper()
 	all := make(map[string]any)
 	for name, mode := range servers {
@@ -80,7 +93,7 @@ func fakeConfig(t *testing.T, servers map[string]string) string {
 	return writeConfig(t, map[string]any{"mcpServers": all})
 }
 
-func writeConfig(t *testing.T, v any) string {
+func writeConfig(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {

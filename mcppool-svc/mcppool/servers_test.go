@@ -3,6 +3,7 @@ package mcppool
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -14,6 +15,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/services/errs"
 )
 
 func create(t *testing.T, c mcppoolv1.McpPoolServiceClient, s *mcppoolv1.McpServer) *mcppoolv1.McpServer {
@@ -196,4 +198,20 @@ func TestServersOfFilesAreReadOnly(t *testing.T) {
 	if _, err := s.as("ann").DeactivateMcpServer(t.Context(), &mcppoolv1.DeactivateMcpServerRequest{Id: "my-server"}); err != nil {
 		t.Error(err)
 	}
+}
+
+// The refusal of a server that is left alone says so to callers, and proves that nothing ran.
+func TestCircuitOpen(t *testing.T) {
+	s := start(t, Config{BreakAfter: 1, BreakFor: time.Hour, MCPConfigs: []string{fakeConfig(t, map[string]string{"bad": fakemcp.Exit})}})
+	ann := s.as("ann")
+	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "bad", Name: "x"}).
+		want(t, codes.Unavailable, "MCP_SERVER_UNAVAILABLE", errs.OutcomeNotExecuted)
+	o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "bad", Name: "x"})
+	o.want(t, codes.Unavailable, "CIRCUIT_OPEN", errs.OutcomeNotExecuted)
+	wantReason(t, o.err, "CIRCUIT_OPEN", "the database is missing")
+	if errs.From(o.err).RetryAfter < 59*time.Minute {
+		t.Errorf("retry after %v", errs.From(o.err).RetryAfter)
+	}
+	_, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "bad"})
+	wantReason(t, err, "CIRCUIT_OPEN", "left alone")
 }

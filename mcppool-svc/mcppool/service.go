@@ -2,11 +2,14 @@ package mcppool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
+	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc"
 
@@ -16,7 +19,9 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/config"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/workspace"
@@ -28,8 +33,10 @@ type Service struct {
 	registry  *registry.Registry
 	connector *mcpgo.Connector
 	pool      *conn.Pool
+	ledger    *ledger.Ledger
 	caller    *call.Caller
 	api       *api.Server
+	closers   []func() error // in the order of opening
 	close     func() error
 }
 
@@ -38,30 +45,54 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
-	log := deps.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	servers, err := configured(cfg, log)
+	cfg, deps = cfg.withDefaults(), deps.withDefaults()
+	servers, err := configured(cfg, deps.Log)
 	if err != nil {
 		return nil, err
 	}
-	reg, err := registry.Open(cfg.DataDir, servers, log)
-	if err != nil {
-		return nil, err
-	}
-	log.InfoContext(ctx, "MCP pool ready", "configured_servers", len(servers), "data", cfg.DataDir)
-	s := &Service{cfg: cfg, registry: reg}
-	s.connector = mcpgo.NewConnector(mcpgo.Config{
-		Version: cfg.Version, MaxMessage: cfg.MaxMessageBytes, Environ: cfg.Environ,
-		Builtins: map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace},
-	}, log)
-	s.pool = conn.New(cfg.pool(), s.connector.Connect, log)
-	s.caller = call.New(s.pool, log)
-	s.api = api.New(reg, s.pool, s.caller)
+	s := &Service{cfg: cfg}
 	s.close = sync.OnceValue(s.shutdown)
+	if err := s.open(servers, deps); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	deps.Log.InfoContext(ctx, "MCP pool ready", "configured_servers", len(servers), "data", cfg.DataDir)
 	return s, nil
+}
+
+// open puts the parts together. What it opened is in closers, also where it fails.
+func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return fmt.Errorf("naming the pool: %w", err)
+	}
+	calls, err := meter.NewCalls(deps.Meter)
+	if err != nil {
+		return err
+	}
+	audit, file, err := openAudit(s.cfg.Audit)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, file.Close)
+	if s.registry, err = registry.Open(s.cfg.DataDir, servers, deps.Log); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.registry.Close)
+	s.connector = mcpgo.NewConnector(mcpgo.Config{
+		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
+		Builtins: map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace},
+	}, deps.Log)
+	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
+	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
+	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls})
+	s.closers = append(s.closers, s.disconnect)
+	unobserve, err := meter.Observe(deps.Meter, meter.State{Running: s.ledger.Running, Connections: s.pool.Count})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, unobserve)
+	s.api = api.New(api.Parts{Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, ID: id.String()})
+	return nil
 }
 
 // configured lists the servers that come from files and flags.
@@ -95,10 +126,13 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	mcppoolv1.RegisterMcpPoolServiceServer(r, s.api)
 }
 
-// Run closes idle connections until ctx is done, then refuses new calls and returns when the running ones have ended or
-// were cut off after the drain timeout.
+// Run closes idle connections and forgets old results until ctx is done, then refuses new calls and returns when the
+// running ones have ended or were cut off after the drain timeout.
 func (s *Service) Run(ctx context.Context) error {
+	var forgetting sync.WaitGroup
+	forgetting.Go(func() { s.ledger.Run(ctx) })
 	s.pool.Run(ctx)
+	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
 	s.caller.Drain(grace)
@@ -110,7 +144,19 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Close() error { return s.close() }
 
 func (s *Service) shutdown() error {
+	var err error
+	for _, c := range slices.Backward(s.closers) {
+		err = errors.Join(err, c())
+	}
+	return err
+}
+
+// disconnect ends all connections, and with them all calls; who follows one hears how it ended.
+func (s *Service) disconnect() error {
 	s.pool.Close()
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.caller.Drain(now)
 	s.connector.Close()
-	return s.registry.Close()
+	return nil
 }

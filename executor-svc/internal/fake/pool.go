@@ -117,6 +117,11 @@ func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStream
 	defer stop()
 	p.mu.Lock()
 	p.acks = append(p.acks, req.GetAckCallIds()...)
+	if req.GetPoolId() != "" && req.GetPoolId() != p.id {
+		p.mu.Unlock()
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL, "the call is for another pool").
+			With(errs.OutcomeKey, "NOT_EXECUTED")
+	}
 	if p.ledger[req.GetCallId()] != nil {
 		p.mu.Unlock()
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).

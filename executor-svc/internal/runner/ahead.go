@@ -39,7 +39,9 @@ func (s *Session) follow(log *history.Log) func(output string) *flow.Planned {
 			s.setAhead(nil)
 			return nil
 		}
-		s.pop()
+		if !s.pop() {
+			return nil
+		}
 		return step
 	}
 }
@@ -109,10 +111,15 @@ func (s *Session) setAhead(steps []*plannerv1.PlannedStep) {
 	s.ahead = steps
 }
 
-func (s *Session) pop() {
+// pop takes the first step that is known ahead; false where they were dropped meanwhile.
+func (s *Session) pop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.ahead) == 0 {
+		return false
+	}
 	s.ahead = s.ahead[1:]
+	return true
 }
 
 func quote(text string) string {

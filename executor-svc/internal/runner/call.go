@@ -58,6 +58,7 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 		Epoch:                  s.epoch,
 		StartBy:                timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)),
 		AckCallIds:             s.takeAcks(),
+		PoolId:                 st.GetPoolId(),
 	}
 	return s.follows(st, attempt, next, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
 		res, err := s.reach(ctx, req, progress)
@@ -178,6 +179,11 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 		if err == nil {
 			res, err = receive(stream.Recv, progress)
 		}
+		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL && time.Now().Before(deadline) {
+			if again := s.otherPool(ctx, req); again == nil {
+				continue // it was refused by the pool that there is now, which was told apart from the one before
+			}
+		}
 		if err == nil || status.Code(err) != codes.Unavailable || to.Addr != nil {
 			return res, err
 		}
@@ -195,6 +201,21 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 			return nil, notSent
 		}
 	}
+}
+
+// otherPool addresses a call that was refused to the pool process that there is now.
+func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
+	s.forget()
+	tools, err := s.toolset(ctx)
+	if err != nil {
+		return err
+	}
+	id := tools.poolIDs[req.GetMcpId()]
+	if id == "" || id == req.GetPoolId() {
+		return gone(req.GetMcpId() + "/" + req.GetName())
+	}
+	req.PoolId = id
+	return nil
 }
 
 // message is what the streams of CallTool and AttachCall carry.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -26,6 +27,8 @@ type book struct {
 	answers  []*answerNote
 	// commands holds, by who acts, the commands that are durable.
 	commands map[string][]string
+	// requests holds when requests were taken, by user.
+	requests map[string][]time.Time
 }
 
 type taskBook struct {
@@ -76,7 +79,7 @@ type answerNote struct {
 }
 
 func newBook() *book {
-	return &book{tasks: map[string]*taskBook{}, commands: map[string][]string{}}
+	return &book{tasks: map[string]*taskBook{}, commands: map[string][]string{}, requests: map[string][]time.Time{}}
 }
 
 func (b *book) wrong(format string, args ...any) {
@@ -118,6 +121,12 @@ func (b *book) created(n journal.NewTask) {
 		t.facts = append(t.facts, r.GetFacts()...)
 	}
 	b.tasks[n.ID], b.order = t, append(b.order, t)
+	user := n.Head.GetUserSub()
+	taken := append(b.requests[user], n.Admission.Now)
+	if i := len(taken) - 1 - requests; i >= 0 && taken[len(taken)-1].Sub(taken[i]) < window {
+		b.wrong("%s: more than %d requests of %s within %s (A28)", t.name, requests, user, window)
+	}
+	b.requests[user] = taken
 }
 
 // commits is called before a transition is stored: it must be its owner's.

@@ -21,7 +21,7 @@ type roll uint64
 
 // oneIn says whether something that happens once in n times happens; a roll is used for several such questions, each with
 // a salt of its own.
-func (r roll) oneIn(n uint64, salt uint64) bool { return r != 0 && r.draw(n, salt) == 0 }
+func (r roll) oneIn(n, salt uint64) bool { return r != 0 && n != 0 && r.draw(n, salt) == 0 }
 
 // draw gives a number below n.
 func (r roll) draw(n, salt uint64) uint64 {

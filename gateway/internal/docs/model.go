@@ -101,7 +101,7 @@ func newGroup(doc *yaml.Node, tag string) group {
 func newOperation(doc *yaml.Node, at *located, rt *route.Route) (operation, error) {
 	op := operation{
 		ID: operationID(rt), RPC: fmt.Sprintf("%s.%s", rt.RPC.Parent().Name(), rt.RPC.Name()),
-		Method: at.method, Path: at.path, Streams: rt.Streams(),
+		Method: at.method, Path: at.path, Streams: rt.Streams() && !rt.Document(),
 		Description: inline(text(at.node, "description")),
 	}
 	inPath := map[string]bool{}

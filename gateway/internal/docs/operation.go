@@ -21,6 +21,9 @@ func complete(op *yaml.Node, rt *route.Route) error {
 		return nil
 	}
 	answer, err := streamAnswer(rt)
+	if rt.Document() {
+		answer, err = documentAnswer()
+	}
 	if err != nil {
 		return err
 	}
@@ -50,6 +53,18 @@ func streamAnswer(rt *route.Route) (*yaml.Node, error) {
 		}}
 	}
 	return nodeOf(answer)
+}
+
+// documentAnswer is the 200 of a document that comes in pieces over gRPC.
+func documentAnswer() (*yaml.Node, error) {
+	return nodeOf(map[string]any{
+		"description": "The document itself. A connection that breaks before its end brought a part of it only.",
+		"headers": map[string]any{"Content-Disposition": map[string]any{
+			"description": "A file name for it.",
+			"schema":      map[string]any{"type": "string"},
+		}},
+		"content": map[string]any{"application/json": map[string]any{"schema": map[string]any{"type": "object"}}},
+	})
 }
 
 func isEvent(md protoreflect.MessageDescriptor) bool { return md.Name() == "ExecutorEvent" }

@@ -11,6 +11,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/errs"
@@ -23,11 +24,22 @@ type Server struct {
 	registry *registry.Registry
 	pool     *conn.Pool
 	caller   *call.Caller
+	ledger   *ledger.Ledger
+	id       string
+}
+
+// Parts are what a Server stands on.
+type Parts struct {
+	Registry *registry.Registry
+	Pool     *conn.Pool
+	Caller   *call.Caller
+	Ledger   *ledger.Ledger
+	ID       string // of this pool
 }
 
 // New makes a Server.
-func New(r *registry.Registry, p *conn.Pool, c *call.Caller) *Server {
-	return &Server{registry: r, pool: p, caller: c}
+func New(p Parts) *Server {
+	return &Server{registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, id: p.ID}
 }
 
 // find returns the caller and the server that an id means for the caller.

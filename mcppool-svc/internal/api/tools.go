@@ -4,20 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/spec"
-	"pawl.dev/services/errs"
-	"pawl.dev/services/identity"
 	"pawl.dev/services/page"
-	"pawl.dev/services/schema"
 )
 
 // defaultTools is the page size of ListTools where the caller names none.
@@ -43,7 +36,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 		size = defaultTools
 	}
 	words := strings.Fields(strings.ToLower(req.GetQuery()))
-	resp := &mcppoolv1.ListToolsResponse{}
+	resp := &mcppoolv1.ListToolsResponse{PoolId: s.id}
 	for _, tool := range all.After(string(after)) {
 		if !tool.Matches(words) {
 			continue
@@ -62,47 +55,6 @@ func toolMessage(server *spec.Server, t *catalog.Tool) *commonv1.Tool {
 	return &commonv1.Tool{
 		Id: server.ID + "/" + t.Name, McpId: server.ID, Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchemaJson: t.Input, OutputSchemaJson: t.Output, Effect: policy.Effect, Idempotent: policy.Idempotent,
-		RiskFloor: policy.RiskFloor, DefinitionHash: t.Hash,
+		RiskFloor: policy.RiskFloor, DefinitionHash: t.Hash, ConfigRevision: server.ConfigRevision(),
 	}
-}
-
-// CallTool implements McpPoolService.
-func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	ctx := stream.Context()
-	p, server, err := s.usable(ctx, req.GetMcpId())
-	if err != nil {
-		return err
-	}
-	input, err := schema.ExactObject(req.GetInput(), req.GetInputJson())
-	if err != nil {
-		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-	}
-	return s.caller.Call(ctx, call.Request{
-		User: p.Sub, Server: server, Tool: req.GetName(), Input: input, CallID: req.GetCallId(),
-		IdempotencyKey: req.GetIdempotencyKey(), Session: req.GetSessionId(), Timeout: req.GetTimeout().AsDuration(),
-		DefinitionHash: req.GetExpectedDefinitionHash(),
-	}, stream.Send)
-}
-
-// CancelCall implements McpPoolService.
-func (s *Server) CancelCall(ctx context.Context, req *mcppoolv1.CancelCallRequest) (*mcppoolv1.CancelCallResponse, error) {
-	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !s.caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
-		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
-			"no call %.100q of yours is running; it may have ended already", req.GetCallId())
-	}
-	return &mcppoolv1.CancelCallResponse{}, nil
-}
-
-// ReleaseSession implements McpPoolService.
-func (s *Server) ReleaseSession(ctx context.Context, req *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
-	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n := s.pool.ReleaseSession(p.Sub, req.GetSessionId())
-	return &mcppoolv1.ReleaseSessionResponse{Released: uint32(n)}, nil
 }

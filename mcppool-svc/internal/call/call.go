@@ -2,33 +2,24 @@ package call
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/spec"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/schema"
-)
-
-// Keys of `_meta` that say which step a call belongs to, for servers that can make use of it.
-const (
-	metaIdempotencyKey = "pawl.dev/idempotency-key"
-	metaCallID         = "pawl.dev/call-id"
 )
 
 // Pool is where connections come from: a conn.Pool.
@@ -36,174 +27,124 @@ type Pool interface {
 	Acquire(ctx context.Context, use conn.Use) (*conn.Lease, error)
 }
 
-// Request is one call.
-type Request struct {
-	User           string
-	Server         *spec.Server
-	Tool           string
-	Input          string        // JSON text of an object
-	CallID         string        // empty: one is made up
-	IdempotencyKey string        // may be empty
-	Session        string        // may be empty
-	Timeout        time.Duration // 0: the server's
-	DefinitionHash string        // expected; may be empty
-}
-
-// Send takes what happens during a call to the caller; it may block.
-type Send func(*mcppoolv1.CallToolResponse) error
-
 // Caller makes calls. It is safe for concurrent use.
 type Caller struct {
-	pool    Pool
-	log     *slog.Logger
-	running *running
+	pool   Pool
+	ledger *ledger.Ledger
+	deps   Deps
+}
+
+// Deps are what a Caller needs beside connections and a ledger.
+type Deps struct {
+	Now   func() time.Time // that calls are to be started by
+	Log   *slog.Logger
+	Audit slog.Handler // gets a record of each call; may be nil
+	Meter *meter.Calls // measures them; may be nil
 }
 
 // New makes a Caller.
-func New(pool Pool, log *slog.Logger) *Caller {
-	return &Caller{pool: pool, log: log, running: newRunning()}
+func New(pool Pool, l *ledger.Ledger, deps Deps) *Caller {
+	return &Caller{pool: pool, ledger: l, deps: deps}
 }
 
 // Cancel asks a user's running call to stop; false where there is none of that id.
 func (c *Caller) Cancel(user, callID, reason string) bool {
-	return c.running.cancel(callKey{user, callID}, cancelled{reason})
+	return c.ledger.Cancel(user, callID, cancelled{reason})
 }
 
 // Drain refuses new calls and returns when the running ones have ended; those still running when ctx is done are stopped.
-func (c *Caller) Drain(ctx context.Context) { c.running.drain(ctx) }
+func (c *Caller) Drain(ctx context.Context) { c.ledger.Drain(ctx, errStopping) }
 
-// Call runs a call to its end: progress and logs go to send as they come, the result last. Every error of a call is an
-// *errs.Error that says in its metadata whether the tool ran; an error of send is returned as it is.
+// Call makes a call, or follows the one of that id which was made before: progress and logs go to send as they come, the
+// result last. Every error of a call is an *errs.Error that says in its metadata whether the tool ran; an error of send
+// is returned as it is. When ctx ends, a call without an id ends too; one with an id goes on, for whoever attaches to it.
 func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
-	if r.CallID == "" {
+	c.ledger.Ack(r.User, r.Ack)
+	base, named := context.WithoutCancel(ctx), r.CallID != ""
+	if !named {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("making a call id: %w", err)
 		}
-		r.CallID = id.String()
+		base, r.CallID = ctx, ledger.Unnamed(id.String())
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	key := callKey{r.User, r.CallID}
-	if err := c.running.begin(key, cancel); err != nil {
-		return err
+	if err := context.Cause(ctx); err != nil {
+		return refuse(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the caller went away before the call began: %w", err)
 	}
-	defer c.running.end(key)
-	start := time.Now()
-	result, err := c.attempt(ctx, r, send)
-	c.record(ctx, r, start, result, err)
-	if err != nil {
-		return err
-	}
-	result.CallId, result.Duration = r.CallID, durationpb.New(time.Since(start))
-	return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: result}})
-}
-
-// attempt goes the way of a call.
-func (c *Caller) attempt(ctx context.Context, r Request, send Send) (*mcppoolv1.CallResult, error) {
-	var result *mcppoolv1.CallResult
-	use := conn.Use{Server: r.Server, User: r.User, Session: r.Session}
-	err := c.leased(ctx, use, func(lease *conn.Lease) (err error) {
-		result, err = c.over(ctx, lease, r, send)
-		return err
+	running, cancel := context.WithCancelCause(base)
+	call, mine, err := c.ledger.Begin(ledger.Start{
+		User: r.User, ID: r.CallID, Hashes: r.Hashes, Session: r.Session, Epoch: r.Epoch, Cancel: cancel,
 	})
-	return result, err
+	defer cancel(nil)
+	switch {
+	case err != nil:
+		c.record(ctx, r, &facts{decision: refused}, 0, ledger.End{Err: errs.From(err)})
+		return err
+	case !mine:
+		return follow(ctx, call, send)
+	}
+	return c.lead(running, call, r, send)
 }
 
-// over makes the call over one connection.
-func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, send Send) (*mcppoolv1.CallResult, error) {
-	tool, err := lease.Tools().Find(ctx, r.Tool)
-	if err != nil {
-		return nil, preparing(err)
-	}
-	if err := permit(r, tool); err != nil {
-		return nil, err
-	}
-	raw, err := c.execute(ctx, lease.Client(), r, send)
-	if err != nil {
-		return nil, failure{Executing, err}
-	}
-	result, err := readResult(raw)
-	if err != nil {
-		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
-	}
-	return result, c.checkOutput(tool, r, result)
+// lead makes a call and tells its first follower of it. It stays until the call's end, whether or not that one does: a
+// call takes a goroutine of its own only when there is something to tell on the way.
+func (c *Caller) lead(ctx context.Context, call *ledger.Call, r Request, send Send) error {
+	var telling sync.WaitGroup
+	box := call.Lead(func(box *ledger.Mailbox) {
+		telling.Go(func() { tell(nil, call, box, send) })
+	})
+	c.run(ctx, call, r)
+	call.Leave(box)
+	telling.Wait()
+	return sendEnd(call, send)
 }
 
-// permit checks what can be checked before a tool runs.
-func permit(r Request, tool *catalog.Tool) error {
-	refuse := func(code codes.Code, reason commonv1.ErrorReason, format string, args ...any) *errs.Error {
-		return errs.New(code, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+// run makes a call.
+func (c *Caller) run(ctx context.Context, call *ledger.Call, r Request) {
+	start := time.Now()
+	var f facts
+	result, err := c.guarded(ctx, r, call, &f)
+	took := time.Since(start)
+	end := ledger.End{Result: result, Err: err}
+	if err == nil {
+		result.CallId, result.Duration = r.CallID, durationpb.New(took)
 	}
-	if tool == nil {
-		return refuse(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-			"MCP server %s has no tool %.100q; `pawl mcp tools %s` shows what there is", r.Server.ID, r.Tool, r.Server.ID)
-	}
-	input, err := schema.Compile(tool.Input)
-	if err != nil {
-		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
-			"the tool %s/%s cannot be used, its input schema is not valid: %v", r.Server.ID, tool.Name, err)
-	}
-	if err := input.Validate(r.Input); err != nil {
-		return invalidInput(refuse(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
-			"the input does not fit the schema of the tool %s/%s: %v", r.Server.ID, tool.Name, err), err)
-	}
-	if r.DefinitionHash != "" && r.DefinitionHash != tool.Hash {
-		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
-			"the definition of the tool %s/%s is not the one that was expected; list the tools again and decide anew", r.Server.ID, tool.Name)
-	}
-	return nil
+	c.record(ctx, r, &f, took, end)
+	c.ledger.End(call, end)
 }
 
-// invalidInput names each place of the input that is wrong.
-func invalidInput(e *errs.Error, err error) *errs.Error {
-	var invalid *schema.Invalid
-	if errors.As(err, &invalid) {
-		for _, p := range invalid.Problems {
-			e = e.WithViolation("input"+p.Pointer, p.Message)
+// guarded makes of everything that can go wrong an error with an outcome, a panic included: it happens where no handler's
+// recovery reaches.
+func (c *Caller) guarded(ctx context.Context, r Request, call *ledger.Call, f *facts) (result *mcppoolv1.CallResult, failed *errs.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.deps.Log.ErrorContext(ctx, "a tool call panicked", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result, failed = nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+				"the pool failed inside (%v); this is a bug, the log has its place", p).With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}
-	}
-	return e
-}
-
-// execute calls the tool and passes on what the server says meanwhile.
-func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request, send Send) (json.RawMessage, error) {
-	limit := r.Server.CallLimit()
-	if r.Timeout > 0 {
-		limit = min(limit, r.Timeout)
-	}
-	ctx, stop := context.WithTimeoutCause(ctx, limit, timeout{limit})
-	defer stop()
-	box := newMailbox()
-	type answer struct {
-		raw json.RawMessage
-		err error
-	}
-	answered := make(chan answer, 1)
-	go func() {
-		raw, err := client.CallTool(ctx, upstream.Call{
-			Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: meta(ctx, r), Notify: box.put,
-		})
-		answered <- answer{raw, err}
 	}()
-	for {
-		select {
-		case <-box.ready:
-			deliver(box, send)
-		case a := <-answered:
-			deliver(box, send) // what came before the answer
-			return a.raw, a.err
-		}
+	result, err := c.attempt(ctx, r, f, call.Notify)
+	if err == nil {
+		return result, nil
 	}
+	failed = errs.From(err)
+	if failed.Metadata[errs.OutcomeKey] == "" {
+		failed = failed.With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+	return nil, failed
 }
 
-// deliver sends what the mailbox has. A reader that is gone ends the call through its context, not here.
-func deliver(box *mailbox, send Send) {
-	for _, m := range box.take() {
-		if send(m) != nil {
-			return
-		}
+var errStopping = errors.New("the MCP pool is stopping")
+
+// cancelled is why a call ends on somebody's wish.
+type cancelled struct{ reason string }
+
+func (c cancelled) Error() string {
+	if c.reason == "" {
+		return "the call was cancelled"
 	}
+	return "the call was cancelled: " + c.reason
 }
 
 // timeout is why a call ended that took too long.
@@ -211,52 +152,4 @@ type timeout struct{ limit time.Duration }
 
 func (t timeout) Error() string {
 	return fmt.Sprintf("the tool did not answer within %v; it may still have run. Raise the server's call_timeout for slow tools", t.limit)
-}
-
-// meta says to the server which step, call and trace this is.
-func meta(ctx context.Context, r Request) map[string]string {
-	m := map[string]string{metaCallID: r.CallID}
-	if r.IdempotencyKey != "" {
-		m[metaIdempotencyKey] = r.IdempotencyKey
-	}
-	propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(m))
-	return m
-}
-
-// checkOutput compares structured content with what the tool promised. A tool that breaks its promise ran all the same:
-// the outcome is KNOWN, and the beginning of what it gave goes with the error, so that nobody runs it again to see.
-func (c *Caller) checkOutput(tool *catalog.Tool, r Request, result *mcppoolv1.CallResult) error {
-	if tool.Output == "" || result.StructuredJson == "" || result.IsError {
-		return nil
-	}
-	output, err := schema.Compile(tool.Output)
-	if err != nil {
-		c.log.Warn("a tool's output schema is not valid; its results are not checked", "mcp_id", r.Server.ID, "tool", tool.Name, "error", err)
-		return nil
-	}
-	if err := output.Validate(result.StructuredJson); err != nil {
-		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
-			"the tool %s/%s ran, but its result does not fit its own output schema: %v; do not call it again to get another one",
-			r.Server.ID, tool.Name, err).
-			With(errs.OutcomeKey, errs.OutcomeKnown).With("structured_json", result.StructuredJson)
-	}
-	return nil
-}
-
-// saysUnknown recognises an unknown tool in the words of servers: MCP gives it the code of invalid parameters.
-func saysUnknown(message string) bool {
-	m := strings.ToLower(message)
-	return strings.Contains(m, "tool") && (strings.Contains(m, "not found") || strings.Contains(m, "unknown"))
-}
-
-// record logs how a call went.
-func (c *Caller) record(ctx context.Context, r Request, start time.Time, result *mcppoolv1.CallResult, err error) {
-	attrs := []any{
-		"user", r.User, "mcp_id", r.Server.ID, "tool", r.Tool, "call_id", r.CallID, "session_id", r.Session, "took", time.Since(start),
-	}
-	if err != nil {
-		c.log.InfoContext(ctx, "tool call failed", append(attrs, "error", err)...)
-		return
-	}
-	c.log.DebugContext(ctx, "tool call", append(attrs, "is_error", result.IsError)...)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
+	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -15,6 +14,9 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -23,34 +25,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func progress(n int) upstream.Notification {
 	return upstream.Notification{Progress: &upstream.Progress{Done: float64(n)}}
-}
-
-func logged(n int) upstream.Notification {
-	return upstream.Notification{Log: &upstream.Log{Data: strconv.Itoa(n)}}
-}
-
-func TestMailboxDropsOldestProgressFirst(t *testing.T) {
-	m := newMailbox()
-	m.put(logged(-1))
-	for i := range 1000 {
-		m.put(progress(i))
-	}
-	got := m.take()
-	if len(got) != mailboxSize || got[0].GetLog() == nil || got[1].GetProgress().GetProgress() != 1000-mailboxSize+1 {
-		t.Errorf("%d messages, first %v and %v", len(got), got[0], got[1])
-	}
-	if got[len(got)-1].GetProgress().GetProgress() != 999 {
-		t.Errorf("the newest is %v", got[len(got)-1])
-	}
-	if rest := m.take(); len(rest) != 0 {
-		t.Errorf("left: %v", rest)
-	}
-	for i := range mailboxSize + 10 {
-		m.put(logged(i))
-	}
-	if got := m.take(); len(got) != mailboxSize || got[0].GetLog().GetDataJson() != "10" {
-		t.Errorf("logs alone: %d, first %v", len(got), got[0])
-	}
 }
 
 func TestExplain(t *testing.T) {
@@ -120,41 +94,17 @@ func FuzzReadResult(f *testing.F) {
 	})
 }
 
-func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRunning()
-		stopped := make(chan error, 2)
-		for _, id := range []string{"quick", "slow"} {
-			if err := r.begin(callKey{"ann", id}, func(cause error) { stopped <- cause }); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		done := make(chan struct{})
-		go func() { defer close(done); r.drain(ctx) }()
-		synctest.Wait()
-		if err := r.begin(callKey{"ann", "late"}, nil); errs.ReasonName(errs.Reason(err)) != "SHUTTING_DOWN" {
-			t.Errorf("a call while draining: %v", err)
-		}
-		time.Sleep(5 * time.Second)
-		r.end(callKey{"ann", "quick"})
-		synctest.Wait()
-		if len(stopped) != 0 {
-			t.Error("stopped before its time")
-		}
-		if cause := <-stopped; !errors.Is(cause, errStopping) {
-			t.Errorf("cause = %v", cause)
-		}
-		r.end(callKey{"ann", "slow"})
-		<-done
-	})
-}
-
-func TestSendErrorsEndTheCall(t *testing.T) {
-	box := newMailbox()
-	box.put(progress(1))
-	box.put(progress(2))
+func TestSendErrorsEndTheDelivery(t *testing.T) {
+	c, _, err := ledger.New(ledger.Config{}, "p").Begin(ledger.Start{User: "ann", ID: "c1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := c.Follow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Notify(progress(1))
+	c.Notify(progress(2))
 	sent := 0
 	deliver(box, func(*mcppoolv1.CallToolResponse) error { sent++; return errors.New("gone") })
 	if sent != 1 {
@@ -166,5 +116,23 @@ func TestStoppingIsNoCancellation(t *testing.T) {
 	e := Explain(Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Message: errStopping.Error(), Err: errors.Join(context.Canceled, errStopping)})
 	if e.Code != codes.Unavailable || errs.ReasonName(e.Reason) != "SHUTTING_DOWN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
 		t.Errorf("got %v, %v", e, e.Metadata)
+	}
+}
+
+// panicking is a pool that is broken inside.
+type panicking struct{}
+
+func (panicking) Acquire(context.Context, conn.Use) (*conn.Lease, error) { panic("a bug") }
+
+// A call runs where no handler's recovery reaches: a bug costs that call, not the process, and is no proof of anything.
+func TestPanicEndsTheCallAlone(t *testing.T) {
+	c := New(panicking{}, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	for _, id := range []string{"", "c1", "c1"} {
+		err := c.Call(t.Context(), Request{User: "ann", Server: &spec.Server{ID: "s"}, Tool: "t", CallID: id, Hashes: []ledger.Hash{{}}},
+			func(*mcppoolv1.CallToolResponse) error { return nil })
+		e := errs.From(err)
+		if e.Code != codes.Internal || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown || !strings.Contains(e.Message, "a bug") {
+			t.Errorf("call %q: %v, %v", id, err, e.Metadata)
+		}
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/schema"
 )
 
 // maxName is the longest tool name, as the contract has it.
@@ -25,6 +27,26 @@ type Tool struct {
 	Hints         spec.Hints
 	// Hash is the SHA-256 (hex) of the raw definition.
 	Hash string
+
+	input, output atomic.Pointer[schema.Schema] // once compiled
+}
+
+// InputSchema is Input, compiled. Errors are schema.Compile's.
+func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input, t.Input) }
+
+// OutputSchema is Output, compiled.
+func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
+
+// compiled asks the cache that all tools share once: its key is a hash of the text, which takes longer than the rest.
+func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
+	if s := kept.Load(); s != nil {
+		return s, nil
+	}
+	s, err := schema.Compile(raw)
+	if err == nil {
+		kept.Store(s)
+	}
+	return s, err
 }
 
 // Matches says whether name, title or description hold all the words, whatever their letter case.
@@ -68,7 +90,7 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 	if err := text(fields, "description", &t.Description); err != nil {
 		return err
 	}
-	t.Input, t.Output = schema(fields["inputSchema"]), schema(fields["outputSchema"])
+	t.Input, t.Output = schemaText(fields["inputSchema"]), schemaText(fields["outputSchema"])
 	if absent(fields["annotations"]) {
 		return nil
 	}
@@ -96,7 +118,7 @@ func flag(raw json.RawMessage) *bool {
 	return &b
 }
 
-func schema(raw json.RawMessage) string {
+func schemaText(raw json.RawMessage) string {
 	if absent(raw) {
 		return ""
 	}

@@ -101,8 +101,8 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 	}
 	e := p.entries[k]
 	if e == nil {
-		if f := p.failed[k]; f != nil && time.Since(f.at) < retryAfter {
-			return nil, f.err
+		if err := p.refuse(k, use.Server.ID); err != nil {
+			return nil, err
 		}
 		if err := p.makeRoom(use.User); err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 		e.err = err
 		p.retire(e)
 		delete(p.live, e)
-		p.failed[e.key] = &failure{err: err, at: time.Now()}
+		p.failedAgain(e.key, err)
 		p.log.Warn("connecting to an MCP server failed", "mcp_id", e.id, "user", e.user, "error", err)
 		return
 	}

@@ -17,6 +17,8 @@ type Config struct {
 	MaxPerUser     int           // 100
 	IdleTimeout    time.Duration // of a connection without calls and sessions; 5 minutes
 	SessionTimeout time.Duration // of a session that was not heard of; 30 minutes
+	BreakAfter     int           // failed connects in a row before a server is left alone; 5
+	BreakFor       time.Duration // how long it is; 30 s
 }
 
 func (c Config) withDefaults() Config {
@@ -32,11 +34,14 @@ func (c Config) withDefaults() Config {
 	if c.SessionTimeout == 0 {
 		c.SessionTimeout = 30 * time.Minute
 	}
+	if c.BreakAfter == 0 {
+		c.BreakAfter = 5
+	}
+	if c.BreakFor == 0 {
+		c.BreakFor = 30 * time.Second
+	}
 	return c
 }
-
-// retryAfter is how long a failed connect is answered from memory.
-const retryAfter = time.Second
 
 // Connect makes a connection; ctx bounds the making alone. Errors are *upstream.Error.
 type Connect func(ctx context.Context, server *spec.Server) (upstream.Client, error)
@@ -79,11 +84,6 @@ type entry struct {
 	idle     time.Time // since when nobody needs it
 	retired  bool      // no longer handed out; closed with its last call
 	closing  bool
-}
-
-type failure struct {
-	err error
-	at  time.Time
 }
 
 // New makes a pool. Run closes idle connections, Close all of them.

@@ -12,12 +12,16 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // modeVariable makes a test binary the server.
 const modeVariable = "PAWL_FAKE_MCP"
+
+// WaitVariable names a file that the server waits for before it answers anything.
+const WaitVariable = "PAWL_FAKE_MCP_WAIT"
 
 // Ways to behave, beside "good".
 const (
@@ -81,10 +85,23 @@ type server struct {
 	out       io.Writer                // guarded by mu
 	tools     []string                 // guarded by mu; added while running
 	cancelled map[string]chan struct{} // guarded by mu; running calls that wait for it
+	held      []held                   // guarded by mu
+	counted   int                      // guarded by mu
 	work      sync.WaitGroup
 }
 
+// held is a call that waits to be released.
+type held struct {
+	token    json.RawMessage
+	released chan struct{}
+}
+
 func (s *server) begin() {
+	for path := os.Getenv(WaitVariable); path != ""; time.Sleep(time.Millisecond) { //nolint:forbidigo // another process says when
+		if _, err := os.Stat(path); err == nil { //nolint:gosec // a test wrote it
+			break
+		}
+	}
 	switch s.mode {
 	case Exit:
 		fmt.Fprintln(os.Stderr, "fake: the database is missing, token", os.Getenv("SECRET_TOKEN"))

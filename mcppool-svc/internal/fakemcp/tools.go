@@ -22,6 +22,9 @@ var definitions = []string{
 	`{"name":"env","description":"Shows the environment.","inputSchema":{"type":"object"}}`,
 	`{"name":"steps","description":"Reports progress.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true}}`,
 	`{"name":"wait","description":"Waits until it is cancelled, then answers.","inputSchema":{"type":"object"}}`,
+	`{"name":"hold","description":"Counts its calls, and waits for release.","inputSchema":{"type":"object"}}`,
+	`{"name":"release","description":"Lets all of hold go on.","inputSchema":{"type":"object"}}`,
+	`{"name":"count","description":"Says how often it and hold were called.","inputSchema":{"type":"object"}}`,
 	`{"name":"hang","description":"Never answers.","inputSchema":{"type":"object"}}`,
 	`{"name":"fail","description":"Answers isError.","inputSchema":{"type":"object"}}`,
 	`{"name":"error","description":"Answers a JSON-RPC error.","inputSchema":{"type":"object"}}`,
@@ -87,6 +90,12 @@ func (s *server) call(m message) {
 		s.wait(m)
 	case "grow":
 		s.grow(m)
+	case "hold":
+		s.hold(r)
+	case "release":
+		s.release(m)
+	case "count":
+		s.text(m, strconv.Itoa(s.count()))
 	case "hang":
 		s.notify("notifications/message", `{"level":"info","data":"hanging"}`)
 	case "crash":
@@ -155,6 +164,41 @@ func (s *server) wait(m message) {
 	s.notify("notifications/message", `{"level":"info","data":"waiting"}`)
 	<-ch
 	s.text(m, "stopped in time")
+}
+
+// hold waits for release, and says how many calls there were; or it is cancelled, and says that.
+func (s *server) hold(r request) {
+	n, ch, cancelled := s.count(), make(chan struct{}), make(chan struct{})
+	s.mu.Lock()
+	s.held = append(s.held, held{r.token, ch})
+	s.cancelled[string(r.ID)] = cancelled
+	s.mu.Unlock()
+	s.notify("notifications/message", `{"level":"info","data":"holding"}`)
+	select {
+	case <-ch:
+		s.text(r.message, "call "+strconv.Itoa(n))
+	case <-cancelled:
+		s.text(r.message, "cancelled")
+	}
+}
+
+func (s *server) release(m message) {
+	s.mu.Lock()
+	all := s.held
+	s.held = nil
+	s.mu.Unlock()
+	for _, h := range all {
+		s.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":1,"total":1}`, h.token))
+		close(h.released)
+	}
+	s.text(m, strconv.Itoa(len(all)))
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted++
+	return s.counted
 }
 
 func (s *server) text(m message, text string) {

@@ -129,20 +129,44 @@ func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMess
 	c.listen(token, call.Notify)
 	defer c.listen(token, nil)
 
-	x := &exchange{stub: json.RawMessage(`{"content":[]}`), ownCancel: true}
+	x := &exchange{stub: json.RawMessage(`{"content":[]}`), ownCancel: true, gate: call.Gate}
 	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
 	defer stop()
 	answered := make(chan error, 1)
-	go func() {
+	request := func() error {
 		_, err := c.mcp.CallTool(run, toolRequest(call, token))
-		answered <- err
-	}()
-	select {
-	case err := <-answered:
-		return c.outcome(x, err)
-	case <-ctx.Done():
-		return c.interrupt(ctx, x, answered, stop)
+		return err
 	}
+	if c.direct {
+		// The tool may not care for its context.
+		go func() { answered <- request() }()
+		select {
+		case err := <-answered:
+			return c.outcome(x, err)
+		case <-ctx.Done():
+			return c.interrupt(ctx, x, answered, stop)
+		}
+	}
+	// All other transports return when told to; a goroutine for every request would be a tenth of a short call's time.
+	var end verdict
+	interrupted := make(chan struct{})
+	spare := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		end.raw, end.err = c.interrupt(ctx, x, answered, stop)
+	})
+	err := request()
+	if spare() {
+		return c.outcome(x, err)
+	}
+	answered <- err
+	<-interrupted
+	return end.raw, end.err
+}
+
+// verdict is what an interrupted call came to.
+type verdict struct {
+	raw json.RawMessage
+	err error
 }
 
 func toolRequest(call upstream.Call, token string) mcp.CallToolRequest {

@@ -19,6 +19,8 @@ type exchange struct {
 	stub json.RawMessage
 	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
 	ownCancel bool
+	// gate has the last word on whether the request goes out; may be nil.
+	gate func() error
 
 	mu        sync.Mutex
 	id        mcp.RequestId            // guarded by mu; set once handed over
@@ -29,6 +31,7 @@ type exchange struct {
 	rpcErr    *mcp.JSONRPCErrorDetails // guarded by mu
 	status    int                      // guarded by mu; HTTP status, 0 where there was none
 	cause     error                    // guarded by mu; what the transport saw, where mcp-go loses it
+	barred    error                    // guarded by mu; what the gate said
 }
 
 type exchangeKey struct{}
@@ -51,6 +54,11 @@ func (x *exchange) begin(id mcp.RequestId, assumeSent bool) error {
 	defer x.mu.Unlock()
 	if x.abandoned {
 		return errAbandoned
+	}
+	if x.gate != nil && !x.handed {
+		if x.barred = x.gate(); x.barred != nil {
+			return x.barred
+		}
 	}
 	x.id, x.handed = id, true
 	x.sent = x.sent || assumeSent
@@ -106,10 +114,11 @@ type report struct {
 	rpcErr *mcp.JSONRPCErrorDetails
 	status int
 	cause  error
+	barred error
 }
 
 func (x *exchange) report() report {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return report{sent: x.sent, result: x.result, rpcErr: x.rpcErr, status: x.status, cause: x.cause}
+	return report{sent: x.sent, result: x.result, rpcErr: x.rpcErr, status: x.status, cause: x.cause, barred: x.barred}
 }

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -158,6 +160,45 @@ func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
 	if !lw.undelivered([]byte(second[:len(second)-2])) {
 		t.Error("what nobody could read counts as delivered")
 	}
+	if err := lw.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Messages that go out at once and such that wait keep their order and their wholeness, whoever writes them.
+func TestLineWriterDirectAndQueuedWritesMix(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	lw := newLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
+	const writers, each = 8, 300
+	var wg sync.WaitGroup
+	for n := range writers {
+		wg.Go(func() {
+			for i := range each {
+				// From a few bytes to more than is written at once.
+				line := fmt.Sprintf("%d %d %s\n", n, i, strings.Repeat("x", (i*37)%(directLimit+500)))
+				if got, err := io.WriteString(lw, line); err != nil || got != len(line) {
+					t.Errorf("wrote %d of %d: %v", got, len(line), err)
+				}
+			}
+		})
+	}
+	next := make([]int, writers)
+	lines := bufio.NewScanner(r)
+	for range writers * each {
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+		var n, i int
+		if _, err := fmt.Sscanf(lines.Text(), "%d %d", &n, &i); err != nil || n >= writers || next[n] != i || strings.Count(lines.Text(), "x") != (i*37)%(directLimit+500) {
+			t.Fatalf("line %.40q, %v; writer %d is at %d", lines.Text(), err, n, next[min(n, writers-1)])
+		}
+		next[n]++
+	}
+	wg.Wait()
 	if err := lw.Close(); err != nil {
 		t.Error(err)
 	}

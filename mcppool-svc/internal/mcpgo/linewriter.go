@@ -19,6 +19,9 @@ const (
 	writeChunk = 64 << 10
 	// stallLimit is how long a child may leave its stdin unread while there is more to write.
 	stallLimit = 30 * time.Second
+	// directLimit is how long a message may be that is tried to be written at once: Linux pipes take those whole or not at
+	// all.
+	directLimit = 4096
 	// flushLimit is how long Close lets what is queued go out.
 	flushLimit = 200 * time.Millisecond
 )
@@ -30,11 +33,13 @@ type deadlineWriter interface {
 }
 
 // lineWriter stands between mcp-go and a child's stdin. mcp-go writes under a lock and would hang every call, deadlines
-// or not, at a child that does not read; here a write is queued, and a goroutine of its own brings it to the pipe.
+// or not, at a child that does not read; here a write that the pipe does not take at once is queued, and a goroutine of its
+// own brings it there. To go through that goroutine each time would be a tenth of a short call's time.
 type lineWriter struct {
 	out   deadlineWriter
 	stall time.Duration
-	fail  func(error) // told once, when the child does not read or the pipe is broken
+	try   func([]byte) int // writes what can be written without waiting; nil where nothing can
+	fail  func(error)      // told once, when the child does not read or the pipe is broken
 
 	wake  chan struct{} // buffered; something was queued or closed
 	ended chan struct{} // the goroutine is gone
@@ -54,12 +59,12 @@ type line struct {
 }
 
 func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *lineWriter {
-	w := &lineWriter{out: out, stall: stall, fail: fail, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &lineWriter{out: out, try: directWrite(out), stall: stall, fail: fail, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go w.run()
 	return w
 }
 
-// Write queues one message. It never blocks.
+// Write writes or queues one message. It never blocks.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,11 +74,20 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	if waiting := w.queued - w.written; waiting > 0 && waiting+int64(len(p)) > maxQueued {
 		return 0, errors.Join(errNotQueued, errors.New("the server does not read its stdin"))
 	}
+	size := len(p)
+	if w.try != nil && w.queued == w.written && size <= directLimit {
+		n := w.try(p)
+		w.queued += int64(n)
+		w.written = w.queued
+		if p = p[n:]; len(p) == 0 {
+			return size, nil
+		}
+	}
 	w.queued += int64(len(p))
 	w.lines = append(w.lines, line{text: bytes.Clone(p), end: w.queued})
 	w.fresh++
 	w.signal()
-	return len(p), nil
+	return size, nil
 }
 
 // Close lets what is queued go out for a moment and closes the pipe.

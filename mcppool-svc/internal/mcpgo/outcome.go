@@ -17,8 +17,11 @@ import (
 // outcome makes of an exchange what it came to. err is mcp-go's word, which counts only where nothing was answered.
 func (c *client) outcome(x *exchange, err error) (json.RawMessage, error) {
 	r := x.report()
-	if r.rpcErr == nil && r.result != nil {
+	switch {
+	case r.rpcErr == nil && r.result != nil:
 		return r.result, nil
+	case r.barred != nil:
+		return nil, r.barred
 	}
 	if err == nil {
 		err = errMalformed

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
@@ -49,7 +50,9 @@ type Server struct {
 	CreateTime time.Time
 	UpdateTime time.Time
 
-	revision string // remembered by Seal
+	// Remembered by Seal.
+	revision string
+	config   uint64
 }
 
 // Stdio is a child process that speaks MCP on stdin and stdout.
@@ -90,6 +93,16 @@ func (s *Server) Etag() string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// ConfigRevision changes whenever anything of the registration changes. It is never 0, and fits into a double. Servers of configuration files, which
+// have no history, get it from their text, through the UID.
+func (s *Server) ConfigRevision() uint64 {
+	if s.config != 0 {
+		return s.config
+	}
+	sum := sha256.Sum256(binaryOf("config", s.UID, s.Generation))
+	return max(binary.BigEndian.Uint64(sum[:])>>16, 1)
+}
+
 // Revision changes whenever a connection made before would be the wrong one. It is derived from secrets: keep it inside.
 func (s *Server) Revision() string {
 	if s.revision != "" {
@@ -101,7 +114,7 @@ func (s *Server) Revision() string {
 
 // Seal remembers what every call asks for, and returns the server, which must not change any more.
 func (s *Server) Seal() *Server {
-	s.revision = s.Revision()
+	s.revision, s.config = s.Revision(), s.ConfigRevision()
 	return s
 }
 
@@ -124,7 +137,7 @@ func (s *Server) StartLimit() time.Duration {
 // Clone copies the server so that the copy can be changed.
 func (s *Server) Clone() *Server {
 	c := *s
-	c.revision = ""
+	c.revision, c.config = "", 0
 	if s.Stdio != nil {
 		t := *s.Stdio
 		t.Args, t.Env = slices.Clone(t.Args), maps.Clone(t.Env)

@@ -6,7 +6,7 @@ import (
 )
 
 // Client is one live connection to one MCP server. Its methods are safe for concurrent use. All errors of ListTools and
-// CallTool are *Error.
+// CallTool are *Error, or what Call.Gate said.
 type Client interface {
 	// Info says what the server is, as it said itself when the connection was made.
 	Info() Info
@@ -52,6 +52,9 @@ type Call struct {
 	Name      string
 	Arguments json.RawMessage   // a JSON object
 	Meta      map[string]string // goes into _meta beside the progress token
+	// Gate is asked in the last moment before the request goes out, once connected and whatever else takes time; its error
+	// keeps the request back. It may be nil.
+	Gate func() error
 	// Notify is told of progress and logs. It is called from the connection's read loop and must not block.
 	Notify func(Notification)
 }

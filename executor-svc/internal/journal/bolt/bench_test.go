@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,29 +28,67 @@ const stepsPerTask = 10
 func BenchmarkSteps(b *testing.B) {
 	for _, writers := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			var store, bare time.Duration
+			var store, bare cost
 			var ratios []float64
 			steps := 0
 			for b.Loop() {
 				// In turns, so that both see the same machine.
 				mine, other := storeTasks(b, writers), bareTasks(b, writers)
-				store, bare = store+mine, bare+other
-				ratios = append(ratios, other.Seconds()/mine.Seconds())
+				store.add(mine)
+				bare.add(other)
+				ratios = append(ratios, other.wall.Seconds()/mine.wall.Seconds())
 				steps += writers * rounds(writers) * stepsPerTask
 			}
 			slices.Sort(ratios)
-			b.ReportMetric(float64(steps)/store.Seconds(), "steps/s")
-			b.ReportMetric(float64(steps)/bare.Seconds(), "bare-steps/s")
+			b.ReportMetric(float64(steps)/store.wall.Seconds(), "steps/s")
+			b.ReportMetric(float64(steps)/bare.wall.Seconds(), "bare-steps/s")
+			b.ReportMetric(float64(store.cpu.Microseconds())/float64(steps), "cpu-µs/step")
+			b.ReportMetric(float64(bare.cpu.Microseconds())/float64(steps), "bare-cpu-µs/step")
+			b.ReportMetric(2*float64(steps)/float64(store.syncs), "commits/tx")
+			b.ReportMetric(2*float64(steps)/float64(bare.syncs), "bare-commits/tx")
 			b.ReportMetric(ratios[len(ratios)/2], "median-ratio")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
+// cost is what a run took: of the clock, of the processor, and of transactions.
+type cost struct {
+	wall, cpu time.Duration
+	syncs     int
+}
+
+func (c *cost) add(other cost) {
+	c.wall, c.cpu, c.syncs = c.wall+other.wall, c.cpu+other.cpu, c.syncs+other.syncs
+}
+
+// measure runs something; syncs says how many transactions there were so far.
+func measure(b *testing.B, syncs func() int, run func()) cost {
+	runtime.GC()
+	before, cpu, start := syncs(), cpuTime(b), time.Now()
+	run()
+	return cost{wall: time.Since(start), cpu: cpuTime(b) - cpu, syncs: syncs() - before}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func txID(db *bbolt.DB) (id int) {
+	if err := db.View(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		panic(err)
+	}
+	return id
+}
+
 // rounds is how many tasks each writer makes, so that a run takes long enough.
 func rounds(writers int) int { return max(1, 640/writers/8) }
 
-func storeTasks(b *testing.B, writers int) time.Duration {
+func storeTasks(b *testing.B, writers int) cost {
 	s, err := bolt.Open(filepath.Join(b.TempDir(), "journal.db"))
 	if err != nil {
 		b.Fatal(err)
@@ -75,18 +114,17 @@ func storeTasks(b *testing.B, writers int) time.Duration {
 			}
 		}
 	}
-	runtime.GC()
-	start := time.Now()
-	each(writers, func(i int) {
-		for _, task := range made[i*rounds(writers) : (i+1)*rounds(writers)] {
-			for _, t := range task {
-				if err := s.Commit(context.Background(), t); err != nil {
-					b.Error(err)
+	return measure(b, func() int { return txID(s.DB()) }, func() {
+		each(writers, func(i int) {
+			for _, task := range made[i*rounds(writers) : (i+1)*rounds(writers)] {
+				for _, t := range task {
+					if err := s.Commit(context.Background(), t); err != nil {
+						b.Error(err)
+					}
 				}
 			}
-		}
+		})
 	})
-	return time.Since(start)
 }
 
 func each(writers int, do func(i int)) {
@@ -104,7 +142,7 @@ const (
 )
 
 // bareTasks writes the same with nothing around it.
-func bareTasks(b *testing.B, writers int) time.Duration {
+func bareTasks(b *testing.B, writers int) cost {
 	l := newLoop(b)
 	defer l.close()
 	ids := make([]uuid.UUID, writers*rounds(writers))
@@ -112,18 +150,17 @@ func bareTasks(b *testing.B, writers int) time.Duration {
 		ids[i] = uuid.Must(uuid.NewV7())
 		l.do(put{key(ids[i], 0, 0), make([]byte, 180)}, put{key(ids[i], 1, 0), make([]byte, 40)})
 	}
-	runtime.GC()
-	start := time.Now()
-	each(writers, func(i int) {
-		for n := range rounds(writers) {
-			id := ids[i*rounds(writers)+n]
-			for step := range uint64(stepsPerTask) {
-				l.do(put{key(id, 1, 0), make([]byte, hotIntent)}, put{key(id, 2, step*3+2), make([]byte, recordIntent)})
-				l.do(put{key(id, 1, 0), make([]byte, hotOutcome)}, put{key(id, 2, step*3+4), make([]byte, recordOutcome)})
+	return measure(b, func() int { return txID(l.db) }, func() {
+		each(writers, func(i int) {
+			for n := range rounds(writers) {
+				id := ids[i*rounds(writers)+n]
+				for step := range uint64(stepsPerTask) {
+					l.do(put{key(id, 1, 0), make([]byte, hotIntent)}, put{key(id, 2, step*3+2), make([]byte, recordIntent)})
+					l.do(put{key(id, 1, 0), make([]byte, hotOutcome)}, put{key(id, 2, step*3+4), make([]byte, recordOutcome)})
+				}
 			}
-		}
+		})
 	})
-	return time.Since(start)
 }
 
 func key(id uuid.UUID, part byte, seq uint64) []byte {

@@ -1,17 +1,28 @@
 // Package bolt is the journal in one bbolt file: no server, one process.
 //
-// Keys are flat and binary in one bucket, so that everything of a task lies together and one commit touches few pages:
+// Keys are flat and binary in one bucket, so that everything of a task lies together and one commit touches few pages. An
+// id is 16 bytes; a number, time or seq 8, so that it sorts:
 //
-//	m<name>                     metadata: the schema's version
-//	t<task id>\x00              head
-//	t<task id>\x01              checkpoint, behind its rev (8 bytes)
-//	t<task id>\x02<seq>         record, by the seq of its first fact
-//	t<task id>\x03<number>      command in the inbox
-//	a<task id>                  the task is runnable
-//	u<user>\x00<task id>        index of a user's tasks
-//	c<user>\x00<conv>\x00<task id>  index of a conversation's tasks
-//	r<user>\x00<request id>     task created by that request
-//	g<user>\x00<agent id>       agent
+//	m<name>                         metadata: schema, generation of claims
+//	t<id>\x00                       head
+//	t<id>\x01                       checkpoint: what each commit changes, behind its state
+//	t<id>\x02<seq>                  record, by the seq of its first fact
+//	t<id>\x03<number>               command in the inbox
+//	t<id>\x04                       notes: what of the checkpoint hardly ever changes
+//	t<id>\x05<sha-256>              the task refers to this payload
+//	a<id>                           the task is due: since which number, why, whose it is
+//	d<time><id>                     its deadline
+//	e<time><id>                     when it ended
+//	u<user>\x00<id>                 index of a user's tasks: status and agent
+//	c<user>\x00<conversation>\x00<id>  index of a conversation's tasks
+//	r<user>\x00<request id>         the task that this request created
+//	w<user>\x00<number>             when a request of the window was made
+//	p<sha-256>                      payload
+//	q<sha-256><id>                  the payload is referred to by this task
+//	g<user>\x00<agent id>           agent
+//
+// Values are packed (package pack) and end with a checksum over key and value. Claims, and whose turn it is, are in memory
+// only: what is due is read from the index when the file is opened, and kept up with what becomes durable.
 //
 // It must not know what is in a checkpoint beyond what indexes need.
 package bolt

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
+
+	"pawl.dev/executor-svc/internal/journal/pack"
 )
 
 // MigrateSome makes one transaction of a migration.
@@ -50,4 +52,25 @@ func (s *Store) BytesOfTask(t testing.TB, id string, seq uint64) (size int) {
 		t.Fatal(err)
 	}
 	return size
+}
+
+// DB is the file.
+func (s *Store) DB() *bbolt.DB { return s.file.db }
+
+// KeysOf returns one key of each kind that a task with a command has.
+func KeysOf(task, user, request string) [][]byte {
+	id := uuid.MustParse(task)
+	return [][]byte{
+		taskKey(id, partHead), taskKey(id, partCheckpoint), taskKey(id, partNotes), numberedKey(id, partRecord, 1),
+		numberedKey(id, partCommand, 2), dueKey(id), userKey(user, id), requestKey(user, request), windowKey(user, 0),
+		timedKey(kindDeadline, 5, id),
+	}
+}
+
+// Seal adds the checksum that fits.
+func Seal(key, value []byte) []byte { return pack.Seal(key, append([]byte(nil), value...)) }
+
+// RefillDue reads what is due as opening does.
+func (s *Store) RefillDue() error {
+	return s.view(func(b *bbolt.Bucket) error { return fill(newDue(0), b) })
 }

@@ -357,6 +357,8 @@ const (
 	ErrorReason_ERROR_REASON_CONTEXT_MISSING ErrorReason = 50
 	// The journal or another store is damaged.
 	ErrorReason_ERROR_REASON_DATA_DAMAGED ErrorReason = 51
+	// The request is for another pool process than the one that it came to.
+	ErrorReason_ERROR_REASON_OTHER_POOL ErrorReason = 52
 )
 
 // Enum value maps for ErrorReason.
@@ -414,6 +416,7 @@ var (
 		49: "ERROR_REASON_ADDRESS_REFUSED",
 		50: "ERROR_REASON_CONTEXT_MISSING",
 		51: "ERROR_REASON_DATA_DAMAGED",
+		52: "ERROR_REASON_OTHER_POOL",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -468,6 +471,7 @@ var (
 		"ERROR_REASON_ADDRESS_REFUSED":          49,
 		"ERROR_REASON_CONTEXT_MISSING":          50,
 		"ERROR_REASON_DATA_DAMAGED":             51,
+		"ERROR_REASON_OTHER_POOL":               52,
 	}
 )
 
@@ -899,7 +903,7 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\bLanguage\x12\x18\n" +
 	"\x14LANGUAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vLANGUAGE_ZH\x10\x01\x12\x0f\n" +
-	"\vLANGUAGE_EN\x10\x02*\xc6\r\n" +
+	"\vLANGUAGE_EN\x10\x02*\xe3\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_TOOL_NOT_FOUND\x10\x01\x12&\n" +
@@ -953,7 +957,8 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\x1bERROR_REASON_LOGIN_REQUIRED\x100\x12 \n" +
 	"\x1cERROR_REASON_ADDRESS_REFUSED\x101\x12 \n" +
 	"\x1cERROR_REASON_CONTEXT_MISSING\x102\x12\x1d\n" +
-	"\x19ERROR_REASON_DATA_DAMAGED\x103B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
+	"\x19ERROR_REASON_DATA_DAMAGED\x103\x12\x1b\n" +
+	"\x17ERROR_REASON_OTHER_POOL\x104B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
 
 var (
 	file_pawl_common_v1_common_proto_rawDescOnce sync.Once

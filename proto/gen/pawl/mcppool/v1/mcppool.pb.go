@@ -1239,7 +1239,8 @@ type CallToolRequest struct {
 	// The same as exact JSON; give one of the two.
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Names the attempt, for CancelCall and AttachCall; empty: the pool names it. A name that the pool knows is not called
-	// again: its stream follows the first call.
+	// again: its stream follows the first call. Another server, tool or input under a known name is INVALID_ARGUMENT
+	// (REQUEST_ID_REUSED). Refusals are remembered too: name each attempt anew.
 	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The same for each attempt of one step with one input; sent upstream for servers that know it.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
@@ -1252,11 +1253,15 @@ type CallToolRequest struct {
 	// Where set, the call is refused unless the server's configuration still has this revision.
 	ExpectedConfigRevision uint64 `protobuf:"varint,10,opt,name=expected_config_revision,json=expectedConfigRevision,proto3" json:"expected_config_revision,omitempty"`
 	// Grows with each owner of the session; a call of an older owner than the newest seen is refused (STALE_OWNER).
+	// 0 is older than any other.
 	Epoch uint64 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The call is refused unless it can be started before this time (TOO_LATE).
 	StartBy *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
 	// Earlier calls whose results are kept elsewhere now, as AckCall says.
-	AckCallIds    []string `protobuf:"bytes,13,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
+	AckCallIds []string `protobuf:"bytes,13,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
+	// The pool that is to make the call, from ListToolsResponse. Another one refuses it, so that AttachCall's word that it was
+	// not executed holds with several of them too.
+	PoolId        string `protobuf:"bytes,14,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1380,6 +1385,13 @@ func (x *CallToolRequest) GetAckCallIds() []string {
 		return x.AckCallIds
 	}
 	return nil
+}
+
+func (x *CallToolRequest) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
 }
 
 // Something about a running call, or its end.
@@ -2614,7 +2626,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x11ListToolsResponse\x12*\n" +
 	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
-	"\apool_id\x18\x03 \x01(\tR\x06poolId\"\xe3\x04\n" +
+	"\apool_id\x18\x03 \x01(\tR\x06poolId\"\x86\x05\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -2634,7 +2646,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x05epoch\x18\v \x01(\x04R\x05epoch\x125\n" +
 	"\bstart_by\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12+\n" +
 	"\fack_call_ids\x18\r \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\n" +
-	"ackCallIds\"\xbd\x01\n" +
+	"ackCallIds\x12!\n" +
+	"\apool_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\"\xbd\x01\n" +
 	"\x10CallToolResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +

@@ -61,14 +61,18 @@ type McpPoolServiceClient interface {
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
-	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream cancels the call.
+	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream of a call without call_id
+	// cancels it. A call with one goes on until it ends, its timeout or CancelCall; AttachCall, or the same CallTool again,
+	// follows it. An id that was acknowledged, forgotten or denied by AttachCall is refused with ALREADY_EXISTS; the outcome
+	// says whether the call can have run.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
 	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
-	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN.
+	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
+	// owner). Closing the stream changes nothing for the call.
 	AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error)
 	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
-	// Calls that it does not know are none of its business.
+	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
 	AckCall(ctx context.Context, in *AckCallRequest, opts ...grpc.CallOption) (*AckCallResponse, error)
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
@@ -257,14 +261,18 @@ type McpPoolServiceServer interface {
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
-	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream cancels the call.
+	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream of a call without call_id
+	// cancels it. A call with one goes on until it ends, its timeout or CancelCall; AttachCall, or the same CallTool again,
+	// follows it. An id that was acknowledged, forgotten or denied by AttachCall is refused with ALREADY_EXISTS; the outcome
+	// says whether the call can have run.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
 	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
-	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN.
+	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
+	// owner). Closing the stream changes nothing for the call.
 	AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error
 	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
-	// Calls that it does not know are none of its business.
+	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
 	AckCall(context.Context, *AckCallRequest) (*AckCallResponse, error)
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)

@@ -1,0 +1,382 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+type agentMessage = storagev1.Agent
+
+const pauseAtEnd = 100 * time.Millisecond
+
+// audit reads a task's facts beside what really happened and what people said.
+type audit struct {
+	w     *world
+	k     *taskBook
+	steps map[uint32]*stepAudit
+	last  *stepAudit
+	// closed holds, by wait, the fact that closed it.
+	closed map[string]*storagev1.Fact
+	// unclear holds the calls that may have run, by tool and input.
+	unclear map[intent]bool
+	grants  map[string]commonv1.RiskLevel
+	shared  uint64 // seqs up to this one are of the task that this one was forked from
+	seq     uint64
+}
+
+type stepAudit struct {
+	ordinal  uint32
+	tool     string
+	risk     commonv1.RiskLevel
+	shown    map[string]string // inputs by wait
+	said     string            // the wait by which a person said that the next attempt may run
+	approved map[string]bool   // inputs
+	attempts []*attemptAudit
+	status   executorv1.StepStatus
+	skipped  bool
+	went     bool // another step, or the answer, followed
+}
+
+type attemptAudit struct {
+	id, input string
+	no        uint32
+	person    bool
+	end       *storagev1.Fact
+}
+
+func (w *world) audit(k *taskBook) {
+	a := &audit{
+		w: w, k: k, steps: map[uint32]*stepAudit{}, closed: map[string]*storagev1.Fact{}, unclear: map[intent]bool{}, grants: map[string]commonv1.RiskLevel{},
+	}
+	for _, f := range k.head.GetForks() {
+		a.shared = f.GetSeq()
+	}
+	for _, f := range k.facts {
+		a.seq++
+		a.fact(f)
+	}
+	for _, s := range a.steps {
+		a.repeats(s)
+	}
+	a.counters()
+	a.cameBack()
+	a.acknowledged()
+}
+
+func (a *audit) wrong(format string, args ...any) {
+	a.w.book.fault("%s: %s", a.k.name, fmt.Sprintf(format, args...))
+}
+
+func (a *audit) inherited() bool { return a.seq <= a.shared }
+
+func (a *audit) fact(f *storagev1.Fact) {
+	if id := f.GetWaitId(); id != "" {
+		a.closes(id, f)
+	}
+	if _, success := f.GetKind().(*storagev1.Fact_FlowSuccess); success && a.last != nil {
+		a.last.went = true
+	}
+	if f.GetOrdinal() == 0 {
+		if c := f.GetStatusChanged(); c.GetReason() == "approved" && a.last != nil {
+			a.last.said = f.GetWaitId()
+			a.approve(a.last, f.GetWaitId(), "")
+		}
+		return
+	}
+	s := a.steps[f.GetOrdinal()]
+	if s == nil {
+		s = &stepAudit{ordinal: f.GetOrdinal(), tool: f.GetToolId(), shown: map[string]string{}, approved: map[string]bool{}}
+		a.steps[s.ordinal] = s
+		if a.last != nil {
+			a.last.went = true
+		}
+		a.last = s
+	}
+	s.status = f.GetStepStatus()
+	a.step(s, f)
+}
+
+// closes writes down what closed a wait; what opens one does not.
+func (a *audit) closes(id string, f *storagev1.Fact) {
+	switch f.GetKind().(type) {
+	case *storagev1.Fact_StepWaitingForStart, *storagev1.Fact_StepWaitingForParam:
+		return
+	}
+	if a.closed[id] == nil {
+		a.closed[id] = f
+	}
+}
+
+func (a *audit) step(s *stepAudit, f *storagev1.Fact) {
+	switch k := f.GetKind().(type) {
+	case *storagev1.Fact_StepInit:
+		s.risk = max(floors[s.tool], commonv1.RiskLevel(commonv1.RiskLevel_value[k.StepInit]))
+	case *storagev1.Fact_StepWaitingForStart:
+		s.shown[f.GetWaitId()] = k.StepWaitingForStart.GetInputJson()
+		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
+			s.ends(f)
+			a.unclear[intent{s.tool, s.newest().input}] = true
+		}
+	case *storagev1.Fact_StepInput:
+		a.begins(s, f, k.StepInput)
+	case *storagev1.Fact_StepOutput:
+		if f.GetWaitId() != "" && len(s.attempts) > 0 {
+			delete(a.unclear, intent{s.tool, s.newest().input})
+		}
+		s.ends(f)
+	case *storagev1.Fact_StepError:
+		s.ends(f)
+		if f.GetWaitId() != "" && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
+			s.skipped = true
+		}
+		if a.inherited() && k.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN && !repeatable(s.tool) {
+			a.unclear[intent{s.tool, s.newest().input}] = true
+		}
+	case *storagev1.Fact_StepCancel:
+		s.ends(f)
+	}
+}
+
+func (s *stepAudit) newest() *attemptAudit { return s.attempts[len(s.attempts)-1] }
+
+func (s *stepAudit) ends(f *storagev1.Fact) {
+	if f.GetAttempt() == 0 || len(s.attempts) == 0 {
+		return
+	}
+	s.newest().end = f
+}
+
+// begins checks that a call was allowed: by a person who was shown exactly that or wrote it, or by the policy (A9, A29).
+func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
+	at := &attemptAudit{id: flow.CallID(a.k.id, s.ordinal, f.GetAttempt()), input: input, no: f.GetAttempt()}
+	s.attempts = append(s.attempts, at)
+	wait := f.GetWaitId()
+	if wait == "" {
+		wait = s.said
+	}
+	s.said = ""
+	at.person = wait != ""
+	switch {
+	case a.inherited() || a.k.calls[at.id] == nil: // not called, or in another task
+		if wait != "" {
+			a.approve(s, wait, input)
+		}
+	case wait != "":
+		if !a.approve(s, wait, input) {
+			a.wrong("%s calls %s(%s), which nobody approved with %s", a.w.book.shortID(at.id), s.tool, input, wait)
+		}
+	case s.approved[input]:
+	case a.unclear[intent{s.tool, input}]:
+		a.wrong("%s calls %s(%s) without a person's word, although it may have run", a.w.book.shortID(at.id), s.tool, input)
+	case a.grants[s.tool] >= s.risk:
+	case a.k.head.GetConfirm() == executorv1.Confirm_CONFIRM_NEVER:
+	case a.k.head.GetConfirm() == executorv1.Confirm_CONFIRM_BY_RISK && s.risk <= low:
+	default:
+		a.wrong("%s calls %s(%s) without an approval", a.w.book.shortID(at.id), s.tool, input)
+	}
+}
+
+// approve finds those who answered a wait so that this input may run.
+func (a *audit) approve(s *stepAudit, wait, input string) (found bool) {
+	for _, n := range a.w.book.answers {
+		if n.task != a.k.id || n.wait != wait || n.refused() {
+			continue
+		}
+		if n.command.GetOutcome().GetRetry() && (input == "" || s.shown[wait] == input) {
+			s.approved[s.shown[wait]], found = true, true
+		}
+		c := n.command.GetApprove()
+		if c == nil {
+			continue
+		}
+		meant := c.GetInputJson()
+		if meant == "" {
+			meant = s.shown[wait]
+		}
+		if input != "" && input != meant {
+			continue
+		}
+		found = true
+		if input != "" {
+			s.approved[input] = true
+		}
+		if grant := c.GetGrant(); grant == shown {
+			a.grants[s.tool] = max(a.grants[s.tool], s.risk)
+		} else {
+			a.grants[s.tool] = max(a.grants[s.tool], grant)
+		}
+	}
+	return found
+}
+
+// repeats checks that what changes the world was done again only where it is certain that it was not done, where the server
+// itself said that it failed, or where a person or the policy said so (A11, DESIGN 4).
+func (a *audit) repeats(s *stepAudit) {
+	var before *attemptAudit // the newest that was executed
+	said := false
+	for _, at := range s.attempts {
+		said = said || at.person
+		if a.k.runs[at.id] == 0 {
+			continue
+		}
+		if o, says := outcomeOf(at.end); says && o == commonv1.Outcome_OUTCOME_NOT_EXECUTED {
+			a.wrong("%s was executed, and is recorded as not executed", a.w.book.shortID(at.id))
+		}
+		if before != nil && !repeatable(s.tool) && !said &&
+			a.k.head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
+			if o, says := outcomeOf(before.end); !says || o != commonv1.Outcome_OUTCOME_KNOWN {
+				a.wrong("%s repeats %s, which was executed", a.w.book.shortID(at.id), a.w.book.shortID(before.id))
+			}
+		}
+		before, said = at, false
+	}
+}
+
+// outcomeOf is what a fact that ends an attempt says of its outcome.
+func outcomeOf(f *storagev1.Fact) (commonv1.Outcome, bool) {
+	switch k := f.GetKind().(type) {
+	case *storagev1.Fact_StepOutput:
+		return commonv1.Outcome_OUTCOME_KNOWN, true
+	case *storagev1.Fact_StepError:
+		return k.StepError.GetOutcome(), true
+	case *storagev1.Fact_StepCancel:
+		return k.StepCancel.GetOutcome(), true
+	case *storagev1.Fact_StepWaitingForStart:
+		return commonv1.Outcome_OUTCOME_UNKNOWN, true
+	}
+	return 0, false
+}
+
+// counters checks the checkpoint's counters against the events (A1, A19, A21, A24), and the budgets.
+func (a *audit) counters() {
+	c, limits := a.k.checkpoint, a.k.head.GetLimits()
+	failed, sure, spent := uint32(0), uint32(0), uint32(0)
+	for _, s := range a.steps {
+		if s.status == executorv1.StepStatus_STEP_STATUS_ERROR && !s.skipped {
+			failed++
+			if s.went {
+				sure++
+			}
+		}
+		for _, at := range s.attempts {
+			o, says := outcomeOf(at.end)
+			if says && at.end.GetAttempt() != 0 && (o == commonv1.Outcome_OUTCOME_KNOWN || o == commonv1.Outcome_OUTCOME_UNKNOWN) {
+				spent++
+			}
+			if at.no > limits.GetMaxAttempts() && !at.person {
+				a.wrong("attempt %d of step %d, there are %d (A11)", at.no, s.ordinal, limits.GetMaxAttempts())
+			}
+		}
+	}
+	limited := c.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED
+	switch {
+	case c.GetStepCount() != uint32(len(a.steps)):
+		a.wrong("%d steps are counted, there are %d", c.GetStepCount(), len(a.steps))
+	case c.GetStepCount() > limits.GetMaxSteps():
+		a.wrong("%d steps, the limit is %d (A21)", c.GetStepCount(), limits.GetMaxSteps())
+	case c.GetErrorCount() < sure || c.GetErrorCount() > failed:
+		a.wrong("%d failed steps are counted, there are %d to %d (A19)", c.GetErrorCount(), sure, failed)
+	case limited != (c.GetErrorCount() >= limits.GetMaxFailedSteps()) && a.shared == 0: // a fork may begin at the limit
+		a.wrong("%d failed steps of %d, ended with %v (A19)", c.GetErrorCount(), limits.GetMaxFailedSteps(), c.GetError())
+	}
+	if most := limits.GetMaxToolCalls(); most > 0 && spent > most {
+		a.wrong("%d tool calls, the budget is %d", spent, most)
+	}
+}
+
+// cameBack checks that an outcome that came back to a process that lived on is in the log, also behind a cancel.
+func (a *audit) cameBack() {
+	for _, c := range a.k.came {
+		if c.to.died {
+			continue
+		}
+		found := false
+		for _, f := range a.k.facts {
+			if flow.CallID(a.k.id, f.GetOrdinal(), f.GetAttempt()) != c.callID {
+				continue
+			}
+			if c.failed {
+				e := f.GetStepError()
+				found = found || e.GetOutcome() == commonv1.Outcome_OUTCOME_KNOWN && e.GetError().GetErrMsg() == c.text
+			} else {
+				found = found || strings.Contains(f.GetStepOutput(), c.text)
+			}
+		}
+		if !found {
+			a.wrong("the outcome %q came back, and is not in the log", strings.ReplaceAll(c.text, a.k.id, a.k.name))
+		}
+	}
+}
+
+// acknowledged checks that what people were told to be done was done.
+func (a *audit) acknowledged() {
+	end := a.k.facts[len(a.k.facts)-1]
+	for _, n := range a.w.book.answers {
+		if n.task != a.k.id || !n.done || n.err != nil {
+			continue
+		}
+		if n.command.GetCancel() != nil {
+			if a.k.stopped < len(a.k.facts) && end.GetFlowCancel() == "" && a.k.checkpoint.GetError().GetReason() != commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS {
+				a.wrong("%s was told that it is cancelled, but it ended with %T", n.actor, end.GetKind())
+			}
+			continue
+		}
+		f := a.closed[n.wait]
+		switch {
+		case f == nil && n.folded:
+			a.wrong("%s was told that %s is answered, but nothing came of it", n.actor, n.wait)
+		case f != nil && n.folded && !a.fits(n, f):
+			a.wrong("%s was told that %v is done, but what happened was %v", n.actor, n.command, f)
+		}
+	}
+}
+
+// fits says whether a fact is what an answer asks for.
+func (a *audit) fits(n *answerNote, f *storagev1.Fact) bool {
+	switch k := f.GetKind().(type) {
+	case *storagev1.Fact_StepInput:
+		return n.command.GetOutcome().GetRetry() || n.command.GetApprove() != nil && a.means(n, f.GetOrdinal(), k.StepInput)
+	case *storagev1.Fact_StatusChanged:
+		if k.StatusChanged.GetReason() != "approved" {
+			return n.command.GetParams() != nil
+		}
+		return n.command.GetOutcome().GetRetry() || n.command.GetApprove() != nil && a.meansLater(n)
+	case *storagev1.Fact_StepOutput:
+		return n.command.GetOutcome().GetOutputJson() == k.StepOutput
+	case *storagev1.Fact_StepError:
+		_, skip := n.command.GetOutcome().GetAnswer().(*storagev1.SettleOutcome_Skip)
+		return skip
+	case *storagev1.Fact_StepCancel:
+		return n.command.GetReject() != nil || a.k.checkpoint.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED
+	}
+	return false
+}
+
+func (a *audit) means(n *answerNote, ordinal uint32, input string) bool {
+	meant := n.command.GetApprove().GetInputJson()
+	return input == meant || meant == "" && input == a.steps[ordinal].shown[n.wait]
+}
+
+// meansLater is for an approval of a paused task: what runs once it goes on must be what was approved.
+func (a *audit) meansLater(n *answerNote) bool {
+	for _, s := range a.steps {
+		if _, asked := s.shown[n.wait]; !asked {
+			continue
+		}
+		behind := false
+		for _, f := range a.k.facts {
+			behind = behind || f.GetWaitId() == n.wait && f.GetStatusChanged() != nil
+			if behind && f.GetOrdinal() == s.ordinal && f.GetStepInput() != "" {
+				return a.means(n, s.ordinal, f.GetStepInput())
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,330 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/executor-svc/internal/api"
+	"pawl.dev/executor-svc/internal/engine"
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/runner"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// config is what a seed draws before anything happens. Something that fails does so once in so many times; 0: never.
+type config struct {
+	users, slots, tasks, moves          int
+	writeFails, readFails, netFails     uint64
+	plannerFails                        uint64
+	crashes, poolCrashes, stops, breaks int
+	crashEvery, personEvery, pauseEvery int
+}
+
+func draw(s *sched) config {
+	return config{
+		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
+		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
+		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
+		crashEvery: pick(s, 20, 60, 150), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
+	}
+}
+
+// plant is a bug that a test plants around the parts that are simulated.
+type plant struct {
+	// journal wraps the store of each process.
+	journal func(w *world, store journal.Journal) journal.Journal
+	flow    func(flow.Flow) flow.Flow
+	// request changes what is sent to the pool.
+	request func(*mcppoolv1.CallToolRequest)
+}
+
+// world is all that one seed simulates.
+type world struct {
+	s     *sched
+	cfg   config
+	plant plant
+	book  *book
+	path  string
+	log   *slog.Logger
+
+	planner *planner
+	proc    *proc
+	procs   int
+	up      time.Time // when the next process comes, where there is none
+
+	poolMu sync.Mutex
+	pool   *pool // nil while there is none
+	pools  []*pool
+	poolUp time.Time
+
+	people   int
+	watchers []*watcher
+	// active counts people who wait to be told something.
+	active atomic.Int32
+	busy   sync.WaitGroup
+	left   config // what may still go wrong
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// proc is one process of the executor.
+type proc struct {
+	name     string
+	dead     chan struct{}
+	stopping bool
+	// died: it ended while things could fail.
+	died bool
+	// stoppedEarly: it was told to stop while things could fail.
+	stoppedEarly bool
+	cancel       context.CancelFunc
+	ran          chan error
+	engine       *engine.Engine
+	tasks        *api.Tasks
+	store        *bolt.Store
+}
+
+func (p *proc) isDead() bool {
+	select {
+	case <-p.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
+	s := newSched(seed)
+	w := &world{s: s, cfg: draw(s), plant: pl, book: newBook(), path: journalOf(dir, seed), log: slog.New(slog.DiscardHandler)}
+	if verbose {
+		w.log = slog.New(slog.NewTextHandler(traced{s}, nil))
+	}
+	w.book.slots = w.cfg.slots
+	w.left = w.cfg
+	w.planner = newPlanner(w)
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+func journalOf(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("%d.db", seed)) }
+
+// traced writes the engine's log into the trace.
+type traced struct{ s *sched }
+
+func (t traced) Write(line []byte) (int, error) {
+	t.s.note("    "+string(line[:len(line)-1]), 0)
+	return len(line), nil
+}
+
+// goes runs something that ends with the world.
+func (w *world) goes(fn func()) { w.busy.Go(fn) }
+
+func (w *world) livingPool() *pool {
+	w.poolMu.Lock()
+	defer w.poolMu.Unlock()
+	return w.pool
+}
+
+// newestPool is the pool that lives, or the last one that did.
+func (w *world) newestPool() *pool {
+	w.poolMu.Lock()
+	defer w.poolMu.Unlock()
+	return w.pools[len(w.pools)-1]
+}
+
+func (w *world) startPool() {
+	w.poolMu.Lock()
+	defer w.poolMu.Unlock()
+	p := newPool(w, len(w.pools)+1)
+	w.pool, w.pools = p, append(w.pools, p)
+	w.s.note(p.id+" is up", 0)
+}
+
+func (w *world) killPool() {
+	w.poolMu.Lock()
+	p := w.pool
+	w.pool = nil
+	w.poolMu.Unlock()
+	w.s.note(p.id+" dies", 0)
+	p.die()
+	w.poolUp = time.Now().Add(w.downtime())
+	synctest.Wait()
+}
+
+func (w *world) downtime() time.Duration {
+	return pick(w.s, 0, time.Millisecond, 100*time.Millisecond, 5*time.Second, 40*time.Second)
+}
+
+// startProc starts a process on the journal as it was left.
+func (w *world) startProc(t testing.TB) {
+	store, err := bolt.Open(w.path)
+	if err != nil {
+		t.Fatalf("opening the journal: %v", err)
+	}
+	w.procs++
+	p := &proc{name: fmt.Sprintf("E%d", w.procs), dead: make(chan struct{}), ran: make(chan error, 1), store: store}
+	w.s.note(p.name+" is up", 0)
+	inner := journal.Journal(store)
+	if w.plant.journal != nil {
+		inner = w.plant.journal(w, store)
+	}
+	j := &gated{Journal: inner, w: w, p: p}
+	plannerCl, poolCl := &plannerClient{w: w, p: p}, &poolClient{w: w, p: p}
+	fl := flow.Flow(agent.Flow{})
+	if w.plant.flow != nil {
+		fl = w.plant.flow(fl)
+	}
+	p.engine = engine.New(engine.Config{MaxRunning: w.cfg.slots}, engine.Deps{
+		Journal: j, Runner: runner.New(runner.Config{}, plannerCl, poolCl, w.log), Flows: map[string]flow.Flow{"agent": fl}, Log: w.log,
+	})
+	p.tasks = &api.Tasks{Deps: api.Deps{
+		Engine: p.engine, Journal: j, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
+		Limits: &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 4, MaxTakeups: 5},
+	}}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	go func() { p.ran <- p.engine.Run(ctx) }()
+	w.proc = p
+	synctest.Wait()
+}
+
+const (
+	requests = 5
+	window   = 15 * time.Second
+)
+
+// crash ends a process at once: what was not durable is lost, and nothing that it still does has any effect.
+func (w *world) crash(t testing.TB) {
+	p := w.proc
+	w.s.note(p.name+" dies", 0)
+	close(p.dead)
+	p.cancel()
+	synctest.Wait()
+	w.bury(t, p)
+}
+
+func (w *world) bury(t testing.TB, p *proc) {
+	w.book.died(p)
+	p.died = !w.s.calm || p.stoppedEarly
+	if err := p.store.Close(); err != nil {
+		t.Fatalf("closing the journal: %v", err)
+	}
+	w.proc, w.up = nil, time.Now().Add(w.downtime())
+}
+
+// stopped takes a process away that has left in an orderly way.
+func (w *world) stopped(t testing.TB) {
+	p := w.proc
+	if p == nil || !p.stopping {
+		return
+	}
+	select {
+	case err := <-p.ran:
+		w.s.note(p.name+" has stopped", 0)
+		if err != nil && w.s.calm && !p.stoppedEarly {
+			w.book.fault("%s does not stop in an orderly way: %v", p.name, err)
+		}
+		close(p.dead)
+		synctest.Wait()
+		w.bury(t, p)
+	default:
+	}
+}
+
+// move lets one thing happen.
+func (w *world) move(t testing.TB) {
+	w.stopped(t)
+	if w.proc == nil && !time.Now().Before(w.up) {
+		w.startProc(t)
+		return
+	}
+	if w.livingPool() == nil && !time.Now().Before(w.poolUp) {
+		w.startPool()
+		return
+	}
+	if w.mishap(t) {
+		return
+	}
+	ready := w.s.ready()
+	switch {
+	case w.proc != nil && (w.s.chance(w.cfg.personEvery) || len(ready) == 0 && w.s.chance(2)):
+		w.personActs()
+	case len(ready) == 0, w.s.chance(w.cfg.pauseEvery):
+		w.s.pause(pick(w.s, time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 3*time.Second, 30*time.Second))
+	default:
+		g := ready[w.s.rng.IntN(len(ready))]
+		if w.s.chance(25) { // it is slow
+			g.notBefore = time.Now().Add(pick(w.s, time.Millisecond, 100*time.Millisecond, 2*time.Second, 20*time.Second))
+			return
+		}
+		w.s.release(g)
+	}
+}
+
+// mishap says whether something went wrong.
+func (w *world) mishap(t testing.TB) bool {
+	if !w.s.chance(w.cfg.crashEvery) {
+		return false
+	}
+	both := w.s.chance(3)
+	switch what := w.s.rng.IntN(5); {
+	case what <= 1 && w.proc != nil && w.left.crashes > 0:
+		w.left.crashes--
+		w.crash(t)
+		if both && w.livingPool() != nil {
+			w.killPool()
+		}
+	case what == 2 && w.left.poolCrashes > 0 && w.livingPool() != nil:
+		w.left.poolCrashes--
+		w.killPool()
+	case what == 3 && w.left.stops > 0 && w.proc != nil && !w.proc.stopping:
+		w.left.stops--
+		w.s.note(w.proc.name+" is told to stop", 0)
+		w.proc.stopping, w.proc.stoppedEarly = true, true
+		w.proc.cancel()
+		synctest.Wait()
+	case what == 4 && w.left.breaks > 0 && w.livingPool() != nil:
+		w.left.breaks--
+		w.livingPool().breakOne(w.s)
+		synctest.Wait()
+	default:
+		return false
+	}
+	return true
+}
+
+// settle lets everything go on without any fault until nothing is left to do; false where that does not come about.
+func (w *world) settle(t testing.TB) bool {
+	w.s.calm = true
+	end := time.Now().Add(20 * time.Minute)
+	for n := 0; time.Now().Before(end) && n < 20_000; {
+		w.stopped(t)
+		if w.proc == nil {
+			w.startProc(t)
+		}
+		if w.livingPool() == nil {
+			w.startPool()
+		}
+		if ready := w.s.ready(); len(ready) > 0 {
+			w.s.release(ready[0])
+			n++
+			continue
+		}
+		if !w.proc.stopping && w.quiet() {
+			return true
+		}
+		w.s.pause(500 * time.Millisecond)
+	}
+	return false
+}

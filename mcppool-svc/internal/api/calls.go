@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/schema"
+)
+
+// CallTool implements McpPoolService.
+func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
+	ctx := stream.Context()
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return err
+	}
+	if id := req.GetPoolId(); id != "" && id != s.id {
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL,
+			"the call is for another pool process than this one, or than it was before a restart; list the tools again for the pool_id of now").
+			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	input, err := schema.ExactObject(req.GetInput(), req.GetInputJson())
+	if err != nil {
+		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	// A call that is known already is answered whatever became of its server: so a refusal waits.
+	_, server, refused := s.usable(ctx, req.GetMcpId())
+	r := call.Request{
+		User: p.Sub, Server: server, Refused: refused, MCPID: req.GetMcpId(), Tool: req.GetName(), Input: input,
+		CallID: req.GetCallId(), IdempotencyKey: req.GetIdempotencyKey(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
+		Timeout: req.GetTimeout().AsDuration(), DefinitionHash: req.GetExpectedDefinitionHash(),
+		ConfigRevision: req.GetExpectedConfigRevision(), Ack: req.GetAckCallIds(),
+	}
+	if req.GetStartBy() != nil {
+		r.StartBy = req.GetStartBy().AsTime()
+	}
+	if r.CallID != "" {
+		r.Hashes = hashes(req, input)
+	}
+	return s.caller.Call(ctx, r, stream.Send)
+}
+
+// hashes are those of a request: of its input as it is used, and of the text that the client sent, should it differ.
+func hashes(req *mcppoolv1.CallToolRequest, input string) []ledger.Hash {
+	h := []ledger.Hash{ledger.HashOf(req.GetMcpId(), req.GetName(), input)}
+	if text := req.GetInputJson(); text != "" && text != input {
+		h = append(h, ledger.HashOf(req.GetMcpId(), req.GetName(), text))
+	}
+	return h
+}
+
+// AttachCall implements McpPoolService.
+func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
+	p, err := identity.FromContext(stream.Context())
+	if err != nil {
+		return err
+	}
+	q := ledger.Query{
+		User: p.Sub, ID: req.GetCallId(), Pool: req.GetPoolId(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
+	}
+	if n, err := hex.Decode(q.Hash[:], []byte(req.GetRequestHash())); err != nil || n != len(q.Hash) {
+		return invalid("request_hash", "it is not a SHA-256 in hex").With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+	return s.caller.Attach(stream.Context(), q, func(m *mcppoolv1.CallToolResponse) error { return stream.Send(attached(m)) })
+}
+
+// attached is a message of a call for one that attached to it.
+func attached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
+	switch e := m.GetEvent().(type) {
+	case *mcppoolv1.CallToolResponse_Progress:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: e.Progress}}
+	case *mcppoolv1.CallToolResponse_Log:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Log{Log: e.Log}}
+	case *mcppoolv1.CallToolResponse_Result:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: e.Result}}
+	}
+	return &mcppoolv1.AttachCallResponse{}
+}
+
+// AckCall implements McpPoolService.
+func (s *Server) AckCall(ctx context.Context, req *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(s.ledger.Ack(p.Sub, req.GetCallIds()))}, nil
+}
+
+// CancelCall implements McpPoolService.
+func (s *Server) CancelCall(ctx context.Context, req *mcppoolv1.CancelCallRequest) (*mcppoolv1.CancelCallResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
+		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
+			"no call %.100q of yours is running; it may have ended already", req.GetCallId())
+	}
+	return &mcppoolv1.CancelCallResponse{}, nil
+}
+
+// ReleaseSession implements McpPoolService.
+func (s *Server) ReleaseSession(ctx context.Context, req *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.ledger.Ack(p.Sub, req.GetAckCallIds())
+	n := s.pool.ReleaseSession(p.Sub, req.GetSessionId())
+	return &mcppoolv1.ReleaseSessionResponse{Released: uint32(n)}, nil
+}

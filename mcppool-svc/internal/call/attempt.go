@@ -1,0 +1,142 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/schema"
+)
+
+// attempt goes the way of a call (D8).
+func (c *Caller) attempt(ctx context.Context, r Request, f *facts, notify func(upstream.Notification)) (*mcppoolv1.CallResult, error) {
+	if r.Refused != nil {
+		f.decision = refused
+		return nil, errs.From(r.Refused).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	if err := c.current(r); err != nil {
+		f.decision = refused
+		return nil, err
+	}
+	var result *mcppoolv1.CallResult
+	use := conn.Use{Server: r.Server, User: r.User, Session: r.Session}
+	err := c.leased(ctx, use, func(lease *conn.Lease) (err error) {
+		result, err = c.over(ctx, lease, r, f, notify)
+		return err
+	})
+	return result, err
+}
+
+// current refuses what is out of date before anybody is asked anything.
+func (c *Caller) current(r Request) error {
+	if r.ConfigRevision != 0 && r.ConfigRevision != r.Server.ConfigRevision() {
+		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
+			"the configuration of MCP server %s is not the one that was expected; list its tools again and decide anew", r.Server.ID)
+	}
+	return r.inTime(c.deps.Now())
+}
+
+// over makes the call over one connection.
+func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *facts, notify func(upstream.Notification)) (*mcppoolv1.CallResult, error) {
+	tool, err := lease.Tools().Find(ctx, r.Tool)
+	if err != nil {
+		return nil, preparing(err)
+	}
+	if tool != nil {
+		f.definition = tool.Hash
+	}
+	if err := permit(r, tool); err != nil {
+		f.decision = refused
+		return nil, err
+	}
+	f.decision = allowed
+	raw, err := c.execute(ctx, lease.Client(), r, notify)
+	if err != nil {
+		return nil, failure{Executing, err}
+	}
+	result, err := readResult(raw)
+	if err != nil {
+		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
+	}
+	return result, c.checkOutput(tool, r, result)
+}
+
+// permit checks what can be checked before a tool runs.
+func permit(r Request, tool *catalog.Tool) error {
+	if tool == nil {
+		return refuse(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
+			"MCP server %s has no tool %.100q; `pawl mcp tools %s` shows what there is", r.Server.ID, r.Tool, r.Server.ID)
+	}
+	input, err := tool.InputSchema()
+	if err != nil {
+		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+			"the tool %s/%s cannot be used, its input schema is not valid: %v", r.Server.ID, tool.Name, err)
+	}
+	if err := input.Validate(r.Input); err != nil {
+		return invalidInput(refuse(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
+			"the input does not fit the schema of the tool %s/%s: %v", r.Server.ID, tool.Name, err), err)
+	}
+	if r.DefinitionHash != "" && r.DefinitionHash != tool.Hash {
+		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
+			"the definition of the tool %s/%s is not the one that was expected; list the tools again and decide anew", r.Server.ID, tool.Name)
+	}
+	return nil
+}
+
+// invalidInput names each place of the input that is wrong.
+func invalidInput(e *errs.Error, err error) *errs.Error {
+	var invalid *schema.Invalid
+	if errors.As(err, &invalid) {
+		for _, p := range invalid.Problems {
+			e = e.WithViolation("input"+p.Pointer, p.Message)
+		}
+	}
+	return e
+}
+
+// execute calls the tool, unless it is too late by then.
+func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request, notify func(upstream.Notification)) (json.RawMessage, error) {
+	limit := r.limit()
+	ctx, stop := context.WithTimeoutCause(ctx, limit, timeout{limit})
+	defer stop()
+	return client.CallTool(ctx, upstream.Call{
+		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: notify,
+		Gate: func() error { return r.inTime(c.deps.Now()) },
+	})
+}
+
+// checkOutput compares structured content with what the tool promised. A tool that breaks its promise ran all the same:
+// the outcome is KNOWN, and the beginning of what it gave goes with the error, so that nobody runs it again to see.
+func (c *Caller) checkOutput(tool *catalog.Tool, r Request, result *mcppoolv1.CallResult) error {
+	if tool.Output == "" || result.StructuredJson == "" || result.IsError {
+		return nil
+	}
+	output, err := tool.OutputSchema()
+	if err != nil {
+		c.deps.Log.Warn("a tool's output schema is not valid; its results are not checked", "mcp_id", r.Server.ID, "tool", tool.Name, "error", err)
+		return nil
+	}
+	if err := output.Validate(result.StructuredJson); err != nil {
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+			"the tool %s/%s ran, but its result does not fit its own output schema: %v; do not call it again to get another one",
+			r.Server.ID, tool.Name, err).
+			With(errs.OutcomeKey, errs.OutcomeKnown).With("structured_json", result.StructuredJson)
+	}
+	return nil
+}
+
+// saysUnknown recognises an unknown tool in the words of servers: MCP gives it the code of invalid parameters.
+func saysUnknown(message string) bool {
+	m := strings.ToLower(message)
+	return strings.Contains(m, "tool") && (strings.Contains(m, "not found") || strings.Contains(m, "unknown"))
+}

@@ -1,0 +1,85 @@
+package call
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// Send takes what happens during a call to the caller; it may block.
+type Send func(*mcppoolv1.CallToolResponse) error
+
+// Attach follows a call that was made before, from now on. Errors are as Call's.
+func (c *Caller) Attach(ctx context.Context, q ledger.Query, send Send) error {
+	call, err := c.ledger.Attach(q)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, call, send)
+}
+
+// follow tells what somebody else's call does from now on, and how it ends, unless ctx ends before.
+func follow(ctx context.Context, call *ledger.Call, send Send) error {
+	box, err := call.Follow()
+	if err != nil {
+		return err
+	}
+	defer call.Leave(box)
+	if !tell(ctx.Done(), call, box, send) {
+		return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
+			"the caller went away; the call goes on, AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+	return sendEnd(call, send)
+}
+
+// tell sends what a server says during a call; false where gone came before the call's end.
+func tell(gone <-chan struct{}, call *ledger.Call, box *ledger.Mailbox, send Send) bool {
+	for {
+		select {
+		case <-box.Ready():
+			deliver(box, send)
+		case <-call.Done():
+			deliver(box, send) // what came before the end
+			return true
+		case <-gone:
+			return false
+		}
+	}
+}
+
+// sendEnd says how a call ended.
+func sendEnd(call *ledger.Call, send Send) error {
+	end := call.End()
+	if end.Err != nil {
+		return end.Err
+	}
+	return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: end.Result}})
+}
+
+// deliver sends what the mailbox has. A reader that is gone is noticed elsewhere, not here.
+func deliver(box *ledger.Mailbox, send Send) {
+	for _, n := range box.Take() {
+		if send(toResponse(n)) != nil {
+			return
+		}
+	}
+}
+
+func toResponse(n upstream.Notification) *mcppoolv1.CallToolResponse {
+	if p := n.Progress; p != nil {
+		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Progress{
+			Progress: &mcppoolv1.CallProgress{Progress: p.Done, Total: p.Total, Message: clean(p.Message)},
+		}}
+	}
+	l := n.Log
+	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Log{
+		Log: &mcppoolv1.CallLog{Level: clean(l.Level), Logger: clean(l.Logger), DataJson: clean(l.Data)},
+	}}
+}

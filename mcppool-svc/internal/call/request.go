@@ -1,0 +1,74 @@
+package call
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/errs"
+)
+
+// Keys of `_meta` that say which step a call belongs to, for servers that can make use of it.
+const (
+	metaIdempotencyKey = "pawl.dev/idempotency-key"
+	metaCallID         = "pawl.dev/call-id"
+)
+
+// Request is one call.
+type Request struct {
+	User           string
+	Server         *spec.Server
+	Refused        error // why the user cannot use the server; Server is nil then
+	MCPID          string
+	Tool           string
+	Input          string        // JSON text of an object
+	Hashes         []ledger.Hash // of server, tool and input, in each way to write it
+	CallID         string        // empty: one is made up, and the call ends with its caller
+	IdempotencyKey string        // may be empty
+	Session        string        // may be empty
+	Epoch          uint64        // of the session's owner
+	Timeout        time.Duration // 0: the server's
+	StartBy        time.Time     // zero: any time
+	DefinitionHash string        // expected; may be empty
+	ConfigRevision uint64        // expected; 0: any
+	Ack            []string      // earlier calls to forget
+}
+
+// limit is the longest that the tool may take.
+func (r Request) limit() time.Duration {
+	limit := r.Server.CallLimit()
+	if r.Timeout > 0 {
+		limit = min(limit, r.Timeout)
+	}
+	return limit
+}
+
+// meta says to the server which step, call and trace this is.
+func (r Request) meta(ctx context.Context) map[string]string {
+	m := map[string]string{metaCallID: r.CallID}
+	if r.IdempotencyKey != "" {
+		m[metaIdempotencyKey] = r.IdempotencyKey
+	}
+	propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(m))
+	return m
+}
+
+// refuse is an error of a call that was not made.
+func refuse(code codes.Code, reason commonv1.ErrorReason, format string, args ...any) *errs.Error {
+	return errs.New(code, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+}
+
+// inTime refuses a call that can no longer be started in time.
+func (r Request) inTime(now time.Time) error {
+	if r.StartBy.IsZero() || now.Before(r.StartBy) {
+		return nil
+	}
+	return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOO_LATE,
+		"the call could not be started before %s; another owner may be at work by now", r.StartBy.UTC().Format(time.RFC3339Nano))
+}

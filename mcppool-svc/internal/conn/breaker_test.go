@@ -1,0 +1,101 @@
+package conn
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// reasonOf is what Acquire says; "" where it gave a lease.
+func reasonOf(t *testing.T, p *Pool, user string) (string, error) {
+	t.Helper()
+	l, err := p.Acquire(t.Context(), Use{Server: server, User: user})
+	if err == nil {
+		l.Release()
+		return "", nil
+	}
+	var e *errs.Error
+	if errors.As(err, &e) {
+		return errs.ReasonName(e.Reason), err
+	}
+	return "failed", err
+}
+
+// breakIt lets connects fail until the pool leaves the server alone.
+func breakIt(t *testing.T, p *Pool, f *fakes) {
+	t.Helper()
+	f.set(&upstream.Error{Message: "no such program"}, 0)
+	for range 3 {
+		if got, err := reasonOf(t, p, "ann"); got != "failed" {
+			t.Fatalf("too early: %v", err)
+		}
+		<-time.After(retryAfter)
+	}
+}
+
+func TestBreakerLeavesAFailingServerAlone(t *testing.T) {
+	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
+		breakIt(t, p, f)
+		got, err := reasonOf(t, p, "ann")
+		e := errs.From(err)
+		if got != "CIRCUIT_OPEN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted || e.RetryAfter != 9*time.Second {
+			t.Errorf("error = %v, %v, retry after %v", err, e.Metadata, e.RetryAfter)
+		}
+		var cause *upstream.Error
+		if !errors.As(err, &cause) || cause.Message != "no such program" {
+			t.Errorf("the cause is lost: %v", err)
+		}
+		if n := f.count(); n != 3 {
+			t.Errorf("%d connects, want 3", n)
+		}
+		// Other users' connections have failures of their own, as their credentials are.
+		if got, err := reasonOf(t, p, "bob"); got != "failed" {
+			t.Errorf("another user: %v", err)
+		}
+		// The probe fails: alone again, for the same time, after one connect.
+		<-time.After(9 * time.Second)
+		before := f.count()
+		first, _ := reasonOf(t, p, "ann")
+		second, _ := reasonOf(t, p, "ann")
+		if first != "failed" || second != "CIRCUIT_OPEN" || f.count() != before+1 {
+			t.Errorf("the probe: %s, then %s, %d connects", first, second, f.count()-before)
+		}
+	})
+}
+
+func TestBreakerClosesAfterOneProbe(t *testing.T) {
+	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
+		breakIt(t, p, f)
+		<-time.After(10 * time.Second)
+		f.set(nil, time.Second)
+		before := f.count()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if got, err := reasonOf(t, p, "ann"); got != "" {
+					t.Errorf("one that waits for the probe: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		wg.Wait()
+		if n := f.count() - before; n != 1 {
+			t.Errorf("%d probes at once", n)
+		}
+		// A success starts the count anew.
+		p.Retire(server.UID, "")
+		f.set(&upstream.Error{Message: "no such program"}, 0)
+		if got, err := reasonOf(t, p, "ann"); got != "failed" {
+			t.Errorf("the first failure after a success: %v", err)
+		}
+		<-time.After(retryAfter)
+		if got, err := reasonOf(t, p, "ann"); got != "failed" {
+			t.Errorf("the second failure after a success: %v", err)
+		}
+	})
+}

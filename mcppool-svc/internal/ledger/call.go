@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"container/list"
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// maxFollowers bounds the streams on one call.
+const maxFollowers = 64
+
+// End is how a call ended: one of the two. It is shared: do not change it.
+type End struct {
+	Result *mcppoolv1.CallResult
+	Err    *errs.Error
+}
+
+// overhead is about what a finished call takes beside its result.
+const overhead = 512
+
+func (e End) size() int64 {
+	n := overhead + proto.Size(e.Result)
+	if e.Err != nil {
+		n += len(e.Err.Message)
+		for k, v := range e.Err.Metadata {
+			n += len(k) + len(v)
+		}
+		for _, v := range e.Err.Violations {
+			n += len(v.Field) + len(v.Description)
+		}
+	}
+	return int64(n)
+}
+
+// Call is one call, running or finished.
+type Call struct {
+	key    key
+	user   string
+	named  bool
+	hashes []Hash
+	done   chan struct{}
+	end    End // after done
+
+	// Guarded by the ledger's mu.
+	cancel context.CancelCauseFunc // nil once it ended
+	size   int64                   // of the end
+	acked  bool                    // nobody wants to know the end any more
+	place  *list.Element           // among the finished
+
+	mu        sync.Mutex
+	followers []*Mailbox // guarded by mu
+}
+
+// Done is closed when the call has ended.
+func (c *Call) Done() <-chan struct{} { return c.done }
+
+// End is how, after Done.
+func (c *Call) End() End { return c.end }
+
+// Follow returns a mailbox that gets what the server says from now on. Leave it in the end.
+func (c *Call) Follow() (*Mailbox, error) {
+	select {
+	case <-c.done:
+		return newMailbox(nil), nil // nothing will come
+	default:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.followers) >= maxFollowers {
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"%d streams follow this call already; close some of them", maxFollowers).With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+	box := newMailbox(nil)
+	c.followers = append(c.followers, box)
+	return box, nil
+}
+
+// Lead is Follow for who makes the call: begin is called once, when something comes for the first time; it must not block.
+func (c *Call) Lead(begin func(*Mailbox)) *Mailbox {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	box := newMailbox(begin)
+	c.followers = append(c.followers, box)
+	return box
+}
+
+// Leave undoes Follow and Lead: nothing comes any more. The call goes on.
+func (c *Call) Leave(box *Mailbox) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.followers, box); i >= 0 {
+		c.followers = slices.Delete(c.followers, i, i+1)
+	}
+}
+
+// Notify tells all followers. It never blocks.
+func (c *Call) Notify(n upstream.Notification) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, box := range c.followers {
+		box.put(n)
+	}
+}
+
+// is says whether a request is for what this call is of.
+func (c *Call) is(hashes []Hash) bool {
+	return slices.ContainsFunc(hashes, func(h Hash) bool { return slices.Contains(c.hashes, h) })
+}

@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"context"
+	"time"
+)
+
+// sweepEvery is how often memory is given back that nobody's call gives back.
+const sweepEvery = time.Minute
+
+// Ack forgets what a user's calls came to, and returns how many of them there were. A running one goes on, and is
+// forgotten when it ends.
+func (l *Ledger) Ack(user string, ids []string) int {
+	if len(ids) == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, id := range ids {
+		c := l.calls[keyOf(user, id)]
+		switch {
+		case c == nil:
+			continue
+		case c.cancel != nil:
+			c.acked = true
+		default:
+			l.forget(c, acked)
+		}
+		n++
+	}
+	return n
+}
+
+// forget leaves nothing of a call but its fate. Called with mu held.
+func (l *Ledger) forget(c *Call, f fate) {
+	delete(l.calls, c.key)
+	l.graves.bury(c.key, f)
+	if c.place != nil {
+		l.finished.Remove(c.place)
+		l.bytes -= c.size
+	}
+}
+
+// expire forgets what waited for too long. Called with mu held.
+func (l *Ledger) expire() {
+	for front := l.finished.Front(); front != nil; front = l.finished.Front() {
+		c := front.Value.(finishedCall)
+		if l.cfg.Now().Sub(c.at) < l.cfg.Memory {
+			return
+		}
+		l.forget(c.Call, expired)
+	}
+}
+
+// evict makes room, from the oldest on. Called with mu held.
+func (l *Ledger) evict() {
+	for l.finished.Len() > l.cfg.MaxFinished || l.bytes > l.cfg.MaxFinishedBytes {
+		l.forget(l.finished.Front().Value.(finishedCall).Call, evicted)
+	}
+}
+
+// Run forgets what is due also where nothing is called, until ctx is done.
+func (l *Ledger) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.mu.Lock()
+			l.expire()
+			l.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"sync"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// mailboxSize is how many messages wait for a slow reader.
+const mailboxSize = 64
+
+// Mailbox takes what a server says during a call and never makes it wait: where the reader is slow, progress gives way to
+// newer progress, and the oldest messages to newer ones.
+type Mailbox struct {
+	ready chan struct{}  // buffered; something came
+	begin func(*Mailbox) // told of the first letter; nil where that was done, or nobody wants to know
+
+	mu      sync.Mutex
+	letters []upstream.Notification // guarded by mu
+}
+
+func newMailbox(begin func(*Mailbox)) *Mailbox {
+	return &Mailbox{ready: make(chan struct{}, 1), begin: begin}
+}
+
+// Ready has something to receive when there is something to take.
+func (m *Mailbox) Ready() <-chan struct{} { return m.ready }
+
+// put never blocks. It is called by one at a time.
+func (m *Mailbox) put(n upstream.Notification) {
+	if m.begin != nil {
+		m.begin(m)
+		m.begin = nil
+	}
+	m.mu.Lock()
+	m.letters = append(m.makeRoom(), n)
+	m.mu.Unlock()
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}
+
+// makeRoom drops what matters least when the box is full: the oldest progress, else the oldest log. Called with mu held.
+func (m *Mailbox) makeRoom() []upstream.Notification {
+	if len(m.letters) < mailboxSize {
+		return m.letters
+	}
+	drop := 0
+	for i, l := range m.letters {
+		if l.Progress != nil {
+			drop = i
+			break
+		}
+	}
+	return append(m.letters[:drop], m.letters[drop+1:]...)
+}
+
+// Take empties the box.
+func (m *Mailbox) Take() []upstream.Notification {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	letters := m.letters
+	m.letters = nil
+	return letters
+}

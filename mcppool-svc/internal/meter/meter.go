@@ -1,0 +1,85 @@
+// Package meter measures what the pool does, in OpenTelemetry's terms. It costs next to nothing where nobody collects. No
+// name that a client chooses is an attribute: their number has no bound.
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/services/errs"
+)
+
+// Keys of attributes.
+const (
+	outcomeKey = attribute.Key("pawl.outcome")
+	errorKey   = attribute.Key("error.type") // OpenTelemetry's own
+	stateKey   = attribute.Key("pawl.connection.state")
+)
+
+// toolError is the error.type of a tool that says that it failed, as the MCP conventions have it.
+const toolError = "tool_error"
+
+// Calls measures calls. Nil measures nothing.
+type Calls struct{ duration metric.Float64Histogram }
+
+// NewCalls makes the instruments of calls.
+func NewCalls(m metric.Meter) (*Calls, error) {
+	h, err := m.Float64Histogram("pawl.mcppool.call.duration", metric.WithUnit("s"),
+		metric.WithDescription("Tool calls by outcome: how many, and how long they took, connecting included."),
+		metric.WithExplicitBucketBoundaries(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300))
+	if err != nil {
+		return nil, fmt.Errorf("making an instrument: %w", err)
+	}
+	return &Calls{duration: h}, nil
+}
+
+// Ended measures a call.
+func (c *Calls) Ended(ctx context.Context, end ledger.End, took time.Duration) {
+	if c == nil || !c.duration.Enabled(ctx) {
+		return
+	}
+	attrs := []attribute.KeyValue{outcomeKey.String(errs.OutcomeKnown)}
+	switch {
+	case end.Err != nil:
+		attrs = []attribute.KeyValue{
+			outcomeKey.String(end.Err.Metadata[errs.OutcomeKey]), errorKey.String(errs.ReasonName(end.Err.Reason)),
+		}
+	case end.Result.GetIsError():
+		attrs = append(attrs, errorKey.String(toolError))
+	}
+	c.duration.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(attrs...)))
+}
+
+// State is what is looked at when somebody collects.
+type State struct {
+	Running     func() int            // calls
+	Connections func() map[string]int // by state
+}
+
+// Observe lets collectors look at a state, until stop.
+func Observe(m metric.Meter, s State) (stop func() error, err error) {
+	running, err1 := m.Int64ObservableGauge("pawl.mcppool.calls.running", metric.WithUnit("{call}"),
+		metric.WithDescription("Tool calls that run now."))
+	connections, err2 := m.Int64ObservableGauge("pawl.mcppool.connections", metric.WithUnit("{connection}"),
+		metric.WithDescription("Connections to MCP servers: connecting, busy with calls, idle, or closing."))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("making an instrument: %w", err)
+	}
+	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(running, int64(s.Running()))
+		for state, n := range s.Connections() {
+			o.ObserveInt64(connections, int64(n), metric.WithAttributes(stateKey.String(state)))
+		}
+		return nil
+	}, running, connections)
+	if err != nil {
+		return nil, fmt.Errorf("registering instruments: %w", err)
+	}
+	return registration.Unregister, nil
+}
