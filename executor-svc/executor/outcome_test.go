@@ -327,3 +327,24 @@ func TestPoolRestartsBetweenCalls(t *testing.T) {
 		wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
 	}
 }
+
+// A call whose intent is durable and that provably never came to the pool is made again by itself, as a further attempt
+// (A11): nobody is asked, and nothing fails.
+func TestCallThatNeverCameIsMadeAgain(t *testing.T) {
+	for _, tool := range []string{"read", "write"} {
+		t.Run(tool, func(t *testing.T) {
+			r := newRig(t, fake.Script(tool))
+			id := r.create(manual("go")).GetId()
+			w := r.untilWait(id, approveWait)
+			r.pool.Lose = true
+			if _, err := r.approve(id, w.GetId(), ""); err != nil {
+				t.Fatal(err)
+			}
+			r.until(id, flowSuccess)
+			r.events(id)
+			if s := r.steps(id)[0]; s.GetAttempt() != 2 || len(r.pool.Called()) != 1 {
+				t.Errorf("step %v after %d calls", s, len(r.pool.Called()))
+			}
+		})
+	}
+}

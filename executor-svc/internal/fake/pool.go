@@ -38,6 +38,8 @@ type Pool struct {
 	Before func(req *mcppoolv1.CallToolRequest)
 	// Detached lets calls go on when their stream breaks, as a pool does; else they end with it.
 	Detached bool
+	// Lose loses the next call on its way: its connection breaks before it comes.
+	Lose bool
 	// ReleaseFn comes before a release.
 	ReleaseFn func(sessionID string)
 
@@ -121,6 +123,11 @@ func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStream
 		p.mu.Unlock()
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL, "the call is for another pool").
 			With(errs.OutcomeKey, "NOT_EXECUTED")
+	}
+	if p.Lose {
+		p.Lose = false
+		p.mu.Unlock()
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the connection broke")
 	}
 	if p.ledger[req.GetCallId()] != nil {
 		p.mu.Unlock()

@@ -131,7 +131,7 @@ type (
 		// Err is why it failed; nil where it succeeded.
 		Err     *storagev1.ErrorNote
 		Outcome commonv1.Outcome
-		// Lost says that the outcome is unknown because a process or a connection of Pawl's own was lost.
+		// Lost says that the call failed because a process or a connection of Pawl's own was lost, and not the tool's.
 		Lost bool
 		// Next is what follows where the tool succeeded and that is known already; nil where the planner has to be asked.
 		Next *Planned

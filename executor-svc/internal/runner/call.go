@@ -107,7 +107,7 @@ func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, next func(ou
 		switch {
 		case err != nil:
 			out.Err, out.Outcome = failure(err, st.GetInputJson())
-			out.Lost = lost(err)
+			out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
 			if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
 				s.forget()
 			}
@@ -184,7 +184,7 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 				continue // it was refused by the pool that there is now, which was told apart from the one before
 			}
 		}
-		if err == nil || status.Code(err) != codes.Unavailable || to.Addr != nil {
+		if err == nil || !refused(err) && (status.Code(err) != codes.Unavailable || to.Addr != nil) {
 			return res, err
 		}
 		notSent := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
@@ -201,6 +201,12 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 			return nil, notSent
 		}
 	}
+}
+
+// refused says whether a pool that is stopping proved that it did not begin the call: the next one may.
+func refused(err error) bool {
+	e := errs.From(err)
+	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == notExecuted
 }
 
 // otherPool addresses a call that was refused to the pool process that there is now.

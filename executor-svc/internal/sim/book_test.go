@@ -54,6 +54,8 @@ type taskBook struct {
 	pending map[string]*storagev1.Command // durable commands that were not folded in, by id
 	ids     map[uint64]string             // command ids by number, as far as anybody has seen
 	folded  map[string]bool
+	// queued holds commands that had to wait for a slot: their senders were told that they are stored.
+	queued map[string]bool
 	// stopped is how many facts there were when a cancellation was acknowledged; -1: never.
 	stopped int
 	gone    bool
@@ -74,7 +76,7 @@ type answerNote struct {
 	command           *storagev1.Command // as it was meant
 	err               error
 	done              bool
-	// folded: it was part of the task when the person was told that it was done.
+	// folded: it was part of the task when the person was told that it was done; it had not waited for a slot.
 	folded bool
 }
 
@@ -115,7 +117,7 @@ func (b *book) created(n journal.NewTask) {
 	t := &taskBook{
 		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
-		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, stopped: -1,
+		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stopped: -1,
 	}
 	for _, r := range n.Records {
 		t.facts = append(t.facts, r.GetFacts()...)
@@ -123,7 +125,8 @@ func (b *book) created(n journal.NewTask) {
 	b.tasks[n.ID], b.order = t, append(b.order, t)
 	user := n.Head.GetUserSub()
 	taken := append(b.requests[user], n.Admission.Now)
-	if i := len(taken) - 1 - requests; i >= 0 && taken[len(taken)-1].Sub(taken[i]) < window {
+	// Requests are counted in the order in which they are stored; those that overtook one another on the way are not judged.
+	if i := len(taken) - 1 - requests; i >= 0 && slices.IsSortedFunc(taken[i:], time.Time.Compare) && taken[len(taken)-1].Sub(taken[i]) < window {
 		b.wrong("%s: more than %d requests of %s within %s (A28)", t.name, requests, user, window)
 	}
 	b.requests[user] = taken
@@ -232,8 +235,15 @@ func (b *book) claimed(p *proc, claims []journal.Claim) {
 func (b *book) yielded(id string, epoch uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if k := b.tasks[id]; k.epoch == epoch {
-		k.owner = nil
+	k := b.tasks[id]
+	if k.epoch != epoch {
+		return
+	}
+	k.owner = nil
+	if !k.slot {
+		for command := range k.pending {
+			k.queued[command] = true
+		}
 	}
 }
 
@@ -258,8 +268,17 @@ func (b *book) deleted(id string) {
 	k.gone = true
 }
 
-// received is called when a call reaches the pool: exactly what is durable may be called, and by the owner alone (A9, DESIGN 4).
-func (b *book) received(p *proc, req *mcppoolv1.CallToolRequest) {
+// sends is called when a process calls: it must be the task's owner (DESIGN 4).
+func (b *book) sends(p *proc, callID, task string, epoch uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k := b.tasks[task]; k != nil && !p.isDead() && (k.owner != p || k.epoch != epoch) {
+		b.wrong("%s is called with epoch %d, its owner has %d", b.short(callID), epoch, k.epoch)
+	}
+}
+
+// received is called when a call reaches the pool: exactly what is durable may be called (A9, DESIGN 4).
+func (b *book) received(req *mcppoolv1.CallToolRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.tasks[req.GetSessionId()]
@@ -274,8 +293,6 @@ func (b *book) received(p *proc, req *mcppoolv1.CallToolRequest) {
 		b.wrong("%s is called before its intent is durable", b.short(req.GetCallId()))
 	case in.tool != req.GetMcpId()+"/"+req.GetName() || in.input != req.GetInputJson():
 		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
-	case k.owner == p && req.GetEpoch() != k.epoch:
-		b.wrong("%s is called with epoch %d, its owner has %d", b.short(req.GetCallId()), req.GetEpoch(), k.epoch)
 	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
 		b.wrong("%s is called without an idempotency key or a time to start by", b.short(req.GetCallId()))
 	}
@@ -322,7 +339,7 @@ func (b *book) answered(a *answerNote, err error) {
 	}
 	a.folded = true
 	for _, id := range b.commands[a.actor] {
-		if k.pending[id] != nil {
+		if k.pending[id] != nil || k.queued[id] {
 			a.folded = false
 		}
 	}

@@ -52,10 +52,10 @@ func (w *world) does(user, what string, note *answerNote, do func(context.Contex
 		defer cancel()
 		ctx = identity.NewContext(ctx, identity.Principal{Sub: user, Roles: []identity.Role{identity.RoleUser, identity.RoleOperator}})
 		err := do(ctx, p.tasks)
-		_, _ = w.s.pass(w.ctx, nil, fmt.Sprintf("%s is told %s", actor, errs.ReasonName(errs.Reason(err))))
 		if note != nil {
 			w.book.answered(note, err)
 		}
+		_, _ = w.s.pass(w.ctx, nil, fmt.Sprintf("%s is told %s", actor, errs.ReasonName(errs.Reason(err))))
 		w.clear(actor, what, err, calm)
 	})
 }

@@ -134,6 +134,7 @@ func (c *poolClient) CallTool(ctx context.Context, req *mcppoolv1.CallToolReques
 	if err != nil {
 		return nil, err
 	}
+	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
 	k := c.connect(ctx, p, req.GetCallId(), opts)
 	c.w.goes(func() { p.serveCall(k, req, short) })
 	return callStream{conn: k, w: c.w}, nil
@@ -145,6 +146,7 @@ func (c *poolClient) AttachCall(ctx context.Context, req *mcppoolv1.AttachCallRe
 	if err != nil {
 		return nil, err
 	}
+	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
 	k := c.connect(ctx, p, req.GetCallId(), opts)
 	c.w.goes(func() { p.serveAttach(k, req, short) })
 	return attachStream{conn: k, w: c.w}, nil
@@ -199,7 +201,7 @@ func (c *poolClient) ListMcpServers(ctx context.Context, _ *mcppoolv1.ListMcpSer
 
 // toolsWait says whether asking for tools waits for the scheduler. It cannot while a session holds its lock as long as it
 // loads its tools: others of the same task then wait for that lock, which a bubble does not count as waiting.
-const toolsWait = false
+const toolsWait = true
 
 func (c *poolClient) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest, _ ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
 	p, r := c.w.newestPool(), roll(0)
@@ -347,7 +349,7 @@ func (p *pool) serveCall(k *conn, req *mcppoolv1.CallToolRequest, short string) 
 		return
 	}
 	p.ack(req.GetAckCallIds())
-	p.w.book.received(k.proc, req)
+	p.w.book.received(req)
 	c, fresh := p.begin(k, req)
 	if c == nil {
 		return

@@ -40,8 +40,11 @@ func (m *move) called(in flow.Called) error {
 	if m.s.GetCancelRequested() {
 		return m.calledCancelled(s, in)
 	}
-	if in.Outcome == unknown {
+	switch {
+	case in.Outcome == unknown:
 		return m.outcomeUnknown(s, in)
+	case in.Outcome == notExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
+		return m.callAgain(s, in.Err, notExecuted) // it never came to the tool (A11)
 	}
 	return m.attemptFailed(s, in.Err, in.Outcome)
 }

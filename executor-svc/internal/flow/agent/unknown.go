@@ -21,13 +21,13 @@ func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called) error {
 	left := s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts()
 	if repeatable(s) {
 		if in.Lost && left {
-			return m.callAgain(s, in.Err)
+			return m.callAgain(s, in.Err, unknown)
 		}
 		return m.attemptFailed(s, in.Err, unknown)
 	}
 	switch policy := m.t.Head.GetOnUnknownOutcome(); {
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
-		return m.callAgain(s, in.Err)
+		return m.callAgain(s, in.Err, unknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
 		if err := m.recordError(s, in.Err, unknown); err != nil {
 			return err
@@ -43,8 +43,8 @@ func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called) error {
 }
 
 // callAgain repeats a call with the same input, and so with the same idempotency key. It needs no second approval.
-func (m *move) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error {
-	if err := m.recordError(s, e, unknown); err != nil {
+func (m *move) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
+	if err := m.recordError(s, e, o); err != nil {
 		return err
 	}
 	if err := m.stepTo(s, stepInit); err != nil {

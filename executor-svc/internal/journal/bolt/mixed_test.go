@@ -71,7 +71,7 @@ func (m *mix) work() {
 	epoch := m.claim(n.ID)
 	for rev := uint64(1); ; {
 		m.done(n.ID, rev)
-		if rev == 80 {
+		if rev == 30 {
 			return
 		}
 		var err error

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	parts  []string
+	levels []int
+	rounds int
+	each   time.Duration
+	// patience is how long the run may wait, in all, for a quiet machine.
+	patience time.Duration
+	quick    bool
+	peer     bool
+	profile  string
+	bin      string
+	dir      string
+	out      string
+}
+
+// parts are what can be measured, in the order in which it is done.
+func parts() []string {
+	return []string{"suite", "executor", "growth", "startup", "waiting", "watch", "approve", "kill"}
+}
+
+func main() {
+	if os.Getenv(toolVariable) != "" {
+		if err := serveTool(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench tool:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	o, err := parseOptions()
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, o)
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parseOptions() (options, error) {
+	o := options{levels: []int{1, 32, 128}}
+	which := flag.String("parts", strings.Join(parts(), ","), "what to measure")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds over all systems; medians are shown")
+	flag.DurationVar(&o.each, "each", 3*time.Second, "how long each system is measured per round and level")
+	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait, in all, for the rest of the machine to be quiet")
+	flag.BoolVar(&o.quick, "quick", false, "one short round, a tenth of the tasks: for a look, not for a record")
+	flag.BoolVar(&o.peer, "restate", true, "run Restate beside, where npm can install it")
+	flag.StringVar(&o.profile, "profile", "", "folder for CPU profiles of each process at 32 tasks (other parts are left out)")
+	flag.StringVar(&o.bin, "bin", "", "folder of built programs; built from this tree where empty")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "where data folders are made; its disk is what is measured")
+	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; docs/performance.md where empty")
+	flag.Parse()
+	o.parts = strings.Split(*which, ",")
+	for _, p := range o.parts {
+		if !slices.Contains(parts(), p) {
+			return o, fmt.Errorf("--parts: there is no part %q; there are %s", p, strings.Join(parts(), ", "))
+		}
+	}
+	if o.quick {
+		o.rounds, o.each, o.patience = 1, min(o.each, 2*time.Second), 0
+	}
+	if o.rounds < 1 || o.each < 100*time.Millisecond || flag.NArg() > 0 {
+		return o, fmt.Errorf("give at least one round of at least 100ms, and flags only")
+	}
+	return o, nil
+}
+
+// run measures and writes.
+func run(ctx context.Context, o options) error {
+	root, err := findRoot(ctx)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(o.dir, "pawl-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	b := &bench{options: o, root: root, work: work, began: time.Now()}
+	if err := b.build(ctx); err != nil {
+		return err
+	}
+	if o.profile != "" {
+		return b.profiles(ctx)
+	}
+	if b.machine, err = inspect(work); err != nil {
+		return err
+	}
+	text, err := b.measure(ctx)
+	if err != nil {
+		return err
+	}
+	return b.write(text)
+}
+
+func (b *bench) write(text string) (err error) {
+	switch b.out {
+	case "-":
+		_, err := fmt.Print(text)
+		return err
+	case "":
+		b.out = filepath.Join(b.root, "docs", "performance.md")
+	}
+	b.logf("writing %s", b.out)
+	f, err := os.Create(b.out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = f.WriteString(text)
+	return err
+}

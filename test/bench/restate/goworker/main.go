@@ -1,0 +1,40 @@
+// Command goworker is the peer's worker in its Go SDK: ten durable steps, each giving the text back. It is a module of its
+// own, outside the workspace, so that nothing of Pawl depends on the peer.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	restate "github.com/restatedev/sdk-go"
+	"github.com/restatedev/sdk-go/server"
+)
+
+const steps = 10
+
+// BenchGo is the service; its name is what the ingress knows.
+type BenchGo struct{}
+
+// Run is its handler.
+func (BenchGo) Run(ctx restate.Context, text string) (string, error) {
+	for i := range steps {
+		said, err := restate.Run(ctx, func(restate.RunContext) (string, error) { return text, nil }, restate.WithName(fmt.Sprintf("echo-%d", i)))
+		if err != nil {
+			return "", err
+		}
+		text = said
+	}
+	return text, nil
+}
+
+func main() {
+	quiet := slog.NewTextHandler(io.Discard, nil)
+	worker := server.NewRestate().WithLogger(quiet, true).Bind(restate.Reflect(BenchGo{}))
+	if err := worker.Start(context.Background(), "127.0.0.1:"+os.Getenv("PORT")); err != nil {
+		fmt.Fprintln(os.Stderr, "goworker:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/test/mcpserver"
+)
+
+// toolVariable makes this program be the MCP server that is called.
+const toolVariable = "PAWL_BENCH_TOOL"
+
+// workTime is how long the tool `work` takes.
+const workTime = 100 * time.Millisecond
+
+// serveTool serves the tools of package mcpserver, and `work` under two names: it takes its time and notes the call. It
+// may be called a hundred times at once.
+func serveTool() error {
+	s := mcpserver.New()
+	for _, name := range []string{"work", "lookup"} {
+		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Takes its time and writes a line to the end of a file."),
+			mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), work)
+	}
+	stdio := server.NewStdioServer(s)
+	server.WithWorkerPoolSize(100)(stdio)
+	return stdio.Listen(context.Background(), os.Stdin, os.Stdout)
+}
+
+func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	// The line stands for the side effect: once begun, it happens, whoever goes away meanwhile.
+	f, err := os.OpenFile(req.GetString("path", ""), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return mcp.NewToolResultError(err.Error()), nil
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := fmt.Fprintln(f, req.GetString("line", "")); err != nil {
+		return mcp.NewToolResultError(err.Error()), nil
+	}
+	<-time.After(workTime)
+	return mcp.NewToolResultText("worked"), nil
+}
+
+// toolConfig writes an mcpServers file with the server `t`, this program.
+func (b *bench) toolConfig() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	policy := func(effect, risk string) map[string]string { return map[string]string{"effect": effect, "risk": risk} }
+	raw, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"t": map[string]any{
+		"command": self, "env": map[string]string{toolVariable: "1"},
+		"tools": map[string]any{
+			"echo": policy("read", "low"), "append": policy("write", "medium"),
+			// `work` has an effect that no person needs to approve, `lookup` has none.
+			"work": policy("write", "low"), "lookup": policy("read", "low"),
+		},
+	}}})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(b.work, "mcp.json")
+	return path, os.WriteFile(path, raw, 0o600)
+}
