@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -46,6 +45,10 @@ type registration struct {
 	impl any
 }
 
+// streamWorkers is how many goroutines with grown stacks serve calls; more calls than that get goroutines of their own. Streams
+// that last (a watched task, a running tool) each hold one.
+const streamWorkers = 64
+
 // New makes a server. Register services, then Serve.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
@@ -68,7 +71,7 @@ func New(o Options) (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		// Goroutines that are used again have their stacks grown already: 15 % of the CPU of a short call.
-		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
+		grpc.NumStreamWorkers(streamWorkers),
 		telemetry.ServerOption(),
 	}
 	return s, nil
