@@ -228,7 +228,7 @@ func (b *book) claimed(p *proc, claims []journal.Claim) {
 		}
 	}
 	if held > b.slots {
-		b.wrong("%d tasks run at once, there are %d slots (A28)", held, b.slots)
+		b.wrong("%d tasks run at once when %s claims, there are %d slots (A28)", held, p.name, b.slots)
 	}
 }
 
@@ -265,7 +265,7 @@ func (b *book) deleted(id string) {
 	if !state.Ended(k.checkpoint.GetStatus()) {
 		b.wrong("%s is deleted while it is %s", k.name, k.checkpoint.GetStatus())
 	}
-	k.gone = true
+	k.gone, k.owner = true, nil // its claim goes with it
 }
 
 // sends is called when a process calls: it must be the task's owner (DESIGN 4).

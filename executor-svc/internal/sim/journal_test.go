@@ -128,6 +128,9 @@ func (g *gated) Claim(ctx context.Context, r journal.ClaimRequest) (c journal.Cl
 		return c, err
 	}
 	if c, err = g.Journal.Claim(ctx, r); err == nil {
+		for _, claim := range c.Claims {
+			g.w.s.note(fmt.Sprintf("%s owns %s, slot: %t", g.p.name, g.w.book.name(claim.TaskID), claim.Slot), 0)
+		}
 		g.w.book.claimed(g.p, c.Claims)
 	}
 	return c, err

@@ -1,0 +1,303 @@
+package sim
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// planted are bugs that the checker must find, each with words of what it finds.
+var planted = map[string]struct {
+	plant plant
+	want  []string
+}{
+	"an intent is acknowledged before it is durable": {
+		plant{journal: func(_ *world, j journal.Journal) journal.Journal { return &lateIntents{Journal: j} }},
+		[]string{"is called before its intent is durable", "committed was", "can be read"},
+	},
+	"a write is repeated after an unknown outcome": {
+		plant{flow: onFlow(repeatUnknown)}, []string{"which was executed"},
+	},
+	"a seq is skipped": {
+		plant{journal: func(_ *world, j journal.Journal) journal.Journal { return skipSeq{j} }}, []string{"has seq"},
+	},
+	"an outcome is dropped behind a cancel": {
+		plant{flow: onFlow(dropBehindCancel)}, []string{"came back, and is not in the log"},
+	},
+	"an approval is applied to the next wait": {
+		plant{flow: onFlow(approveNext)}, []string{"which nobody approved"},
+	},
+	"a command is lost at a crash": {
+		plant{journal: func(_ *world, j journal.Journal) journal.Journal { return &lossySend{Journal: j} }},
+		[]string{"commands", "nothing came of it", "is cancelled, but"},
+	},
+	"the epoch is forgotten in calls": {
+		plant{request: func(r *mcppoolv1.CallToolRequest) { r.Epoch = 0 }}, []string{"is called with epoch 0"},
+	},
+	"claims do not tell owners apart": {
+		plant{journal: func(_ *world, j journal.Journal) journal.Journal {
+			return &oneEpoch{Journal: j, real: map[string]uint64{}}
+		}}, []string{"epoch 1 after 1"},
+	},
+	"FLOW_START comes again": {
+		plant{flow: func(f flow.Flow) flow.Flow { return beginsAgain{f} }}, []string{"FLOW_START again"},
+	},
+	"a failed step counts twice": {
+		plant{flow: onFlow(countTwice)}, []string{"failed steps are counted"},
+	},
+	"what was approved is not what is called": {
+		plant{flow: onFlow(callOther)}, []string{"which nobody approved"},
+	},
+	"costs are forgotten": {
+		plant{flow: onFlow(forgetCosts)}, []string{"cost less than before"},
+	},
+	"a call is acknowledged to the pool too early": {
+		plant{request: func(r *mcppoolv1.CallToolRequest) { r.AckCallIds = append(r.AckCallIds, r.GetCallId()) }},
+		[]string{"acknowledged before its end is durable"},
+	},
+	"a slot too many is given": {
+		plant{journal: func(_ *world, j journal.Journal) journal.Journal { return moreSlots{j} }}, []string{"tasks run at once"},
+	},
+	"planning goes round an unknown call": {
+		plant{flow: onFlow(forgetUnknown)}, []string{"although it may have run"},
+	},
+}
+
+// mostSeeds is how many seeds a planted bug may hide for.
+const mostSeeds = 400
+
+// The checker finds each bug that is planted around what is simulated.
+func TestPlantedBugsAreFound(t *testing.T) {
+	dir := ram(t)
+	for name, c := range planted {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own, err := os.MkdirTemp(dir, "planted-*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seed := uint64(1); seed <= mostSeeds; seed++ {
+				o := simulate(t, seed, own, c.plant, false)
+				os.Remove(journalOf(own, seed))
+				for _, problem := range o.problems {
+					if slices.ContainsFunc(c.want, func(want string) bool { return strings.Contains(problem, want) }) {
+						t.Logf("found with seed %d: %s", seed, problem)
+						return
+					}
+				}
+			}
+			t.Errorf("not found with %d seeds", mostSeeds)
+		})
+	}
+}
+
+// changed is a flow whose inputs, states and transitions a bug changes.
+type changed struct {
+	flow.Flow
+	on func(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error)
+}
+
+func onFlow(on func(flow.Flow, *flow.Task, flow.Input) (flow.Transition, error)) func(flow.Flow) flow.Flow {
+	return func(f flow.Flow) flow.Flow { return changed{f, on} }
+}
+
+func (c changed) On(t *flow.Task, in flow.Input) (flow.Transition, error) { return c.on(c.Flow, t, in) }
+
+func repeatUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	other := *t
+	other.Head = proto.Clone(t.Head).(*storagev1.TaskHead)
+	other.Head.OnUnknownOutcome = executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
+	return f.On(&other, in)
+}
+
+func dropBehindCancel(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	if c, ok := in.(flow.Called); ok && t.State.GetCancelRequested() {
+		c.Outcome, c.Output = commonv1.Outcome_OUTCOME_UNKNOWN, ""
+		c.Err = &storagev1.ErrorNote{ErrMsg: "cancelled", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}
+		in = c
+	}
+	return f.On(t, in)
+}
+
+func approveNext(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	if c, ok := in.(flow.Command); ok && c.GetApprove() != nil && len(t.State.GetWaits()) > 0 {
+		other := proto.Clone(c.Command).(*storagev1.Command)
+		other.GetApprove().WaitId = t.State.GetWaits()[0].GetId()
+		in = flow.Command{Command: other}
+	}
+	return f.On(t, in)
+}
+
+func countTwice(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	before := t.State.GetErrorCount()
+	tr, err := f.On(t, in)
+	if err == nil && t.State.GetErrorCount() > before {
+		t.State.ErrorCount++
+	}
+	return tr, err
+}
+
+func callOther(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	if c, ok := in.(flow.Command); ok && c.GetApprove() != nil && len(t.State.GetActiveSteps()) > 0 {
+		t.State.ActiveSteps[0].InputJson, t.State.ActiveSteps[0].InputSeq = `{"text":"other"}`, 0
+	}
+	return f.On(t, in)
+}
+
+func forgetCosts(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	if _, ok := in.(flow.Called); ok {
+		t.State.Usage = nil
+	}
+	return f.On(t, in)
+}
+
+func forgetUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	t.State.UnknownCalls = nil
+	return f.On(t, in)
+}
+
+// beginsAgain begins a task anew that is taken up while it plans.
+type beginsAgain struct{ flow.Flow }
+
+func (b beginsAgain) TakeUp(t *flow.Task, recovered bool) (flow.Transition, error) {
+	if recovered && t.State.GetPhase() == storagev1.Phase_PHASE_PLAN {
+		t.State.Phase = storagev1.Phase_PHASE_BEGIN
+	}
+	return b.Flow.TakeUp(t, recovered)
+}
+
+// lateIntents says that an intent is durable, and stores it with the task's next transition.
+type lateIntents struct {
+	journal.Journal
+	mu   sync.Mutex
+	late map[string]journal.Transition
+}
+
+func (l *lateIntents) Commit(ctx context.Context, t journal.Transition) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.late == nil {
+		l.late = map[string]journal.Transition{}
+	}
+	if before, ok := l.late[t.TaskID]; ok {
+		delete(l.late, t.TaskID)
+		if err := l.Journal.Commit(ctx, before); err != nil {
+			return err
+		}
+	}
+	if t.Checkpoint.GetPhase() == storagev1.Phase_PHASE_CALL {
+		l.late[t.TaskID] = t
+		return nil
+	}
+	return l.Journal.Commit(ctx, t)
+}
+
+// skipSeq loses count after the third event.
+type skipSeq struct{ journal.Journal }
+
+func (s skipSeq) Records(ctx context.Context, id string, after uint64, maxBytes int) ([]journal.Record, error) {
+	rs, err := s.Journal.Records(ctx, id, after, maxBytes)
+	for i := range rs {
+		if rs[i].FirstSeq > 3 {
+			rs[i].FirstSeq++
+		}
+	}
+	return rs, err
+}
+
+// lossySend keeps commands in memory until somebody reads the inbox.
+type lossySend struct {
+	journal.Journal
+	mu   sync.Mutex
+	held []heldCommand
+}
+
+type heldCommand struct {
+	task    string
+	command *storagev1.Command
+}
+
+func (l *lossySend) Send(_ context.Context, id string, c *storagev1.Command) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, heldCommand{id, c})
+	return 0, nil
+}
+
+func (l *lossySend) flush(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.held {
+		if _, err := l.Journal.Send(ctx, h.task, h.command); err != nil {
+			return err
+		}
+	}
+	l.held = nil
+	return nil
+}
+
+func (l *lossySend) Inbox(ctx context.Context, id string) ([]journal.Command, error) {
+	if err := l.flush(ctx); err != nil {
+		return nil, err
+	}
+	return l.Journal.Inbox(ctx, id)
+}
+
+func (l *lossySend) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {
+	if err := l.flush(ctx); err != nil {
+		return journal.Claims{}, err
+	}
+	return l.Journal.Claim(ctx, r)
+}
+
+// oneEpoch calls every epoch 1.
+type oneEpoch struct {
+	journal.Journal
+	mu   sync.Mutex
+	real map[string]uint64
+}
+
+func (o *oneEpoch) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c, err := o.Journal.Claim(ctx, r)
+	for i := range c.Claims {
+		o.real[c.Claims[i].TaskID], c.Claims[i].Epoch = c.Claims[i].Epoch, 1
+	}
+	return c, err
+}
+
+func (o *oneEpoch) Commit(ctx context.Context, t journal.Transition) error {
+	o.mu.Lock()
+	t.Epoch = o.real[t.TaskID]
+	o.mu.Unlock()
+	return o.Journal.Commit(ctx, t)
+}
+
+func (o *oneEpoch) Yield(ctx context.Context, id string, _ uint64) error {
+	o.mu.Lock()
+	epoch := o.real[id]
+	o.mu.Unlock()
+	return o.Journal.Yield(ctx, id, epoch)
+}
+
+// moreSlots counts slots wrongly.
+type moreSlots struct{ journal.Journal }
+
+func (m moreSlots) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {
+	r.Slots++
+	return m.Journal.Claim(ctx, r)
+}
