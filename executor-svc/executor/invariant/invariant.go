@@ -5,6 +5,7 @@ package invariant
 import (
 	"fmt"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
@@ -26,9 +27,10 @@ const (
 
 // Events returns what is wrong with the events of one task, from the first one on: seqs 1, 2, 3 … (A26); FLOW_START once
 // (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP (A26); an answer is for a wait
-// that was asked about that step, and used once; the pieces of the answer join to it; nothing follows the end (A19).
+// that was asked about that step, and used once; no wait's name is used twice; the pieces of the answer join to it; nothing
+// follows the end (A19); steps and attempts count up one by one (A11, A21); costs never shrink.
 func Events(events []*executorv1.ExecutorEvent) []string {
-	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}}
+	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}, asks: map[string]bool{}}
 	for i, e := range events {
 		if e.GetSeq() != uint64(i+1) {
 			c.wrong("event %d has seq %d", i+1, e.GetSeq())
@@ -40,6 +42,7 @@ func Events(events []*executorv1.ExecutorEvent) []string {
 			c.wrong("a question without FLOW_STOP behind it, but %s", e.GetType())
 		}
 		c.asked = false
+		c.counts(e)
 		c.event(e)
 	}
 	if c.ended {
@@ -60,10 +63,40 @@ type checker struct {
 	waits    map[string]string // open waits, and the step that each is about
 	answers  map[string]string // pieces joined
 	step     string            // the newest one that was decided on
+	asks     map[string]bool   // waits that were ever asked
+	steps    int               // decided on
+	attempts uint32            // of the newest step
+	usage    *commonv1.Usage   // so far
 }
 
 func (c *checker) wrong(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+}
+
+// counts checks what only ever grows.
+func (c *checker) counts(e *executorv1.ExecutorEvent) {
+	u := e.GetUsage()
+	if u.GetInputTokens() < c.usage.GetInputTokens() || u.GetOutputTokens() < c.usage.GetOutputTokens() ||
+		u.GetModelCalls() < c.usage.GetModelCalls() || u.GetToolCalls() < c.usage.GetToolCalls() {
+		c.wrong("%d of %s has cost less than before: %v after %v", e.GetSeq(), e.GetType(), u, c.usage)
+	}
+	c.usage = u
+	switch e.GetType() {
+	case stepInit:
+		c.steps, c.attempts = c.steps+1, 0
+		if want := fmt.Sprintf("step-%d", c.steps); e.GetFlow().GetStepId() != want {
+			c.wrong("%s is decided on, want %s", e.GetFlow().GetStepId(), want)
+		}
+	case stepInput:
+		if c.attempts++; e.GetAttempt() != c.attempts {
+			c.wrong("attempt %s begins, want attempt %d", attemptOf(e), c.attempts)
+		}
+	case forStart, forParam:
+		if c.asks[e.GetWaitId()] {
+			c.wrong("%s is asked again", e.GetWaitId())
+		}
+		c.asks[e.GetWaitId()] = true
+	}
 }
 
 func (c *checker) event(e *executorv1.ExecutorEvent) {

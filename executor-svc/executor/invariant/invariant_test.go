@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/executor/invariant"
@@ -75,6 +76,10 @@ func TestEachRuleFindsItsViolation(t *testing.T) {
 		"an approval of the other":  {func(e []*event) []*event { e[9].WaitId = "wait-1"; return e }, "not open"},
 		"an approval before it":     {func(e []*event) []*event { e[4].WaitId = "wait-2"; return e }, "not open"},
 		"the answer lacks a piece":  {without(11), "do not join"},
+		"a wait is asked twice":     {func(e []*event) []*event { e[7].WaitId = "wait-1"; e[9].WaitId = "wait-1"; return e }, "asked again"},
+		"a step is left out":        {func(e []*event) []*event { e[6].Flow.StepId = "step-3"; return e }, "want step-2"},
+		"an attempt is left out":    {func(e []*event) []*event { e[4].Attempt, e[5].Attempt = 2, 2; return e }, "want attempt 1"},
+		"costs shrink":              {func(e []*event) []*event { e[4].Usage = &commonv1.Usage{ToolCalls: 1}; return e }, "cost less"},
 		"an end without an outcome": {func(e []*event) []*event { return numbered(slices.Delete(e, 10, 11)) }, "has no end"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -11,8 +12,6 @@ import (
 const (
 	// claimBatch is how many tasks are claimed at once.
 	claimBatch = 64
-	// lease is how long a claim lasts that no commit renews.
-	lease = 30 * time.Second
 	// pollEvery is how often due tasks are looked for that nobody told of.
 	pollEvery = 5 * time.Second
 	// sweepEvery is how often ended tasks are looked for that are kept no longer.
@@ -48,7 +47,7 @@ func (e *Engine) claim(ctx context.Context) {
 func (e *Engine) claimDue(ctx context.Context) time.Duration {
 	for {
 		found, err := e.deps.Journal.Claim(ctx, journal.ClaimRequest{
-			Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: lease,
+			Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: e.cfg.Lease,
 		})
 		switch {
 		case errors.Is(err, journal.ErrClosed), ctx.Err() != nil:
@@ -67,6 +66,49 @@ func (e *Engine) claimDue(ctx context.Context) time.Duration {
 			return min(pollEvery, max(time.Millisecond, time.Until(next)))
 		}
 		return pollEvery
+	}
+}
+
+// renew makes the owners' claims last, and ends those that were lost: somebody else may have their tasks.
+func (e *Engine) renew(ctx context.Context) {
+	tick := time.NewTicker(e.cfg.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		claims := e.claims()
+		lost, err := e.deps.Journal.Renew(ctx, claims, time.Now(), e.cfg.Lease)
+		if err != nil && ctx.Err() == nil {
+			e.deps.Log.Error("renewing the claims; they last until their leases end", "error", err)
+		}
+		for _, c := range claims {
+			if slices.Contains(lost, c.TaskID) {
+				e.lose(c)
+			}
+		}
+	}
+}
+
+func (e *Engine) claims() []journal.Claim {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]journal.Claim, 0, len(e.owners))
+	for _, o := range e.owners {
+		all = append(all, journal.Claim{TaskID: o.id, Epoch: o.epoch, Slot: o.slot})
+	}
+	return all
+}
+
+// lose ends an owner whose task may be another's. What it still commits is refused by its epoch.
+func (e *Engine) lose(c journal.Claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if o := e.owners[c.TaskID]; o != nil && o.epoch == c.Epoch {
+		o.log.Error("the claim was lost; the task is left to its next owner")
+		o.abandon()
 	}
 }
 

@@ -110,3 +110,38 @@ func TestAnswerThatTimesOut(t *testing.T) {
 		})
 	}
 }
+
+// An owner whose claim was lost leaves its task to the next one, which finds what became of the running call.
+func TestLostClaim(t *testing.T) {
+	r := newRig(t, fake.Script("read"))
+	r.cfg.Lease = 30 * time.Millisecond
+	called := make(chan struct{}, 1)
+	finish := make(chan struct{})
+	r.pool.Detached = true
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		called <- struct{}{}
+		<-finish
+		return send(fake.TextResult("done", false))
+	}
+	lost, attached := make(chan string, 1), make(chan struct{}, 1)
+	r.pool.BeforeAttach = func() { attached <- struct{}{} }
+	r.j.onRenew = func([]journal.Claim) []string {
+		select {
+		case id := <-lost:
+			return []string{id}
+		default:
+			return nil
+		}
+	}
+	r.start()
+	id := r.create(never)
+	receive(t, called)
+	lost <- id
+	receive(t, attached) // by the next owner
+	close(finish)
+	r.await(id, success)
+	r.events(id)
+	if a, c := r.pool.Attached()[0], r.pool.Called(); len(c) != 1 || a.GetEpoch() <= c[0].GetEpoch() {
+		t.Errorf("attached with epoch %d after calls %v", a.GetEpoch(), c)
+	}
+}

@@ -25,6 +25,8 @@ type Config struct {
 	MaxRunning int
 	// DrainTimeout is how long running tool calls may take to come back when the engine stops; 8 s.
 	DrainTimeout time.Duration
+	// Lease is how long a claim lasts that is not renewed; 30 s.
+	Lease time.Duration
 	// Retention is how long tasks are kept after they ended; 0: for ever.
 	Retention time.Duration
 }
@@ -78,6 +80,9 @@ func New(cfg Config, deps Deps) *Engine {
 	if cfg.DrainTimeout == 0 {
 		cfg.DrainTimeout = 8 * time.Second
 	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 30 * time.Second
+	}
 	e := &Engine{
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), began: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{}, fresh: map[string]journal.NewTask{},
@@ -93,6 +98,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	stop, cancel := context.WithCancel(ctx)
 	beside.Go(func() { e.claim(stop) })
+	beside.Go(func() { e.renew(stop) })
 	beside.Go(func() { e.sweep(stop) })
 	<-ctx.Done()
 	cancel()

@@ -46,12 +46,17 @@ type owner struct {
 	cancel  context.CancelFunc
 	ctx     context.Context
 	effects sync.WaitGroup
+	// lost is closed when the claim was lost.
+	lost    chan struct{}
+	abandon func()
 	// lapse fires when a deadline or the task's run time passes.
 	lapse *time.Timer
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	return &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), log: e.deps.Log.With("task_id", c.TaskID)}
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), log: e.deps.Log.With("task_id", c.TaskID), lost: make(chan struct{})}
+	o.abandon = sync.OnceFunc(func() { close(o.lost) })
+	return o
 }
 
 // run owns the task until it waits or has ended. A task that another writer changed under it is loaded again.
@@ -98,6 +103,8 @@ func (o *owner) own() (again bool) {
 		case <-o.in.wakeup:
 		case <-o.lapse.C:
 			o.in.put(item{input: flow.Lapsed{}, turn: o.turn})
+		case <-o.lost:
+			return false
 		case <-o.e.draining:
 		}
 	}

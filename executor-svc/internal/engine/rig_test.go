@@ -98,6 +98,8 @@ type hooked struct {
 	onCommit func(t journal.Transition, do func() error) error
 	// onRead is called before an owner's or a watcher's read, with the name of the method.
 	onRead func(method, id string) error
+	// onRenew says which claims are lost.
+	onRenew func([]journal.Claim) []string
 	// onSent holds functions by command, called once the command is durable and before its task is told.
 	onSent sync.Map
 }
@@ -108,6 +110,13 @@ func (h *hooked) Commit(ctx context.Context, t journal.Transition) error {
 		return h.onCommit(t, do)
 	}
 	return do()
+}
+
+func (h *hooked) Renew(ctx context.Context, claims []journal.Claim, now time.Time, lease time.Duration) ([]string, error) {
+	if h.onRenew != nil {
+		return h.onRenew(claims), nil
+	}
+	return h.Store.Renew(ctx, claims, now, lease)
 }
 
 func (h *hooked) Send(ctx context.Context, id string, c *storagev1.Command) (uint64, error) {

@@ -36,6 +36,8 @@ type Pool struct {
 	CallFn func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error
 	// Before comes before a call by name; it may hold it.
 	Before func(req *mcppoolv1.CallToolRequest)
+	// BeforeAttach comes before an answer about an earlier call.
+	BeforeAttach func()
 	// Detached lets calls go on when their stream breaks, as a pool does; else they end with it.
 	Detached bool
 	// Lose loses the next call on its way: its connection breaks before it comes.
@@ -168,6 +170,9 @@ func (p *Pool) call(ctx context.Context, req *mcppoolv1.CallToolRequest, send fu
 
 // AttachCall implements McpPoolService.
 func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
+	if p.BeforeAttach != nil {
+		p.BeforeAttach()
+	}
 	p.mu.Lock()
 	p.attached = append(p.attached, req)
 	c, same := p.ledger[req.GetCallId()], req.GetPoolId() == p.id

@@ -81,6 +81,9 @@ type Tasks interface {
 	//
 	// Each claim has an epoch greater than those of all claims of that task before it, also across restarts.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
+	// Renew makes claims last for a lease from now, and returns the ids of those that are none any more: another owner may
+	// have the task. A store that only one process can open has nothing to renew.
+	Renew(ctx context.Context, claims []Claim, now time.Time, lease time.Duration) (lost []string, err error)
 	// Yield gives a claim up; the task may be claimed again once it is due. A claim that was lost is none any more.
 	Yield(ctx context.Context, taskID string, epoch uint64) error
 	// Load returns a task with its inbox. ErrNotFound.

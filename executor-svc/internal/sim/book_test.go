@@ -140,6 +140,7 @@ func (b *book) commits(p *proc, t journal.Transition) {
 	switch {
 	case k == nil:
 		b.wrong("a transition of a task that was never created")
+	case k.gone: // it will be refused
 	case k.owner != p || k.epoch != t.Epoch:
 		b.wrong("%s: %s commits with epoch %d, but its claim has %d", k.name, p.name, t.Epoch, k.epoch)
 	}

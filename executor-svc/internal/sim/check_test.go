@@ -126,7 +126,7 @@ func (w *world) check(t testing.TB) {
 	}
 	j := journal.Journal(store)
 	if w.plant.journal != nil {
-		j = w.plant.journal(w, store)
+		j = w.plant.journal(store)
 	}
 	for _, k := range w.book.all() {
 		if k.gone {

@@ -44,8 +44,10 @@ func draw(s *sched) config {
 // plant is a bug that a test plants around the parts that are simulated.
 type plant struct {
 	// journal wraps the store of each process.
-	journal func(w *world, store journal.Journal) journal.Journal
-	flow    func(flow.Flow) flow.Flow
+	journal func(store journal.Journal) journal.Journal
+	// above wraps what the engine gets of it.
+	above func(journal.Journal) journal.Journal
+	flow  func(flow.Flow) flow.Flow
 	// request changes what is sent to the pool.
 	request func(*mcppoolv1.CallToolRequest)
 }
@@ -177,9 +179,12 @@ func (w *world) startProc(t testing.TB) {
 	w.s.note(p.name+" is up", 0)
 	inner := journal.Journal(store)
 	if w.plant.journal != nil {
-		inner = w.plant.journal(w, store)
+		inner = w.plant.journal(store)
 	}
-	j := &gated{Journal: inner, w: w, p: p}
+	j := journal.Journal(&gated{Journal: inner, w: w, p: p})
+	if w.plant.above != nil {
+		j = w.plant.above(j)
+	}
 	plannerCl, poolCl := &plannerClient{w: w, p: p}, &poolClient{w: w, p: p}
 	fl := flow.Flow(agent.Flow{})
 	if w.plant.flow != nil {

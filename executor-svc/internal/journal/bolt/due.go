@@ -210,6 +210,20 @@ func (d *due) own(t *dueTask, slot bool) journal.Claim {
 	return journal.Claim{TaskID: t.id.String(), Epoch: t.epoch, Slot: slot}
 }
 
+// lost returns the ids of claims that are none.
+func (d *due) lost(claims []journal.Claim) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var lost []string
+	for _, c := range claims {
+		id, err := uuid.Parse(c.TaskID)
+		if t := d.tasks[id]; err != nil || t == nil || t.epoch != c.Epoch {
+			lost = append(lost, c.TaskID)
+		}
+	}
+	return lost
+}
+
 // yield ends a claim; where the owner's last change is not durable yet, once it is.
 func (d *due) yield(id uuid.UUID, epoch uint64) {
 	d.mu.Lock()

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"context"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
@@ -77,6 +78,14 @@ func (s *Store) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Clai
 		return journal.Claims{}, journal.ErrClosed
 	}
 	return s.due.claim(r), nil
+}
+
+// Renew implements journal.Tasks: claims last as long as this process.
+func (s *Store) Renew(_ context.Context, claims []journal.Claim, _ time.Time, _ time.Duration) ([]string, error) {
+	if s.c.isClosed() {
+		return nil, journal.ErrClosed
+	}
+	return s.due.lost(claims), nil
 }
 
 // Yield implements journal.Tasks.

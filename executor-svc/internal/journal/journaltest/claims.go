@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,6 +22,7 @@ func claimTests() map[string]test {
 		"CommandsWithoutSlot": commandsWithoutSlot,
 		"CommandsOfOwnedTask": commandsOfOwnedTask,
 		"YieldOfALostClaim":   yieldOfALostClaim,
+		"RenewSaysWhatIsLost": renewSaysWhatIsLost,
 		"CommandsAfterTheEnd": commandsAfterTheEnd,
 	}
 }
@@ -233,5 +235,29 @@ func yieldOfALostClaim(t *testing.T, j journal.Journal, _ func() journal.Journal
 	wantClaims(t, claim(t, j, 10))
 	if err := j.Commit(t.Context(), follow(t, j, n, second.Epoch, running, nil)); err != nil {
 		t.Errorf("the owner's commit after somebody else's Yield: %v", err)
+	}
+}
+
+// A lease that is renewed stays; one whose task has another owner, or none, is said to be lost.
+func renewSaysWhatIsLost(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	first, second := NewTask("ann"), NewTask("ann")
+	create(t, j, first)
+	create(t, j, second)
+	held := claim(t, j, 10)
+	yield(t, j, held[1])
+	again := claim(t, j, 10)
+	for _, c := range []struct {
+		claims []journal.Claim
+		want   []string
+	}{
+		{held, []string{second.ID}}, {append(again, held[0]), nil}, {nil, nil},
+	} {
+		lost, err := j.Renew(t.Context(), c.claims, time.Now(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(append([]string{}, c.want...), append([]string{}, lost...)); d != "" {
+			t.Errorf("lost of %v (-want +got): %s", ids(c.claims), d)
+		}
 	}
 }
