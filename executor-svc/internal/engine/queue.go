@@ -69,9 +69,3 @@ func (q *queue) isPoked() bool {
 	defer q.mu.Unlock()
 	return q.poked
 }
-
-func (q *queue) empty() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.items) == 0 && !q.poked
-}
