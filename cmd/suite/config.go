@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"pawl.dev/executor-svc/executor"
 )
 
 // Config says what to run and where. The zero value of a field means what its comment says.
@@ -20,8 +22,8 @@ type Config struct {
 	Workspace string
 	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
 	KeysFile string
-	// MaxRunning is how many tasks run at once; the executor's default where 0.
-	MaxRunning int
+	// Executor are the executor's settings; its data folder is that of the suite.
+	Executor executor.Config
 	// DefaultModel plans where neither a task nor its agent names a model; empty: the planner's default.
 	DefaultModel string
 	// AllowHosts are Host headers that the gateway takes beside loopback and the address it listens on.

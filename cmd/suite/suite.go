@@ -99,8 +99,9 @@ func (s *Suite) options() serve.Options {
 // services builds the executor first: its journal is what tells that another process has the data folder.
 func (s *Suite) services(ctx context.Context) (err error) {
 	asService := s.as("executor", identity.RoleService)
-	s.executor, err = executor.New(ctx, executor.Config{DataDir: s.cfg.DataDir, MaxRunning: s.cfg.MaxRunning},
-		executor.Deps{Planner: asService, Pool: asService, Log: s.log})
+	settings := s.cfg.Executor
+	settings.DataDir = s.cfg.DataDir
+	s.executor, err = executor.New(ctx, settings, executor.Deps{Planner: asService, Pool: asService, Log: s.log})
 	if err != nil {
 		return err
 	}

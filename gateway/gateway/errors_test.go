@@ -174,6 +174,22 @@ func TestServiceErrors(t *testing.T) {
 	}
 }
 
+// TestTooManyRequests: who asks too often learns when to come back (A28), from a stream too.
+func TestTooManyRequests(t *testing.T) {
+	b := start(t, gateway.Config{})
+	limited := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "5 requests in 15 s").WithRetryAfter(12010 * time.Millisecond)
+	b.executor.CreateTaskFn = func(*executorv1.CreateTaskRequest) (*executorv1.Task, error) { return nil, limited }
+	b.executor.RunTaskFn = func(*executorv1.RunTaskRequest, eventStream) error { return limited }
+	for _, path := range []string{"/v1/tasks", "/v1/tasks:run"} {
+		for _, accept := range []string{"application/json", "text/event-stream"} {
+			resp, p := b.problem("POST", path, `{"goal": "g"}`, header{"Accept": accept}, http.StatusTooManyRequests)
+			if got := resp.Header.Get("Retry-After"); got != "13" || p.RetryAfterSeconds != 13 || p.Reason != "RATE_LIMITED" {
+				t.Errorf("%s as %s: Retry-After %q, problem %+v; want 13", path, accept, got, p)
+			}
+		}
+	}
+}
+
 // TestKeys: without a key 401 with a challenge, and another user's object is as if it were not there (shown by 6).
 func TestKeys(t *testing.T) {
 	b := startWith(t, gateway.Config{Authenticated: true}, serve.Options{Auth: keys{"pawl_good": {Sub: "ann", Roles: []identity.Role{identity.RoleUser}}}})

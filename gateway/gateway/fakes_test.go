@@ -49,6 +49,7 @@ type fakeExecutor struct {
 	ListTasksFn  func(*executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error)
 	RunTaskFn    func(*executorv1.RunTaskRequest, grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error
 	WatchTaskFn  func(*executorv1.WatchTaskRequest, grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error
+	ExportTaskFn func(*executorv1.ExportTaskRequest, grpc.ServerStreamingServer[executorv1.ExportTaskResponse]) error
 }
 
 func (f *fakeExecutor) CreateTask(ctx context.Context, r *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
@@ -106,6 +107,29 @@ func (f *fakeExecutor) WatchTask(r *executorv1.WatchTaskRequest, s grpc.ServerSt
 	return nil
 }
 
+func (f *fakeExecutor) PauseTask(ctx context.Context, r *executorv1.PauseTaskRequest) (*executorv1.Task, error) {
+	f.journal.add(ctx, executorv1.ExecutorService_PauseTask_FullMethodName, r)
+	return &executorv1.Task{Id: r.GetId()}, nil
+}
+
+func (f *fakeExecutor) ForkTask(ctx context.Context, r *executorv1.ForkTaskRequest) (*executorv1.Task, error) {
+	f.journal.add(ctx, executorv1.ExecutorService_ForkTask_FullMethodName, r)
+	return &executorv1.Task{}, nil
+}
+
+func (f *fakeExecutor) DeleteTask(ctx context.Context, r *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
+	f.journal.add(ctx, executorv1.ExecutorService_DeleteTask_FullMethodName, r)
+	return &executorv1.DeleteTaskResponse{}, nil
+}
+
+func (f *fakeExecutor) ExportTask(r *executorv1.ExportTaskRequest, s grpc.ServerStreamingServer[executorv1.ExportTaskResponse]) error {
+	f.journal.add(s.Context(), executorv1.ExecutorService_ExportTask_FullMethodName, r)
+	if f.ExportTaskFn != nil {
+		return f.ExportTaskFn(r, s)
+	}
+	return nil
+}
+
 type fakeAgents struct {
 	executorv1.UnimplementedAgentServiceServer
 	journal *journal
@@ -138,8 +162,9 @@ func (f *fakeAgents) DeleteAgent(ctx context.Context, r *executorv1.DeleteAgentR
 
 type fakePool struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
-	journal    *journal
-	CallToolFn func(*mcppoolv1.CallToolRequest, grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error
+	journal      *journal
+	CallToolFn   func(*mcppoolv1.CallToolRequest, grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error
+	AttachCallFn func(*mcppoolv1.AttachCallRequest, grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error
 }
 
 func (f *fakePool) CreateMcpServer(ctx context.Context, r *mcppoolv1.CreateMcpServerRequest) (*mcppoolv1.McpServer, error) {
@@ -188,6 +213,24 @@ func (f *fakePool) CallTool(r *mcppoolv1.CallToolRequest, s grpc.ServerStreaming
 		return f.CallToolFn(r, s)
 	}
 	return nil
+}
+
+func (f *fakePool) ApproveTool(ctx context.Context, r *mcppoolv1.ApproveToolRequest) (*mcppoolv1.ApproveToolResponse, error) {
+	f.journal.add(ctx, mcppoolv1.McpPoolService_ApproveTool_FullMethodName, r)
+	return &mcppoolv1.ApproveToolResponse{}, nil
+}
+
+func (f *fakePool) AttachCall(r *mcppoolv1.AttachCallRequest, s grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
+	f.journal.add(s.Context(), mcppoolv1.McpPoolService_AttachCall_FullMethodName, r)
+	if f.AttachCallFn != nil {
+		return f.AttachCallFn(r, s)
+	}
+	return nil
+}
+
+func (f *fakePool) AckCall(ctx context.Context, r *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
+	f.journal.add(ctx, mcppoolv1.McpPoolService_AckCall_FullMethodName, r)
+	return &mcppoolv1.AckCallResponse{}, nil
 }
 
 func (f *fakePool) CancelCall(ctx context.Context, r *mcppoolv1.CancelCallRequest) (*mcppoolv1.CancelCallResponse, error) {

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -11,7 +12,8 @@ import (
 )
 
 // New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`);
-// stall (writes a line and does not come back); die.
+// falter (writes a line, and ends the server unless it has been called before); stall (writes a line and does not come
+// back); die.
 func New() *server.MCPServer {
 	s := server.NewMCPServer("pawl-test", "1.0.0", server.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Gives the text back."),
@@ -26,6 +28,8 @@ func New() *server.MCPServer {
 		mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), appendLine)
 	s.AddTool(mcp.NewTool("wipe", mcp.WithDescription("Says in a file that it was wiped."),
 		mcp.WithString("path", mcp.Required())), wipe)
+	s.AddTool(mcp.NewTool("falter", mcp.WithDescription("Writes a line to the end of a file; the first time, the server ends before it can say so."),
+		mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), falter)
 	s.AddTool(mcp.NewTool("stall", mcp.WithDescription("Writes a line to the end of a file, and does not come back."),
 		mcp.WithString("path", mcp.Required())), stall)
 	s.AddTool(mcp.NewTool("die", mcp.WithDescription("Ends the server in the middle of the call.")), die)
@@ -74,6 +78,16 @@ func progress(ctx context.Context, req mcp.CallToolRequest, done, total int) {
 
 func appendLine(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return write(req.GetString("path", ""), req.GetString("line", ""))
+}
+
+// falter has its effect, and takes the news of it along the first time: the outcome of the call is unknown.
+func falter(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	_, err := os.Stat(req.GetString("path", ""))
+	res, failed := appendLine(ctx, req)
+	if errors.Is(err, os.ErrNotExist) && failed == nil && !res.IsError {
+		os.Exit(3)
+	}
+	return res, failed
 }
 
 func wipe(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -19,6 +20,12 @@ type Client interface {
 	Watch(ctx context.Context, id string, after uint64, each func(*executorv1.ExecutorEvent) bool) error
 	Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error)
 	Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error)
+	Pause(ctx context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error)
+	Fork(ctx context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error)
+	Delete(ctx context.Context, id string) error
+	// Export gives the whole document.
+	Export(ctx context.Context, id string) ([]byte, error)
+	CreateAgent(ctx context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error)
 	Get(ctx context.Context, id string) (*executorv1.Task, error)
 	Steps(ctx context.Context, id string) ([]*executorv1.Step, error)
 }
@@ -30,18 +37,21 @@ type Refused struct {
 	// HTTP is the status over REST; 0 over gRPC.
 	HTTP    int
 	Message string
+	// RetryAfter is when to come back; 0 where it was not said. REST says it in whole seconds.
+	RetryAfter time.Duration
 }
 
 func (r *Refused) Error() string { return fmt.Sprintf("%s (%d): %s", r.Reason, r.HTTP, r.Message) }
 
 // GRPC is a client over gRPC.
 type GRPC struct {
-	tasks executorv1.ExecutorServiceClient
+	tasks  executorv1.ExecutorServiceClient
+	agents executorv1.AgentServiceClient
 }
 
 // NewGRPC returns a client over a connection to the executor.
 func NewGRPC(conn grpc.ClientConnInterface) GRPC {
-	return GRPC{tasks: executorv1.NewExecutorServiceClient(conn)}
+	return GRPC{tasks: executorv1.NewExecutorServiceClient(conn), agents: executorv1.NewAgentServiceClient(conn)}
 }
 
 // Create implements Client.
@@ -79,6 +89,48 @@ func (c GRPC) Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*e
 	return t, refused(err)
 }
 
+// Pause implements Client.
+func (c GRPC) Pause(ctx context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error) {
+	t, err := c.tasks.PauseTask(ctx, req)
+	return t, refused(err)
+}
+
+// Fork implements Client.
+func (c GRPC) Fork(ctx context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error) {
+	t, err := c.tasks.ForkTask(ctx, req)
+	return t, refused(err)
+}
+
+// Delete implements Client.
+func (c GRPC) Delete(ctx context.Context, id string) error {
+	_, err := c.tasks.DeleteTask(ctx, &executorv1.DeleteTaskRequest{Id: id})
+	return refused(err)
+}
+
+// Export implements Client.
+func (c GRPC) Export(ctx context.Context, id string) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var document []byte
+	stream, err := c.tasks.ExportTask(ctx, &executorv1.ExportTaskRequest{Id: id})
+	for err == nil {
+		var piece *executorv1.ExportTaskResponse
+		if piece, err = stream.Recv(); err == nil {
+			document = append(document, piece.GetData()...)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return document, nil
+	}
+	return nil, refused(err)
+}
+
+// CreateAgent implements Client.
+func (c GRPC) CreateAgent(ctx context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error) {
+	a, err := c.agents.CreateAgent(ctx, req)
+	return a, refused(err)
+}
+
 // Get implements Client.
 func (c GRPC) Get(ctx context.Context, id string) (*executorv1.Task, error) {
 	t, err := c.tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
@@ -96,5 +148,5 @@ func refused(err error) error {
 		return nil
 	}
 	e := errs.From(err)
-	return &Refused{Reason: errs.ReasonName(e.Reason), Message: e.Message}
+	return &Refused{Reason: errs.ReasonName(e.Reason), Message: e.Message, RetryAfter: e.RetryAfter}
 }

@@ -7,8 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -45,6 +49,49 @@ func (c REST) Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*e
 func (c REST) Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error) {
 	t := &executorv1.Task{}
 	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":cancel", &executorv1.CancelTaskRequest{Reason: req.GetReason()}, t)
+}
+
+// Pause implements Client.
+func (c REST) Pause(ctx context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error) {
+	t := &executorv1.Task{}
+	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":pause", &executorv1.PauseTaskRequest{Reason: req.GetReason()}, t)
+}
+
+// Fork implements Client.
+func (c REST) Fork(ctx context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error) {
+	t := &executorv1.Task{}
+	body := proto.Clone(req).(*executorv1.ForkTaskRequest)
+	body.Id = ""
+	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":fork", body, t)
+}
+
+// Delete implements Client.
+func (c REST) Delete(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodDelete, "/v1/tasks/"+id, nil, &executorv1.DeleteTaskResponse{})
+}
+
+// Export implements Client: what comes is the document, as a file.
+func (c REST) Export(ctx context.Context, id string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/tasks/"+id+":export", nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.send(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+	if kind := res.Header.Get("Content-Type"); err != nil || kind != "application/json" || params["filename"] != "pawl-task-"+id+".json" {
+		return nil, fmt.Errorf("the document comes as %q, %q", kind, res.Header.Get("Content-Disposition"))
+	}
+	return io.ReadAll(res.Body)
+}
+
+// CreateAgent implements Client.
+func (c REST) CreateAgent(ctx context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error) {
+	a := &executorv1.Agent{}
+	return a, c.do(ctx, http.MethodPost, "/v1/agents?agentId="+url.QueryEscape(req.GetAgentId()), req.GetAgent(), a)
 }
 
 // Get implements Client.
@@ -174,5 +221,13 @@ func (c REST) send(req *http.Request) (*http.Response, error) {
 	if err := json.NewDecoder(res.Body).Decode(&problem); err != nil {
 		return nil, fmt.Errorf("%s answered %s without problem details: %w", req.URL.Path, res.Status, err)
 	}
-	return nil, &Refused{Reason: problem.Reason, HTTP: res.StatusCode, Message: problem.Detail}
+	refused := &Refused{Reason: problem.Reason, HTTP: res.StatusCode, Message: problem.Detail}
+	if after := res.Header.Get("Retry-After"); after != "" {
+		seconds, err := strconv.Atoi(after)
+		if err != nil {
+			return nil, fmt.Errorf("%s answered %s with Retry-After %q: %w", req.URL.Path, res.Status, after, err)
+		}
+		refused.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return nil, refused
 }

@@ -22,6 +22,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"pawl.dev/cmd/suite"
+	"pawl.dev/executor-svc/executor"
 	"pawl.dev/services/serve"
 )
 
@@ -39,6 +40,10 @@ type Options struct {
 	Servers map[string]any
 	// MaxRunning is how many tasks may run at once; the default where 0.
 	MaxRunning int
+	// MaxRequests is how many requests are taken from one user within RequestWindow; any number where 0.
+	MaxRequests int
+	// RequestWindow is the time of MaxRequests; the default where 0.
+	RequestWindow time.Duration
 	// Keys is a file of API keys.
 	Keys string
 	// Key is an API key of a user, for the connections that the target makes.
@@ -48,10 +53,14 @@ type Options struct {
 }
 
 func (o Options) limits() []string {
-	if o.MaxRunning == 0 {
-		return nil
+	flags := []string{"--max-requests", strconv.Itoa(o.MaxRequests)}
+	if o.RequestWindow > 0 {
+		flags = append(flags, "--request-window", o.RequestWindow.String())
 	}
-	return []string{"--max-running", strconv.Itoa(o.MaxRunning)}
+	if o.MaxRunning > 0 {
+		flags = append(flags, "--max-running", strconv.Itoa(o.MaxRunning))
+	}
+	return flags
 }
 
 // Target is a running Pawl.
@@ -72,7 +81,7 @@ func MCPConfig(t testing.TB, o Options) string {
 		"env":     map[string]string{ServerVariable: "1"},
 		"tools": map[string]any{
 			"echo": map[string]any{"effect": "read"}, "add": map[string]any{"effect": "read"}, "fail": map[string]any{"effect": "read"},
-			"slow": map[string]any{"effect": "read"}, "append": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},
+			"slow": map[string]any{"effect": "read"}, "append": map[string]any{"effect": "write"}, "falter": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},
 		},
 	}}
 	for name, server := range o.Servers {
@@ -96,6 +105,7 @@ func InProcess(t testing.TB, o Options) *Target {
 	s, err := suite.New(t.Context(), suite.Config{
 		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", MCPConfigs: []string{MCPConfig(t, o)},
 		Workspace: o.Workspace, KeysFile: o.Keys,
+		Executor: executor.Config{MaxRunning: o.MaxRunning, MaxRequests: o.MaxRequests, RequestWindow: o.RequestWindow},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -102,6 +102,9 @@ type AgentFields struct {
 	Confirm        *string  `enum:"always,by-risk,never" help:"When a person is asked: ${enum}. never is for operators."`
 	MaxSteps       *uint32  `placeholder:"N" help:"Steps a task may take (default 25)."`
 	MaxFailedSteps *uint32  `placeholder:"N" help:"Failed steps that end a task (default 3)."`
+
+	BudgetFlags
+	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens where it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
 }
 
 // apply writes the fields that were given into the agent and returns their names.
@@ -120,7 +123,14 @@ func (f *AgentFields) apply(agent *executorv1.Agent) []string {
 	set("confirm", f.Confirm != nil, func() { agent.Confirm = confirm(*f.Confirm) })
 	set("max_steps", f.MaxSteps != nil, func() { agent.MaxSteps = *f.MaxSteps })
 	set("max_failed_steps", f.MaxFailedSteps != nil, func() { agent.MaxFailedSteps = *f.MaxFailedSteps })
+	set("budget", f.given(), func() { agent.Budget = f.over(agent.GetBudget()) })
+	set("wait_timeout", f.WaitTimeout != nil, func() { agent.WaitTimeout = f.waitTimeout() })
+	set("on_unknown_outcome", f.OnUnknownOutcome != nil, func() { agent.OnUnknownOutcome = onUnknown(*f.OnUnknownOutcome) })
 	return mask
+}
+
+func onUnknown(word string) executorv1.OnUnknownOutcome {
+	return executorv1.OnUnknownOutcome(executorv1.OnUnknownOutcome_value["ON_UNKNOWN_OUTCOME_"+strings.ToUpper(word)])
 }
 
 func confirm(word string) executorv1.Confirm {
@@ -166,13 +176,13 @@ Examples:
 
     pawl agents update reader --max-steps 50
     pawl agents update reader --mcp files --mcp search
+    pawl agents update reader --max-tool-calls 100 --wait-timeout 48h
     pawl agents update reader --description ""`
 }
 
 // Run changes an agent.
 func (c *AgentsUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
-	agent := &executorv1.Agent{Id: c.ID}
-	mask := c.apply(agent)
+	mask := c.apply(&executorv1.Agent{})
 	if c.AllServers {
 		if c.MCP != nil {
 			return exit.Usagef("--mcp and --all-servers exclude each other").Then("leave one of them out")
@@ -183,6 +193,15 @@ func (c *AgentsUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		return exit.Usagef("nothing is to be changed").Then("pawl agents update --help shows what can be")
 	}
 	return a.withAgents(ctx, g, func(ctx context.Context, agents executorv1.AgentServiceClient) error {
+		agent := &executorv1.Agent{Id: c.ID}
+		if c.given() { // the budget is one field: what is not named of it stays as it is
+			old, err := agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: c.ID})
+			if err != nil {
+				return err
+			}
+			agent.Budget, agent.Etag = old.GetBudget(), old.GetEtag()
+		}
+		c.apply(agent)
 		changed, err := agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{Agent: agent, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
 		return a.showAgent(g, changed, "is changed", err)
 	})
@@ -240,6 +259,13 @@ func (a *App) showAgent(g *Globals, agent *executorv1.Agent, became string, err 
 	row("model", cmp.Or(agent.GetModel(), "default"))
 	row("asks", cmp.Or(render.ConfirmName(agent.GetConfirm()), "always"))
 	row("limits", limits(agent))
+	row("budget", render.Budget(agent.GetBudget()))
+	if t := agent.GetWaitTimeout().AsDuration(); t > 0 {
+		row("waits", "lapse after "+render.Duration(t))
+	}
+	if name := render.OnUnknownName(agent.GetOnUnknownOutcome()); name != "ask" {
+		row("outcomes", name+" where one is not known")
+	}
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 // compose makes the answer to a wait.
 type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
 
-// answer answers a wait of a task and follows the task to its next stop.
-func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitID string, kind executorv1.WaitKind, make compose) error {
+// answer answers a wait of a task, one of these kinds, and follows the task to its next stop.
+func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitID string, make compose, kinds ...executorv1.WaitKind) error {
 	return a.withSession(ctx, g, func(ctx context.Context, session *discover.Session) error {
 		client := executorv1.NewExecutorServiceClient(session)
 		id, err := taskID(ctx, client, target.Task)
@@ -30,7 +30,7 @@ func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitI
 		if task, err = a.stopping(ctx, g, client, task); err != nil {
 			return err
 		}
-		wait, err := openWait(task, waitID, kind)
+		wait, err := openWait(task, waitID, kinds...)
 		if err != nil {
 			return err
 		}
@@ -87,19 +87,19 @@ func onItsWay(task *executorv1.Task) bool {
 }
 
 // openWait is the wait that is meant: the one that is named, else the only one that can be answered so.
-func openWait(task *executorv1.Task, waitID string, kind executorv1.WaitKind) (*executorv1.Wait, error) {
+func openWait(task *executorv1.Task, waitID string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
 	id := render.ShortID(task.GetId())
 	waits := slices.DeleteFunc(slices.Clone(task.GetWaits()), func(w *executorv1.Wait) bool {
 		return waitID != "" && w.GetId() != waitID
 	})
-	fits := slices.DeleteFunc(slices.Clone(waits), func(w *executorv1.Wait) bool { return w.GetKind() != kind })
+	fits := slices.DeleteFunc(slices.Clone(waits), func(w *executorv1.Wait) bool { return !slices.Contains(kinds, w.GetKind()) })
 	switch {
 	case len(task.GetWaits()) == 0:
-		return nil, exit.Newf("task %s waits for nothing; it is %s", id, render.StatusName(task.GetStatus())).Then("pawl show %s", id)
+		return nil, exit.Newf("task %s waits for nothing; it is %s", id, render.StateName(task)).Then("pawl show %s", id)
 	case len(waits) == 0:
 		return nil, exit.Newf("task %s has no open wait %s", id, waitID).Then("pawl show %s lists its waits", id)
 	case len(fits) == 0:
-		return nil, otherKind(id, waits[0])
+		return nil, otherKind(id, waits[0], kinds[0])
 	case len(fits) > 1:
 		ids := make([]string, len(fits))
 		for i, w := range fits {
@@ -111,12 +111,13 @@ func openWait(task *executorv1.Task, waitID string, kind executorv1.WaitKind) (*
 	return fits[0], nil
 }
 
-// otherKind says which command answers a wait.
-func otherKind(id string, wait *executorv1.Wait) error {
-	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
-		return exit.Newf("task %s waits for parameters, not for approval", id).Then("pawl params %s%s", id, paramsHint(wait))
+// otherKind says which commands answer a wait.
+func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind) error {
+	commands := make([]string, 0, 4)
+	for _, w := range ways(id, wait, "") {
+		commands = append(commands, w.Command)
 	}
-	return exit.Newf("task %s waits for approval, not for parameters", id).Then("pawl approve %s, or pawl reject %s", id, id)
+	return exit.Newf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))
 }
 
 func (a *App) answeredAndLeft(g *Globals, task *executorv1.Task) error {
@@ -124,6 +125,6 @@ func (a *App) answeredAndLeft(g *Globals, task *executorv1.Task) error {
 		return render.JSONDocument(a.Console.Out, task)
 	}
 	id := render.ShortID(task.GetId())
-	a.printf("task %s is %s\n", id, a.outStyle().StatusStyle(render.StatusName(task.GetStatus())))
+	a.printf("task %s is %s\n", id, a.outStyle().StatusStyle(render.StateName(task)))
 	return nil
 }

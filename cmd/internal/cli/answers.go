@@ -10,6 +10,7 @@ import (
 	"pawl.dev/cmd/internal/prompt"
 	"pawl.dev/cmd/internal/render"
 	"pawl.dev/cmd/internal/values"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
@@ -25,6 +26,9 @@ type ApproveCmd struct {
 	Wait  string `arg:"" optional:"" help:"The wait; may be left out where only one is open."`
 	Edit  bool   `xor:"input" help:"Change the input in $EDITOR first."`
 	Input string `xor:"input" placeholder:"JSON|@FILE" help:"Run with this input instead."`
+
+	Grant   bool   `help:"Let later calls of this tool run without asking too, for the rest of the task."`
+	MaxRisk string `enum:"low,medium,high," default:"" placeholder:"RISK" help:"With --grant: up to this risk (default: the one that is shown)."`
 }
 
 // Help is shown by --help.
@@ -35,24 +39,37 @@ The task is then followed to its next stop, as by pawl run.
 Examples:
 
     pawl approve last
+    pawl approve 3fa29c01 --grant
     pawl approve 3fa29c01 --edit
     pawl approve 3fa29c01 --input '{"path": "notes.txt"}' --detach`
 }
 
 // Run approves.
 func (c *ApproveCmd) Run(ctx context.Context, a *App, g *Globals) error {
-	input, err := jsonArg(c.Input)
+	input, err := jsonArg("input", c.Input)
 	if err != nil {
 		return err
 	}
-	return a.answer(ctx, g, c.AnswerTarget, c.Wait, executorv1.WaitKind_WAIT_KIND_APPROVAL, func(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	if c.MaxRisk != "" && !c.Grant {
+		return exit.Usagef("--max-risk says how far --grant goes").Then("add --grant, or leave --max-risk out")
+	}
+	return a.answer(ctx, g, c.AnswerTarget, c.Wait, func(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		if c.Edit {
 			if input, err = a.editInput(ctx, wait.GetInputJson()); err != nil {
 				return nil, err
 			}
 		}
-		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: input}}}, nil
-	})
+		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{
+			Approve: &executorv1.Approve{InputJson: input, Grant: c.grant()},
+		}}, nil
+	}, waitApproval)
+}
+
+func (c *ApproveCmd) grant() *executorv1.Grant {
+	if !c.Grant {
+		return nil
+	}
+	return &executorv1.Grant{MaxRisk: commonv1.RiskLevel(commonv1.RiskLevel_value["RISK_LEVEL_"+strings.ToUpper(c.MaxRisk)])}
 }
 
 func (a *App) editInput(ctx context.Context, current string) (string, error) {
@@ -76,7 +93,8 @@ type RejectCmd struct {
 
 // Help is shown by --help.
 func (RejectCmd) Help() string {
-	return `The step does not run and its task is cancelled; exit code 0 says that this is so.
+	return `The step does not run and its task is cancelled; exit code 0 says that this is so. A step that lacks parameters, or whose
+call had an outcome that is not known, can be refused too.
 
 Examples:
 
@@ -86,9 +104,9 @@ Examples:
 
 // Run rejects.
 func (c *RejectCmd) Run(ctx context.Context, a *App, g *Globals) error {
-	err := a.answer(ctx, g, c.AnswerTarget, c.Wait, executorv1.WaitKind_WAIT_KIND_APPROVAL, func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	err := a.answer(ctx, g, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: c.Reason}}}, nil
-	})
+	}, waitApproval, waitParams, waitOutcome)
 	var e *exit.Error
 	if errors.As(err, &e) && e.Code == exit.Stopped && e.Message == "" {
 		return nil // cancelled, as was asked
@@ -121,7 +139,7 @@ func (c *ParamsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 	if len(c.Values) == 0 && c.Description == "" {
 		return exit.Usagef("there is nothing to supply").Then("pawl params TASK NAME=VALUE…, or --description TEXT; pawl show TASK says what is asked for")
 	}
-	return a.answer(ctx, g, c.AnswerTarget, c.Wait, executorv1.WaitKind_WAIT_KIND_PARAMS, func(_ context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	return a.answer(ctx, g, c.AnswerTarget, c.Wait, func(_ context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		content, err := values.Object(wait.GetParamsSchemaJson(), c.Values, c.JSONValues, true)
 		if err != nil {
 			return nil, exit.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
@@ -129,24 +147,24 @@ func (c *ParamsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Params{
 			Params: &executorv1.Params{ContentJson: content, Description: c.Description},
 		}}, nil
-	})
+	}, waitParams)
 }
 
-// jsonArg reads a JSON object that is given on the command line or in a file (@FILE); "" stays "".
-func jsonArg(text string) (string, error) {
+// jsonArg reads a JSON object that a flag gives, in place or from a file (@FILE); "" stays "".
+func jsonArg(flag, text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
 	if path, ok := strings.CutPrefix(text, "@"); ok {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			return "", exit.Usagef("read the input: %v", err)
+			return "", exit.Usagef("read the %s: %v", flag, err)
 		}
 		text = string(raw)
 	}
 	exact, err := prompt.Object(text)
 	if err != nil {
-		return "", exit.Usagef("%v", err).Then(`give an object such as --input '{"path": "a.txt"}', or a file with --input @FILE`)
+		return "", exit.Usagef("the %s must be one JSON object: %v", flag, err).Then(`give an object such as --%[1]s '{"path": "a.txt"}', or a file with --%[1]s @FILE`, flag)
 	}
 	return exact, nil
 }

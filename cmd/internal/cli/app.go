@@ -190,6 +190,14 @@ func (a *App) note(text string) {
 	a.eprintf("%s\n", a.errStyle().Dim("pawl: "+render.Line(text)))
 }
 
+// aside is a note from beside the command: where a line may be written over, it takes the place of that line.
+func (a *App) aside(text string) {
+	if a.Console.Live {
+		a.eprintf("\r\x1b[K")
+	}
+	a.note(text)
+}
+
 // warn says something that the person should know.
 func (a *App) warn(format string, args ...any) {
 	a.eprintf("%s\n", a.errStyle().Yellow("! "+render.Line(fmt.Sprintf(format, args...))))

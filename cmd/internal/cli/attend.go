@@ -34,11 +34,15 @@ type attendance struct {
 	after uint64
 	// past makes waits no reason to stop: the watcher waits along.
 	past bool
+	// open are waits that were asked by an event; they are dealt with once all events up to `until` have been shown.
+	open  []string
+	until uint64
 	// owned: an interrupt cancels the task, if it runs in this process.
 	owned bool
 
 	asking     *question
 	interrupts int
+	idle       int // ticks since the last event
 }
 
 // question is a wait that the person is being asked for.
@@ -52,8 +56,6 @@ type answered struct {
 	answer prompt.Answer
 	err    error
 }
-
-const tickEvery = 100 * time.Millisecond
 
 // run attends until the task ends or stops; the exit code tells which.
 func (t *attendance) run(ctx context.Context) error {
@@ -93,13 +95,32 @@ func (t *attendance) next(ctx context.Context, items <-chan follow.Item, interru
 	case <-interrupts:
 		return t.interrupted(ctx)
 	case <-ticks:
-		if t.asking == nil {
-			t.view.Tick(t.app.Now())
-		}
+		t.tick(ctx)
 	case <-ctx.Done():
 		return true, t.leaving()
 	}
 	return false, nil
+}
+
+const (
+	tickEvery = 100 * time.Millisecond
+	// longIdle is how many ticks nothing may happen before it is worth a word that the task is queued.
+	longIdle = 15
+)
+
+func (t *attendance) tick(ctx context.Context) {
+	if t.asking != nil {
+		return
+	}
+	t.view.Tick(t.app.Now())
+	if t.idle++; t.idle != longIdle {
+		return
+	}
+	task, err := t.client.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err == nil && task.GetQueued() {
+		t.view.Suspend()
+		t.app.note("the task is queued: it goes on when fewer others run")
+	}
 }
 
 func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
@@ -108,7 +129,13 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 		t.app.eprintf("\n")
 		t.app.note("it was answered elsewhere")
 	}
+	t.idle = 0
 	t.view.Event(ev)
+	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+		wait := t.asking.wait // the event stands in the middle of the question: it is put again
+		t.stopAsking()
+		t.startAsking(ctx, wait)
+	}
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
 		return true, t.settled(ctx)
@@ -117,18 +144,27 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 	case executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
 		return true, exit.Silent(exit.Stopped)
 	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
-		return t.stop(ctx, ev.GetFlowStop().GetWaitIds())
+		t.open, t.until = ev.GetFlowStop().GetWaitIds(), ev.GetSeq()
+	}
+	if len(t.open) > 0 && ev.GetSeq() >= t.until {
+		return t.stop(ctx, ev.GetSeq())
 	}
 	return false, nil
 }
 
-// stop deals with a task that waits: the person is asked, or told what to do.
-func (t *attendance) stop(ctx context.Context, waitIDs []string) (bool, error) {
+// stop deals with a task that waits: the person is asked, or told what to do. Where more has happened since, that is
+// shown first.
+func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 	task, err := t.client.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if err != nil {
 		return true, err
 	}
-	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(waitIDs, w.GetId()) })
+	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(t.open, w.GetId()) })
+	if i >= 0 && seq < task.GetLastSeq() {
+		t.until = task.GetLastSeq()
+		return false, nil
+	}
+	t.open = nil
 	if i < 0 {
 		return false, nil // answered since
 	}

@@ -25,6 +25,10 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 		t.app.laterHint(t.globals, t.task, wait)
 		return true, stopped()
 	}
+	if a.answer.Cancel {
+		t.cancel(ctx)
+		return false, nil
+	}
 	a.answer.Resume.Id = t.task
 	if _, err := t.client.ResumeTask(ctx, a.answer.Resume); err != nil {
 		return t.refused(ctx, wait, err)
@@ -89,36 +93,4 @@ func (t *attendance) leaving() error {
 		t.app.note("the task goes on: pawl watch " + t.task + t.globals.again())
 	}
 	return stopped()
-}
-
-// howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
-// went to a program as JSON, it is said here.
-func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
-	st, id := a.errStyle(), task.GetId()
-	for _, wait := range task.GetWaits() {
-		params := wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS
-		if g.JSON {
-			what := map[bool]string{true: "parameters: " + wait.GetMessage(), false: "approval"}[params]
-			a.eprintf("%s %s waits for %s\n", st.Yellow("⏸"), render.Line(wait.GetToolId()), render.Line(what))
-		}
-		if input := wait.GetInputJson(); input != "" && input != "{}" {
-			a.eprintf("    input:\n%s\n", render.PrettyJSON(input, "    "))
-		}
-		if params {
-			a.eprintf("  %s pawl params %s%s%s\n", st.Dim("next:"), id, paramsHint(wait), g.again())
-			continue
-		}
-		a.eprintf("  %s pawl approve %s%s\n", st.Dim("next:"), id, g.again())
-		a.eprintf("        pawl reject %s%s\n", id, g.again())
-	}
-}
-
-// laterHint says how to come back to a wait that was left open.
-func (a *App) laterHint(g *Globals, taskID string, wait *executorv1.Wait) {
-	id := render.ShortID(taskID)
-	answer := "approve " + id
-	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
-		answer = "params " + id + paramsHint(wait)
-	}
-	a.note(fmt.Sprintf("the task waits; go on with pawl %s%s, or see pawl show %s%s", answer, g.again(), id, g.again()))
 }

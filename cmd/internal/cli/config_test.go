@@ -8,11 +8,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
+	"pawl.dev/executor-svc/executor"
 )
 
 func TestAgents(t *testing.T) {
@@ -85,10 +87,10 @@ func TestHelp(t *testing.T) {
 	w := newWorld(t)
 	w.golden("help", w.pawl())
 	for _, command := range [][]string{
-		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"cancel"}, {"models"}, {"version"}, {"completion"},
+		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"outcome"}, {"pause"}, {"unpause"}, {"cancel"}, {"fork"}, {"export"}, {"delete"}, {"models"}, {"version"}, {"completion"},
 		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "call"}, {"mcp", "workspace"},
 		{"agents", "list"}, {"agents", "show"}, {"agents", "create"}, {"agents", "update"}, {"agents", "delete"},
-		{"keys", "add"}, {"keys", "list"}, {"keys", "remove"},
+		{"store", "info"}, {"store", "compact"}, {"store", "check"}, {"keys", "add"}, {"keys", "list"}, {"keys", "remove"},
 	} {
 		w.pawl(append(command, "--help")...).expect(t, 0, "Examples:\n\n    ", "")
 	}
@@ -109,10 +111,39 @@ func TestUp(t *testing.T) {
 	w.golden("up", got)
 	want := suite.Config{
 		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
-		Workspace: root, DefaultModel: "offline", MaxRunning: 30, Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+		Workspace: root, DefaultModel: "offline", Executor: usual(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
 	}
 	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
 		t.Error(diff)
+	}
+}
+
+// usual are the executor's settings where nobody said anything (A18, A21, A28).
+func usual() executor.Config {
+	return executor.Config{
+		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, Retention: 720 * time.Hour,
+		MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxTakeups: 5, DrainTimeout: 8 * time.Second,
+	}
+}
+
+// The executor's settings are flags of `pawl up`; inside other commands they are the usual ones (A28).
+func TestExecutorSettings(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("PAWL_MAX_STEPS", "7")
+	up := w.start("up", "--no-workspace", "--max-running", "2", "--max-requests", "0", "--request-window", "1s", "--retention", "0", "--max-attempts", "1")
+	for len(w.built()) == 0 {
+		<-up.out.new
+	}
+	w.signals <- syscall.SIGTERM
+	up.wait().expect(t, 0, "", "")
+	w.pawl("tasks").expect(t, 0, "", "")
+	want := usual()
+	want.MaxRunning, want.MaxRequests, want.RequestWindow, want.Retention, want.MaxAttempts, want.MaxSteps = 2, 0, time.Second, 0, 1, 7
+	if diff := cmp.Diff(want, w.built()[0].cfg.Executor); diff != "" {
+		t.Errorf("pawl up: %s", diff)
+	}
+	if diff := cmp.Diff(usual(), w.built()[1].cfg.Executor); diff != "" {
+		t.Errorf("inside a command: %s", diff)
 	}
 }
 

@@ -22,7 +22,13 @@ type Grammar struct {
 	Approve ApproveCmd `cmd:"" group:"tasks" help:"Let a waiting step run, as shown or with an edited input."`
 	Reject  RejectCmd  `cmd:"" group:"tasks" help:"Refuse a waiting step; its task is cancelled."`
 	Params  ParamsCmd  `cmd:"" group:"tasks" help:"Supply what a waiting step lacks."`
+	Outcome OutcomeCmd `cmd:"" group:"tasks" help:"Say what became of a call whose outcome is not known."`
+	Pause   PauseCmd   `cmd:"" group:"tasks" help:"Pause a task."`
+	Unpause UnpauseCmd `cmd:"" group:"tasks" help:"Let a paused task go on."`
 	Cancel  CancelCmd  `cmd:"" group:"tasks" help:"Cancel a task."`
+	Fork    ForkCmd    `cmd:"" group:"tasks" help:"Start a new task from a step of an old one."`
+	Export  ExportCmd  `cmd:"" group:"tasks" help:"Write all there is about a task as JSON."`
+	Delete  DeleteCmd  `cmd:"" group:"tasks" help:"Delete tasks that have ended."`
 
 	MCP    MCPCmd    `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
 	Agents AgentsCmd `cmd:"" group:"config" help:"Agents: who tasks run as."`
@@ -30,6 +36,7 @@ type Grammar struct {
 
 	Up         UpCmd         `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
 	Keys       KeysCmd       `cmd:"" group:"server" help:"API keys of a server."`
+	Store      StoreCmd      `cmd:"" group:"server" help:"The journal of a server that is stopped: sizes, compacting, checking."`
 	Version    VersionCmd    `cmd:"" group:"server" help:"Print the version."`
 	Completion CompletionCmd `cmd:"" group:"server" help:"Print a shell's completion script."`
 }
@@ -39,6 +46,7 @@ func groups() []kong.Group {
 		{Key: "tasks", Title: "Tasks:"},
 		{Key: "config", Title: "What tasks work with:"},
 		{Key: "server", Title: "Server and program:"},
+		{Key: "limits", Title: "How tasks run:"},
 		{Key: "sub", Title: "Commands:"},
 		{Key: "global", Title: "Flags of all commands:"},
 	}

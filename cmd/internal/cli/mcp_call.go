@@ -39,7 +39,7 @@ func (c *MCPCallCmd) Run(ctx context.Context, a *App, g *Globals) error {
 	if err != nil {
 		return err
 	}
-	input, err := jsonArg(c.Input)
+	input, err := jsonArg("input", c.Input)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/internal/discover"
@@ -28,7 +29,7 @@ func (a *App) withSession(ctx context.Context, g *Globals, command func(context.
 	if err != nil {
 		return err
 	}
-	session, err := finder.NewSession(ctx, a.note)
+	session, err := finder.NewSession(ctx, a.aside)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,12 @@ type embedded struct {
 func (a *App) embed(ctx context.Context, g *Globals, dir string) (discover.Suite, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// No folder is the server `workspace` here: a task that waits now may go on from a command in another folder.
-	s, err := a.NewSuite(ctx, suite.Config{DataDir: dir, GRPCAddr: "127.0.0.1:0", Version: a.Version}, a.logger(cmp.Or(g.LogLevel, "off")))
+	cfg := suite.Config{DataDir: dir, GRPCAddr: "127.0.0.1:0", Version: a.Version}
+	err := kong.ApplyDefaults(&cfg.Executor) // those of `pawl up`
+	var s Suite
+	if err == nil {
+		s, err = a.NewSuite(ctx, cfg, a.logger(cmp.Or(g.LogLevel, "off")))
+	}
 	if err != nil {
 		cancel()
 		return nil, err

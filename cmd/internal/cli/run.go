@@ -30,6 +30,8 @@ type RunCmd struct {
 	NoWorkspace  bool     `help:"Give the task no folder."`
 	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
 	Detach       bool     `short:"d" help:"Print the task's id and do not wait for it."`
+
+	BudgetFlags
 }
 
 // Help is shown by --help.
@@ -38,7 +40,8 @@ func (RunCmd) Help() string {
 person is asked (approval of a step, missing parameters) and there is a terminal, the question is put there; otherwise
 the command says which commands go on and ends with code 2.
 
-Without a running server (pawl up) the task runs inside this command, with its data in the data folder.
+Without a running server (pawl up) the task runs inside this command, with its data in the data folder. Where too many
+tasks were started in a short time, the command waits as long as it is told and tries again.
 
 Exit codes: 0 done, 1 failed, 2 cancelled or waiting, 64 wrong usage.
 
@@ -47,7 +50,8 @@ Examples:
     pawl run --auto "Which files mention TODO?"
     pawl run --auto --workspace ~/src/app "How many Go files are there?" > answer.txt
     pawl run --mcp github --mcp workspace "Compare README.md with the issues"
-    pawl run --playbook release.yaml --json | jq .type`
+    pawl run --playbook release.yaml --json | jq .type
+    pawl run --auto --max-tool-calls 20 --max-time 5m "Tidy up the notes"`
 }
 
 // Run creates the task and stays with it.
@@ -61,7 +65,8 @@ func (c *RunCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		if err != nil {
 			return err
 		}
-		task, err := executorv1.NewExecutorServiceClient(session).CreateTask(ctx, req)
+		client := executorv1.NewExecutorServiceClient(session)
+		task, err := admitted(ctx, a, func(ctx context.Context) (*executorv1.Task, error) { return client.CreateTask(ctx, req) })
 		if err != nil {
 			return err
 		}
@@ -79,6 +84,7 @@ func (c *RunCmd) request(a *App) (*executorv1.CreateTaskRequest, error) {
 	req := &executorv1.CreateTaskRequest{
 		Goal: strings.TrimSpace(c.Goal), AgentId: c.Agent, McpIds: c.MCP, ConversationId: c.Conversation,
 		Model: c.Model, RequestId: c.RequestID, Language: language(c.Language, a.Console.Getenv),
+		Budget: c.over(nil), WaitTimeout: c.waitTimeout(),
 	}
 	if c.Auto {
 		req.AutoExecute = &c.Auto

@@ -70,7 +70,7 @@ func (a *App) showTasks(g *Globals, list *executorv1.ListTasksResponse) error {
 	t.Mark(1, t.Style.StatusStyle)
 	t.Row("ID", "STATE", "AGE", "STEPS", "GOAL")
 	for _, task := range list.GetTasks() {
-		state := render.StatusName(task.GetStatus())
+		state := render.StateName(task)
 		t.Row(render.ShortID(task.GetId()), state, render.Age(task.GetCreateTime().AsTime(), a.Now()),
 			strconv.FormatUint(uint64(task.GetStepCount()), 10), cmp.Or(task.GetGoal(), task.GetName()))
 	}

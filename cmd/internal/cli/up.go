@@ -13,6 +13,7 @@ import (
 	"pawl.dev/cmd/internal/render"
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
+	"pawl.dev/executor-svc/executor"
 	"pawl.dev/services/serve"
 	"pawl.dev/services/telemetry"
 )
@@ -26,9 +27,11 @@ type UpCmd struct {
 	Workspace   string   `type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
 	NoWorkspace bool     `help:"Run no MCP server workspace."`
 	Model       string   `placeholder:"NAME" help:"The model that plans where nothing else is said."`
-	MaxRunning  int      `default:"30" placeholder:"N" help:"Tasks that run at once (default ${default}); more are queued."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
+
+	Executor executor.Config `embed:"" group:"limits"`
+	DataDir  struct{}        `kong:"-"` // of Executor: --data is the whole program's
 }
 
 // Help is shown by --help.
@@ -82,7 +85,7 @@ func (c *UpCmd) Run(ctx context.Context, a *App, g *Globals) (err error) {
 
 func (c *UpCmd) config(a *App, g *Globals) (suite.Config, error) {
 	cfg := suite.Config{
-		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, MaxRunning: c.MaxRunning, Version: a.Version,
+		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Executor: c.Executor, Version: a.Version,
 		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
 		HTTPAddr: listenAddr(c.HTTP), GRPCAddr: listenAddr(c.GRPC),
 	}
@@ -114,17 +117,24 @@ func (a *App) upError(dir string, err error) error {
 	if !a.Locked(err) {
 		return exit.Newf("%v", err)
 	}
+	inUse, pid := a.inUse(dir, err)
+	if pid == 0 {
+		return inUse.Then("stop that process, or use another folder with --data DIR")
+	}
+	return inUse.Then("use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR", pid)
+}
+
+// inUse says who has a data folder; the pid is 0 where that is not known.
+func (a *App) inUse(dir string, err error) (*exit.Error, int) {
 	info := serverfile.Read(dir)
 	if info == nil {
-		return exit.Wrap(err, "the data folder %s is in use by another process", dir).
-			Then("stop that process, or use another folder with --data DIR")
+		return exit.Wrap(err, "the data folder %s is in use by another process", dir), 0
 	}
 	where := "gRPC " + info.GRPC
 	if info.HTTP != "" {
 		where += ", http://" + info.HTTP
 	}
-	return exit.Wrap(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where).
-		Then("use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR", info.PID)
+	return exit.Wrap(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where), info.PID
 }
 
 // upView is what --json prints once the server listens.

@@ -16,7 +16,8 @@ type WatchCmd struct {
 // Help is shown by --help.
 func (WatchCmd) Help() string {
 	return `Shows what happened so far and what happens until the task ends, over restarts of the server too. Where the task waits
-for a person, it says how to answer and waits along; Ctrl-C leaves, and the task goes on.
+for a person and there is a terminal, the question is put there, as by pawl run; otherwise it says how to answer and waits
+along. Ctrl-C leaves, and the task goes on.
 
 Exit codes: 0 done, 1 failed, 2 cancelled or left.
 
@@ -35,7 +36,7 @@ func (c *WatchCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			return err
 		}
 		t := a.attend(g, session, id, c.After, a.Console.Out, a.knownFolder(ctx, session).alias)
-		t.ask, t.past = nil, true
+		t.past = true
 		return t.run(ctx)
 	})
 }

@@ -37,6 +37,8 @@ func TestFrom(t *testing.T) {
 			WithViolation("goal", "is too long")), "goal is too long", "", exit.Failed},
 		{"later", wire(errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "too many requests").
 			WithRetryAfter(3 * time.Second)), "too many requests (try again in 3s)", "", exit.Failed},
+		{"later, as it says itself", wire(errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "too many; try again in 3s").
+			WithRetryAfter(3 * time.Second)), "too many; try again in 3s", "", exit.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := exit.From(tc.err)
@@ -59,6 +61,7 @@ func TestNextSteps(t *testing.T) {
 		commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
 		commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 		commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
+		commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED, commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED,
 	} {
 		if exit.From(errs.New(codes.Unknown, reason, "x")).Next == "" {
 			t.Errorf("%s has no next step", errs.ReasonName(reason))

@@ -61,7 +61,7 @@ func fromService(e *errs.Error) *Error {
 			fmt.Fprintf(&b, "\n  %s: %s", v.Field, v.Description)
 		}
 	}
-	if e.RetryAfter > 0 {
+	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
 		fmt.Fprintf(&b, " (try again in %s)", e.RetryAfter)
 	}
 	return &Error{Message: b.String(), Next: next(e.Reason), Code: Failed, cause: e}
@@ -88,6 +88,10 @@ func next(r commonv1.ErrorReason) string {
 		return "ask an operator, or use a key that may do that"
 	case commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS:
 		return "take another id, or remove that one first"
+	case commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
+		return "pawl cancel TASK ends it"
+	case commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED:
+		return "stop the server, then pawl store check says what is damaged"
 	case commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:
 		return "pawl show TASK says where the task is now"
 	}

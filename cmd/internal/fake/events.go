@@ -106,6 +106,23 @@ func AskApproval(id, tool, input string, risk *commonv1.Risk) *executorv1.Execut
 	}
 }
 
+// AskOutcome waits for a person's word of what became of a call.
+func AskOutcome(id, tool, input, message string) *executorv1.ExecutorEvent {
+	ev := AskApproval(id, tool, input, nil)
+	ev.Attempt = 1
+	ask := ev.GetStepWaitingForStart()
+	ask.OutcomeUnknown, ask.Error = true, &commonv1.ErrorMessage{ErrMsg: message}
+	return ev
+}
+
+// Status says that the status changed, and why.
+func Status(reason string) *executorv1.ExecutorEvent {
+	return &executorv1.ExecutorEvent{
+		Type:    executorv1.EventType_EVENT_TYPE_STATUS_CHANGED,
+		Payload: &executorv1.ExecutorEvent_StatusChanged{StatusChanged: &executorv1.StatusChanged{Reason: reason}},
+	}
+}
+
 // AskParams waits for parameters.
 func AskParams(id, tool, message, schema string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
@@ -176,6 +193,19 @@ func ParamsWait(id, tool, message, schema string) *executorv1.Wait {
 		Id: "wait-" + id, Kind: executorv1.WaitKind_WAIT_KIND_PARAMS, StepId: id, ToolId: tool,
 		Message: message, ParamsSchemaJson: schema, CreateTime: timestamppb.New(Epoch),
 	}
+}
+
+// OutcomeWait is the wait that AskOutcome speaks of.
+func OutcomeWait(id, tool, input, message string) *executorv1.Wait {
+	return &executorv1.Wait{
+		Id: "wait-" + id, Kind: executorv1.WaitKind_WAIT_KIND_OUTCOME, StepId: id, ToolId: tool, InputJson: input,
+		Message: message, CreateTime: timestamppb.New(Epoch),
+	}
+}
+
+// PauseWait is the wait of a pause: Stop("pause") speaks of it.
+func PauseWait(reason string) *executorv1.Wait {
+	return &executorv1.Wait{Id: "wait-pause", Kind: executorv1.WaitKind_WAIT_KIND_PAUSE, Message: reason, CreateTime: timestamppb.New(Epoch)}
 }
 
 // Wait opens waits: call it before playing Stop.

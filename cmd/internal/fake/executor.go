@@ -20,9 +20,12 @@ import (
 type Executor struct {
 	executorv1.UnimplementedExecutorServiceServer
 
-	// OnCreate, OnResume and OnCancel play what the task does then; they may be nil.
+	// OnAdmit may refuse what would start a task.
+	OnAdmit func() error
+	// OnCreate, OnResume, OnPause and OnCancel play what the task does then; they may be nil.
 	OnCreate func(*Tape, *executorv1.CreateTaskRequest)
 	OnResume func(*Tape, *executorv1.ResumeTaskRequest) error
+	OnPause  func(*Tape, *executorv1.PauseTaskRequest)
 	OnCancel func(*Tape, *executorv1.CancelTaskRequest)
 	// OnWatch may fail a watch before it begins, or after each event (seq of the one that was just sent; 0: before).
 	OnWatch func(id string, seq uint64) error
@@ -32,6 +35,7 @@ type Executor struct {
 	order   []string
 	Created []*executorv1.CreateTaskRequest
 	Resumed []*executorv1.ResumeTaskRequest
+	Forked  []*executorv1.ForkTaskRequest
 }
 
 // Tape is one task and its events.
@@ -119,6 +123,11 @@ func (e *Executor) Register(r grpc.ServiceRegistrar) { executorv1.RegisterExecut
 
 // CreateTask makes a task, or finds the one of that request id.
 func (e *Executor) CreateTask(_ context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
+	if e.OnAdmit != nil {
+		if err := e.OnAdmit(); err != nil {
+			return nil, err
+		}
+	}
 	e.mu.Lock()
 	for i, old := range e.Created {
 		if old.GetRequestId() == req.GetRequestId() {
@@ -244,7 +253,7 @@ func (e *Executor) ResumeTask(_ context.Context, req *executorv1.ResumeTaskReque
 	}
 	e.mu.Lock()
 	e.Resumed = append(e.Resumed, req)
-	open := slices.ContainsFunc(t.task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == req.GetWaitId() })
+	open := req.GetUnpause() != nil || slices.ContainsFunc(t.task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == req.GetWaitId() })
 	e.mu.Unlock()
 	if !open {
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "wait %s is not open", req.GetWaitId())
@@ -265,6 +274,19 @@ func (e *Executor) CancelTask(_ context.Context, req *executorv1.CancelTaskReque
 	}
 	if e.OnCancel != nil && t.Snapshot().GetEndTime() == nil {
 		e.OnCancel(t, req)
+	}
+	return t.Snapshot(), nil
+}
+
+// PauseTask asks for a pause and plays on.
+func (e *Executor) PauseTask(_ context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error) {
+	t, err := e.find(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	t.Update(func(task *executorv1.Task) { task.PauseRequested = true })
+	if e.OnPause != nil {
+		e.OnPause(t, req)
 	}
 	return t.Snapshot(), nil
 }

@@ -5,13 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
 	"pawl.dev/cmd/internal/render"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
 )
 
@@ -28,8 +28,13 @@ func (p *Prompter) approval(ctx context.Context, wait *executorv1.Wait) (Answer,
 		}
 		switch strings.ToLower(text) {
 		case "a", "approve":
-			if yes, err := p.sure(ctx, wait); err != nil || yes {
-				return approve(wait, edited), err
+			if yes, err := p.sure(ctx, wait, "approve"); err != nil || yes {
+				return approve(wait, edited, nil), err
+			}
+		case "g", "grant":
+			p.print("    %s\n", p.Style.Yellow("later calls of "+p.tool(wait.GetToolId())+" in this task will run without asking"+upTo(wait)))
+			if yes, err := p.sure(ctx, wait, "approve them all"); err != nil || yes {
+				return approve(wait, edited, &executorv1.Grant{MaxRisk: wait.GetRisk().GetLevel()}), err
 			}
 		case "e", "edit":
 			if edited, err = p.edit(ctx, wait, edited); err != nil {
@@ -41,7 +46,7 @@ func (p *Prompter) approval(ctx context.Context, wait *executorv1.Wait) (Answer,
 		case "d", "detach":
 			return leave, nil
 		default:
-			p.complain("answer a, e, r or d")
+			p.complain("answer a, g, e, r or d")
 		}
 	}
 }
@@ -51,11 +56,19 @@ func (p *Prompter) menu(edited bool) string {
 	if edited {
 		what = "[a]pprove the edited input"
 	}
-	return "  " + p.Style.Yellow("?") + " " + what + ", [e]dit, [r]eject, [d]etach: "
+	return "  " + p.Style.Yellow("?") + " " + what + ", [g]rant for the rest of this task, [e]dit, [r]eject, [d]etach: "
+}
+
+// upTo is the risk that a grant covers, where one was assessed.
+func upTo(wait *executorv1.Wait) string {
+	if name := render.RiskName(wait.GetRisk().GetLevel()); name != "" {
+		return ", up to risk " + name
+	}
+	return ""
 }
 
 // sure wants the word yes, in full, before something of high risk.
-func (p *Prompter) sure(ctx context.Context, wait *executorv1.Wait) (bool, error) {
+func (p *Prompter) sure(ctx context.Context, wait *executorv1.Wait, what string) (bool, error) {
 	if wait.GetRisk().GetLevel() != commonv1.RiskLevel_RISK_LEVEL_HIGH {
 		return true, nil
 	}
@@ -64,12 +77,17 @@ func (p *Prompter) sure(ctx context.Context, wait *executorv1.Wait) (bool, error
 		why = ": " + render.Line(r)
 	}
 	p.print("    %s\n", p.Style.Red("! HIGH RISK"+why))
-	text, err := p.read(ctx, "    type yes to approve: ")
+	return p.yes(ctx, what)
+}
+
+// yes wants the word in full.
+func (p *Prompter) yes(ctx context.Context, what string) (bool, error) {
+	text, err := p.read(ctx, "    type yes to "+what+": ")
 	if err != nil {
 		return false, err
 	}
 	if text != "yes" {
-		p.complain("not approved")
+		p.complain("not done")
 	}
 	return text == "yes", nil
 }
@@ -116,7 +134,7 @@ func (p *Prompter) change(ctx context.Context, text string) (string, error) {
 func Object(text string) (string, error) {
 	exact, err := schema.ExactObject(nil, strings.TrimSpace(text))
 	if err != nil {
-		return "", fmt.Errorf("the input must be one JSON object: %w", err)
+		return "", errors.New(errs.From(err).Message)
 	}
 	return exact, nil
 }
@@ -132,10 +150,10 @@ func compact(raw string) string {
 	return out.String()
 }
 
-func approve(wait *executorv1.Wait, edited string) Answer {
+func approve(wait *executorv1.Wait, edited string, grant *executorv1.Grant) Answer {
 	return Answer{Resume: &executorv1.ResumeTaskRequest{
 		WaitId: wait.GetId(),
-		Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: edited}},
+		Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: edited, Grant: grant}},
 	}}
 }
 

@@ -28,7 +28,9 @@ type Prompter struct {
 type Answer struct {
 	// Leave: the wait stays open and the command ends.
 	Leave bool
-	// Resume is the answer to send; its task id is not set. Nil where Leave is true.
+	// Cancel: the task is to end.
+	Cancel bool
+	// Resume is the answer to send; its task id is not set. Nil where Leave or Cancel is true.
 	Resume *executorv1.ResumeTaskRequest
 }
 
@@ -43,6 +45,10 @@ func (p *Prompter) Ask(ctx context.Context, wait *executorv1.Wait) (Answer, erro
 		answer, err = p.approval(ctx, wait)
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
 		answer, err = p.params(ctx, wait)
+	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
+		answer, err = p.outcome(ctx, wait)
+	case executorv1.WaitKind_WAIT_KIND_PAUSE:
+		answer, err = p.paused(ctx, wait)
 	default:
 		return leave, fmt.Errorf("this version of pawl cannot answer a wait of kind %s", wait.GetKind())
 	}

@@ -32,6 +32,25 @@ func approve(input string) *executorv1.ResumeTaskRequest {
 	}
 }
 
+// granted approves what was shown, and later calls up to its risk.
+func granted(level commonv1.RiskLevel) *executorv1.ResumeTaskRequest {
+	req := approve("")
+	req.GetApprove().Grant = &executorv1.Grant{MaxRisk: level}
+	return req
+}
+
+func settle(answer *executorv1.OutcomeAnswer) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{WaitId: "wait-s1", Answer: &executorv1.ResumeTaskRequest_Outcome{Outcome: answer}}
+}
+
+func output(exact string) *executorv1.ResumeTaskRequest {
+	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: exact}}})
+}
+
+func skip(reason string) *executorv1.ResumeTaskRequest {
+	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Skip{Skip: &executorv1.OutcomeSkip{Reason: reason}}})
+}
+
 func reject(reason string) *executorv1.ResumeTaskRequest {
 	return &executorv1.ResumeTaskRequest{
 		WaitId: "wait-s1",
@@ -59,6 +78,8 @@ func TestApproval(t *testing.T) {
 		{"approve after nonsense", medium, "\nyes\napprove\n", prompt.Answer{Resume: approve("")}},
 		{"high risk wants yes", high, "a\nyes\n", prompt.Answer{Resume: approve("")}},
 		{"high risk without yes", high, "a\ny\nd\n", prompt.Answer{Leave: true}},
+		{"grant", medium, "g\n", prompt.Answer{Resume: granted(medium)}},
+		{"grant of high risk wants yes", high, "g\ny\ng\nyes\n", prompt.Answer{Resume: granted(high)}},
 		{"reject with a reason", medium, "r\nnot today\n", prompt.Answer{Resume: reject("not today")}},
 		{"reject without", medium, "reject\n\n", prompt.Answer{Resume: reject("")}},
 		{"detach", medium, "d\n", prompt.Answer{Leave: true}},
@@ -144,6 +165,54 @@ func TestParams(t *testing.T) {
 			}
 			golden.Check(t, "params "+tc.name, out.String())
 		})
+	}
+}
+
+// What became of a call is for a person to say; calling again wants the word yes (DESIGN 4).
+func TestOutcome(t *testing.T) {
+	again := settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})
+	for _, tc := range []struct {
+		name, typed string
+		want        prompt.Answer
+	}{
+		{"retry", "r\nyes\n", prompt.Answer{Resume: again}},
+		{"retry without yes", "retry\ny\nd\n", prompt.Answer{Leave: true}},
+		{"output as text", "o\nwritten \"twice\"\n", prompt.Answer{Resume: output(`{"message":"written \"twice\""}`)}},
+		{"output as JSON", "o\n{\"message\": \"w\", \"n\": 9007199254740993}\n", prompt.Answer{Resume: output(`{"message":"w","n":9007199254740993}`)}},
+		{"output that is none", "o\n{\"message\"\no\n\nd\n", prompt.Answer{Leave: true}},
+		{"skip", "s\nit is there\n", prompt.Answer{Resume: skip("it is there")}},
+		{"cancel", "x\nc\nenough\n", prompt.Answer{Resume: reject("enough")}},
+		{"the end of the input", "s\n", prompt.Answer{Leave: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(tc.typed)), Out: &out, Now: now}
+			got, err := p.Ask(t.Context(), fake.OutcomeWait("s1", tool, `{"path":"a.txt"}`, "the connection closed"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("%s\n%s", diff, out.String())
+			}
+			golden.Check(t, "outcome "+tc.name, out.String())
+		})
+	}
+}
+
+func TestPaused(t *testing.T) {
+	unpause := &executorv1.ResumeTaskRequest{WaitId: "wait-pause", Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}}}
+	for typed, want := range map[string]prompt.Answer{
+		"u\n": {Resume: unpause}, "a\nunpause\n": {Resume: unpause}, "c\n": {Cancel: true}, "d\n": {Leave: true}, "": {Leave: true},
+	} {
+		var out bytes.Buffer
+		p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(typed)), Out: &out, Now: now}
+		got, err := p.Ask(t.Context(), fake.PauseWait("lunch\x1b[2J"))
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || err != nil {
+			t.Errorf("%q: %v %s", typed, err, diff)
+		}
+		if !strings.Contains(out.String(), "the task is paused: lunch") || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("%q", out.String())
+		}
 	}
 }
 

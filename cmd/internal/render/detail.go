@@ -19,8 +19,7 @@ type Detail struct {
 	Now     time.Time
 	Whole   bool // show whole inputs and outputs of steps
 	Alias   func(toolID string) string
-	Again   string                          // flags with which another command reaches the same server
-	Params  func(*executorv1.Wait) string   // what `pawl params` is given for a wait
+	Ways    func(*executorv1.Wait) []Way    // the commands that answer a wait
 	Asked   func(*executorv1.Wait) []string // what a wait asks for, a line each
 }
 
@@ -36,8 +35,8 @@ func (d Detail) Task(w io.Writer, task *executorv1.Task, steps []*executorv1.Ste
 			d.step(&b, s)
 		}
 	}
-	for _, wait := range task.GetWaits() {
-		d.wait(&b, task, wait)
+	for _, wait := range Waits(task) {
+		d.wait(&b, wait)
 	}
 	if e := task.GetError(); e != nil {
 		fmt.Fprintf(&b, "\n%s %s\n", d.Style.Red("✗ failed:"), Text(e.GetErrMsg()))
@@ -64,19 +63,29 @@ func (d Detail) head(b *strings.Builder, task *executorv1.Task) {
 			fmt.Fprintf(b, "  %s %s\n", st.Dim(pad(name, 9)), value)
 		}
 	}
-	state := st.StatusStyle(StatusName(task.GetStatus()))
-	if task.GetCancelRequested() && task.GetEndTime() == nil {
-		state += st.Dim(", cancellation was asked for")
-	}
 	row("task", task.GetId())
-	row("state", state)
+	row("state", d.state(task))
+	if f := task.GetForkedFrom(); f != nil {
+		row("fork of", fmt.Sprintf("%s, at event %d", f.GetTaskId(), f.GetSeq()))
+	}
 	row("created", d.when(task))
 	row("agent", Line(task.GetAgentId()))
 	row("model", Line(task.GetModel()))
 	row("servers", Line(strings.Join(task.GetMcpIds(), ", ")))
 	row("asks", map[string]string{"always": "before each step", "by-risk": "by risk", "never": "never"}[ConfirmName(task.GetConfirm())])
 	row("risk", strings.TrimPrefix(riskText("", task.GetRisk()), "risk "))
+	row("cost", Cost(task.GetUsage()))
+	row("budget", Budget(task.GetBudget()))
+	row("bounds", bounds(task))
 	row("events", itoa(uint32(task.GetLastSeq())))
+}
+
+func (d Detail) state(task *executorv1.Task) string {
+	state := d.Style.StatusStyle(StateName(task))
+	if task.GetCancelRequested() && task.GetEndTime() == nil {
+		state += d.Style.Dim(", cancellation was asked for")
+	}
+	return state
 }
 
 func (d Detail) when(task *executorv1.Task) string {
@@ -106,8 +115,7 @@ func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
 		}
 	}
 	if s.GetError() != nil {
-		text := d.Style.Red(Text(errorText(s.GetError()))) + outcomeText(s.GetOutcome())
-		block(b, "", strings.ReplaceAll(text, "\n", "\n    "))
+		block(b, "", strings.ReplaceAll(d.Style.Red(failureText(s.GetError(), s.GetOutcome())), "\n", "\n    "))
 	} else if s.GetStatus() == executorv1.StepStatus_STEP_STATUS_CANCELLED && s.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
 		block(b, "", d.Style.Yellow(strings.TrimSpace(outcomeText(s.GetOutcome()))))
 	}
@@ -124,28 +132,33 @@ func outputText(raw string) string {
 	return Text(strings.TrimRight(output.Message, "\n"))
 }
 
-func (d Detail) wait(b *strings.Builder, task *executorv1.Task, wait *executorv1.Wait) {
+func (d Detail) wait(b *strings.Builder, wait *executorv1.Wait) {
 	st := d.Style
-	fmt.Fprintf(b, "\n%s %s ", st.Yellow("⏸"), st.Bold(Line(d.Alias(wait.GetToolId()))))
-	command := "approve"
-	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
-		command = "params"
-		fmt.Fprintf(b, "waits for parameters%s\n", because(wait.GetMessage()))
-	} else {
-		fmt.Fprintf(b, "waits for approval%s\n", st.Yellow(riskText(", ", wait.GetRisk())))
-	}
+	fmt.Fprintf(b, "\n%s %s\n", st.Yellow("⏸"), d.asks(wait))
 	block(b, st.Dim("wait  "), wait.GetId())
-	block(b, st.Dim("input "), indent(PrettyJSON(wait.GetInputJson(), "")))
-	if command == "params" {
+	if wait.GetToolId() != "" {
+		block(b, st.Dim("input "), indent(PrettyJSON(wait.GetInputJson(), "")))
+	}
+	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
 		block(b, st.Dim("asked "), indent(strings.Join(d.Asked(wait), "\n")))
-		command += " " + ShortID(task.GetId()) + d.Params(wait)
-	} else {
-		command += " " + ShortID(task.GetId())
 	}
 	if wait.GetDeadline() != nil {
 		block(b, st.Dim("lapses"), "in "+Duration(wait.GetDeadline().AsTime().Sub(d.Now)))
 	}
-	fmt.Fprintf(b, "  %s pawl %s%s\n", st.Dim("next:"), command, d.Again)
+	b.WriteString(Ways(st, d.Ways(wait)))
+}
+
+func (d Detail) asks(wait *executorv1.Wait) string {
+	tool := d.Style.Bold(Line(d.Alias(wait.GetToolId())))
+	switch wait.GetKind() {
+	case executorv1.WaitKind_WAIT_KIND_PARAMS:
+		return tool + " waits for parameters" + because(wait.GetMessage())
+	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
+		return tool + " was called, and it is not known whether it ran" + because(wait.GetMessage())
+	case executorv1.WaitKind_WAIT_KIND_PAUSE:
+		return "the task is paused" + because(strings.TrimPrefix(wait.GetMessage(), "paused"))
+	}
+	return tool + " waits for approval" + d.Style.Yellow(riskText(", ", wait.GetRisk()))
 }
 
 func block(b *strings.Builder, name, text string) {

@@ -57,6 +57,19 @@ var stories = map[string][]*executorv1.ExecutorEvent{
 		fake.AskParams("s1", write, "which file?", `{}`),
 		fake.Stop("s1"),
 	},
+	"unknown": { // an outcome that nobody knows, and a pause
+		fake.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_MEDIUM),
+		fake.StepInit("s1", write),
+		fake.StepInput("s1", write, `{"path":"a.txt"}`, 1),
+		fake.Status("pause requested: lunch"),
+		fake.AskOutcome("s1", write, `{"path":"a.txt"}`, "the connection closed\x1b[2J"),
+		fake.Stop("s1", "pause"),
+		skipped("s1", write, "it is there; it is not known whether the tool ran: the connection closed"),
+		fake.Status("paused"),
+		fake.Stop("pause"),
+		fake.Status("unpaused"),
+		fake.Success("Done."),
+	},
 	"interrupted answer": { // a crash in the middle of an answer starts a new answer_id
 		fake.StepInit("s1", "FINAL"),
 		fake.Text("a1", "Half of"),
@@ -72,6 +85,13 @@ var stories = map[string][]*executorv1.ExecutorEvent{
 		fake.Success(""),
 	},
 	"only the end": {fake.Success("The whole answer.\n")},
+}
+
+// skipped ends a step whose outcome stays unknown, as a person said.
+func skipped(id, tool, message string) *executorv1.ExecutorEvent {
+	ev := fake.StepError(id, tool, message, commonv1.Outcome_OUTCOME_UNKNOWN)
+	ev.GetStepError().Error.Reason = commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
+	return ev
 }
 
 func TestEventsOnATerminal(t *testing.T) {

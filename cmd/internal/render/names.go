@@ -32,6 +32,21 @@ func StatusName(s executorv1.ExecutorStatus) string {
 	return lower(s.String(), "EXECUTOR_STATUS_")
 }
 
+// StateName is a task's status with what is said beside it: queued, pausing, paused.
+func StateName(task *executorv1.Task) string {
+	waiting := task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	switch {
+	case task.GetEndTime() != nil:
+	case task.GetPauseRequested() && waiting:
+		return "paused"
+	case task.GetPauseRequested():
+		return "pausing"
+	case task.GetQueued():
+		return "queued"
+	}
+	return StatusName(task.GetStatus())
+}
+
 // StatusWords are the words that ParseStatus takes.
 func StatusWords() []string {
 	return []string{"new", "running", "waiting", "done", "failed", "cancelled"}
@@ -54,9 +69,9 @@ func (s Style) StatusStyle(text string) string {
 		return s.Green(text)
 	case "failed":
 		return s.Red(text)
-	case "waiting":
+	case "waiting", "paused", "pausing":
 		return s.Yellow(text)
-	case "running", "new":
+	case "running", "new", "queued":
 		return s.Cyan(text)
 	}
 	return s.Dim(text)
@@ -91,6 +106,14 @@ func ConfirmName(c executorv1.Confirm) string {
 		return ""
 	}
 	return strings.ReplaceAll(lower(c.String(), "CONFIRM_"), "_", "-")
+}
+
+// OnUnknownName is ask, retry or fail.
+func OnUnknownName(o executorv1.OnUnknownOutcome) string {
+	if o == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_UNSPECIFIED {
+		return "ask"
+	}
+	return lower(o.String(), "ON_UNKNOWN_OUTCOME_")
 }
 
 // ConnectionName is idle, connecting, ready or failed.

@@ -30,13 +30,34 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_StepOutput:
 		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
 	case *executorv1.ExecutorEvent_StepError:
-		e.finished(id, ev, e.cfg.Style.Red("✗"), Text(errorText(p.StepError.GetError()))+outcomeText(p.StepError.GetOutcome()))
+		e.finished(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepCancel:
 		e.finished(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(because(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepWaitingForStart:
-		e.waiting(id, ev, p.StepWaitingForStart.GetInputJson(), "needs approval"+riskText(", ", p.StepWaitingForStart.GetRisk()))
+		e.waiting(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
 		e.waiting(id, ev, "", "needs parameters: "+Line(p.StepWaitingForParam.GetMessage()))
+	case *executorv1.ExecutorEvent_StatusChanged:
+		e.status(p.StatusChanged.GetReason())
+	}
+}
+
+// startText is why a step that is waiting does not run: it needs approval, or it ran and nobody knows what came of it.
+func startText(w *executorv1.StepWaitingForStart) string {
+	if w.GetOutcomeUnknown() {
+		return "it is not known whether it ran: " + Line(errorText(w.GetError()))
+	}
+	return "needs approval" + riskText(", ", w.GetRisk())
+}
+
+// status shows a change that has a reason, such as a pause; the others show by what else happens.
+func (e *Events) status(reason string) {
+	switch {
+	case reason == "":
+	case strings.HasPrefix(reason, "pause"):
+		e.line("%s %s", e.cfg.Style.Yellow("⏸"), Line(reason))
+	default:
+		e.line("%s", e.cfg.Style.Dim("· "+Line(reason)))
 	}
 }
 
@@ -134,6 +155,15 @@ func progressText(p *executorv1.ToolProgress) string {
 		text += " " + Line(p.GetMessage())
 	}
 	return text
+}
+
+// failureText is an error and what is known of its call, where the error does not say so itself.
+func failureText(e *commonv1.ErrorMessage, o commonv1.Outcome) string {
+	text := Text(errorText(e))
+	if e.GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
+		return text
+	}
+	return text + outcomeText(o)
 }
 
 func outcomeText(o commonv1.Outcome) string {

@@ -37,6 +37,12 @@ func (r *Route) FullMethod() string {
 // Streams says whether the RPC answers with a stream.
 func (r *Route) Streams() bool { return r.RPC.IsStreamingServer() }
 
+// Document says whether the RPC answers with one document in pieces: a stream of messages that hold nothing but bytes.
+func (r *Route) Document() bool {
+	fields := r.RPC.Output().Fields()
+	return r.Streams() && fields.Len() == 1 && fields.Get(0).Kind() == protoreflect.BytesKind
+}
+
 // Variables are the field paths that the path fills.
 func (r *Route) Variables() []string {
 	var names []string

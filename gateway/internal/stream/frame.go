@@ -98,7 +98,7 @@ func name(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:
 		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "EVENT_TYPE_"))
-	case *mcppoolv1.CallToolResponse:
+	case *mcppoolv1.CallToolResponse, *mcppoolv1.AttachCallResponse:
 		r := m.ProtoReflect()
 		if fd := r.WhichOneof(r.Descriptor().Oneofs().ByName("event")); fd != nil {
 			return string(fd.Name())

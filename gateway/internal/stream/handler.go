@@ -43,8 +43,12 @@ type Handler struct {
 func New(cfg Config) *Handler { return &Handler{cfg: cfg} }
 
 // Serve calls the streaming RPC of a route and sends on what it answers, until it ends or the client goes away. The call
-// is over when Serve returns.
+// is over when Serve returns. A stream whose messages are the pieces of a document is answered with the document.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) {
+	if rt.Document() {
+		h.document(w, r, conn, rt, in)
+		return
+	}
 	resumed, err := resume(r.Header, in)
 	if err != nil {
 		problem.Write(w, err)

@@ -40,7 +40,17 @@ type Case struct {
 	// What comes of the task.
 	Expect *Expect `protobuf:"bytes,5,opt,name=expect,proto3" json:"expect,omitempty"`
 	// The request is refused.
-	Refused       *Refusal `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused *Refusal `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
+	// An agent that is made first; the task runs as it. Its id is chosen by who runs the case.
+	Agent *v1.Agent `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What people do while the task runs.
+	Meanwhile []*Meanwhile `protobuf:"bytes,8,rep,name=meanwhile,proto3" json:"meanwhile,omitempty"`
+	// The task is exported once it has come so far; the document must hold what the other calls tell.
+	Export bool `protobuf:"varint,9,opt,name=export,proto3" json:"export,omitempty"`
+	// The task is forked once it has come so far.
+	Fork *Fork `protobuf:"bytes,10,opt,name=fork,proto3" json:"fork,omitempty"`
+	// The task is deleted at last, and is not there any more; what was forked of it is.
+	Delete        bool `protobuf:"varint,11,opt,name=delete,proto3" json:"delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -117,6 +127,228 @@ func (x *Case) GetRefused() *Refusal {
 	return nil
 }
 
+func (x *Case) GetAgent() *v1.Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Case) GetMeanwhile() []*Meanwhile {
+	if x != nil {
+		return x.Meanwhile
+	}
+	return nil
+}
+
+func (x *Case) GetExport() bool {
+	if x != nil {
+		return x.Export
+	}
+	return false
+}
+
+func (x *Case) GetFork() *Fork {
+	if x != nil {
+		return x.Fork
+	}
+	return nil
+}
+
+func (x *Case) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+// What a person does while a task runs.
+type Meanwhile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As soon as this event has come for the first time.
+	At v1.EventType `protobuf:"varint,1,opt,name=at,proto3,enum=pawl.executor.v1.EventType" json:"at,omitempty"`
+	// What is done.
+	//
+	// Types that are valid to be assigned to Deed:
+	//
+	//	*Meanwhile_Pause
+	//	*Meanwhile_Cancel
+	Deed          isMeanwhile_Deed `protobuf_oneof:"deed"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Meanwhile) Reset() {
+	*x = Meanwhile{}
+	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Meanwhile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Meanwhile) ProtoMessage() {}
+
+func (x *Meanwhile) ProtoReflect() protoreflect.Message {
+	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Meanwhile.ProtoReflect.Descriptor instead.
+func (*Meanwhile) Descriptor() ([]byte, []int) {
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Meanwhile) GetAt() v1.EventType {
+	if x != nil {
+		return x.At
+	}
+	return v1.EventType(0)
+}
+
+func (x *Meanwhile) GetDeed() isMeanwhile_Deed {
+	if x != nil {
+		return x.Deed
+	}
+	return nil
+}
+
+func (x *Meanwhile) GetPause() string {
+	if x != nil {
+		if x, ok := x.Deed.(*Meanwhile_Pause); ok {
+			return x.Pause
+		}
+	}
+	return ""
+}
+
+func (x *Meanwhile) GetCancel() string {
+	if x != nil {
+		if x, ok := x.Deed.(*Meanwhile_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return ""
+}
+
+type isMeanwhile_Deed interface {
+	isMeanwhile_Deed()
+}
+
+type Meanwhile_Pause struct {
+	// Pause the task, with this reason.
+	Pause string `protobuf:"bytes,2,opt,name=pause,proto3,oneof"`
+}
+
+type Meanwhile_Cancel struct {
+	// Cancel the task, with this reason.
+	Cancel string `protobuf:"bytes,3,opt,name=cancel,proto3,oneof"`
+}
+
+func (*Meanwhile_Pause) isMeanwhile_Deed() {}
+
+func (*Meanwhile_Cancel) isMeanwhile_Deed() {}
+
+// A task that goes on from another one.
+type Fork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It keeps as many steps; 0: all that have ended.
+	Steps uint32 `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
+	// It keeps what happened up to this event, whatever `steps` says.
+	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// What it shall do; empty: what the old one should.
+	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
+	// What people answer, one for each time it stops.
+	Answers []*Answer `protobuf:"bytes,4,rep,name=answers,proto3" json:"answers,omitempty"`
+	// What comes of it; `events` are those behind what it shares with the old one, `effects` those of both.
+	Expect *Expect `protobuf:"bytes,5,opt,name=expect,proto3" json:"expect,omitempty"`
+	// It is refused.
+	Refused       *Refusal `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fork) Reset() {
+	*x = Fork{}
+	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fork) ProtoMessage() {}
+
+func (x *Fork) ProtoReflect() protoreflect.Message {
+	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fork.ProtoReflect.Descriptor instead.
+func (*Fork) Descriptor() ([]byte, []int) {
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Fork) GetSteps() uint32 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *Fork) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Fork) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *Fork) GetAnswers() []*Answer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *Fork) GetExpect() *Expect {
+	if x != nil {
+		return x.Expect
+	}
+	return nil
+}
+
+func (x *Fork) GetRefused() *Refusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
 // What a person answers.
 type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -128,14 +360,21 @@ type Answer struct {
 	//	*Answer_Reject
 	//	*Answer_Params
 	//	*Answer_Cancel
-	Answer        isAnswer_Answer `protobuf_oneof:"answer"`
+	//	*Answer_Outcome
+	//	*Answer_Unpause
+	//	*Answer_Pause
+	//	*Answer_Delete
+	//	*Answer_Nothing
+	Answer isAnswer_Answer `protobuf_oneof:"answer"`
+	// It is refused, and the task stays as it is.
+	Refused       *Refusal `protobuf:"bytes,20,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -147,7 +386,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -160,7 +399,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{1}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Answer) GetAnswer() isAnswer_Answer {
@@ -206,6 +445,58 @@ func (x *Answer) GetCancel() string {
 	return ""
 }
 
+func (x *Answer) GetOutcome() *v1.OutcomeAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetUnpause() *v1.Unpause {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Unpause); ok {
+			return x.Unpause
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetPause() string {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Pause); ok {
+			return x.Pause
+		}
+	}
+	return ""
+}
+
+func (x *Answer) GetDelete() bool {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Delete); ok {
+			return x.Delete
+		}
+	}
+	return false
+}
+
+func (x *Answer) GetNothing() bool {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Nothing); ok {
+			return x.Nothing
+		}
+	}
+	return false
+}
+
+func (x *Answer) GetRefused() *Refusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
 type isAnswer_Answer interface {
 	isAnswer_Answer()
 }
@@ -230,6 +521,31 @@ type Answer_Cancel struct {
 	Cancel string `protobuf:"bytes,4,opt,name=cancel,proto3,oneof"`
 }
 
+type Answer_Outcome struct {
+	// This became of the call.
+	Outcome *v1.OutcomeAnswer `protobuf:"bytes,5,opt,name=outcome,proto3,oneof"`
+}
+
+type Answer_Unpause struct {
+	// Go on.
+	Unpause *v1.Unpause `protobuf:"bytes,6,opt,name=unpause,proto3,oneof"`
+}
+
+type Answer_Pause struct {
+	// Pause the task, with this reason.
+	Pause string `protobuf:"bytes,7,opt,name=pause,proto3,oneof"`
+}
+
+type Answer_Delete struct {
+	// Delete the task.
+	Delete bool `protobuf:"varint,8,opt,name=delete,proto3,oneof"`
+}
+
+type Answer_Nothing struct {
+	// Do nothing, and see what comes of it.
+	Nothing bool `protobuf:"varint,9,opt,name=nothing,proto3,oneof"`
+}
+
 func (*Answer_Approve) isAnswer_Answer() {}
 
 func (*Answer_Reject) isAnswer_Answer() {}
@@ -237,6 +553,16 @@ func (*Answer_Reject) isAnswer_Answer() {}
 func (*Answer_Params) isAnswer_Answer() {}
 
 func (*Answer_Cancel) isAnswer_Answer() {}
+
+func (*Answer_Outcome) isAnswer_Answer() {}
+
+func (*Answer_Unpause) isAnswer_Answer() {}
+
+func (*Answer_Pause) isAnswer_Answer() {}
+
+func (*Answer_Delete) isAnswer_Answer() {}
+
+func (*Answer_Nothing) isAnswer_Answer() {}
 
 // What comes of a task.
 type Expect struct {
@@ -254,14 +580,16 @@ type Expect struct {
 	// The error's message holds this.
 	ErrorContains string `protobuf:"bytes,6,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	// The file `effects.txt` of the case's folder: one line per call of a tool with an effect.
-	Effects       []string `protobuf:"bytes,7,rep,name=effects,proto3" json:"effects,omitempty"`
+	Effects []string `protobuf:"bytes,7,rep,name=effects,proto3" json:"effects,omitempty"`
+	// The kinds of the waits that are open at last.
+	Waits         []v1.WaitKind `protobuf:"varint,8,rep,packed,name=waits,proto3,enum=pawl.executor.v1.WaitKind" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Expect) Reset() {
 	*x = Expect{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +601,7 @@ func (x *Expect) String() string {
 func (*Expect) ProtoMessage() {}
 
 func (x *Expect) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +614,7 @@ func (x *Expect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expect.ProtoReflect.Descriptor instead.
 func (*Expect) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{2}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Expect) GetStatus() v1.ExecutorStatus {
@@ -338,6 +666,13 @@ func (x *Expect) GetEffects() []string {
 	return nil
 }
 
+func (x *Expect) GetWaits() []v1.WaitKind {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
 // A step.
 type ExpectStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -359,7 +694,7 @@ type ExpectStep struct {
 
 func (x *ExpectStep) Reset() {
 	*x = ExpectStep{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +706,7 @@ func (x *ExpectStep) String() string {
 func (*ExpectStep) ProtoMessage() {}
 
 func (x *ExpectStep) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +719,7 @@ func (x *ExpectStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectStep.ProtoReflect.Descriptor instead.
 func (*ExpectStep) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{3}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExpectStep) GetToolId() string {
@@ -444,7 +779,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +791,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +804,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{4}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Refusal) GetReason() v11.ErrorReason {
@@ -497,20 +832,44 @@ var File_testcase_v1_testcase_proto protoreflect.FileDescriptor
 
 const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\n" +
-	"\x1atestcase/v1/testcase.proto\x12\vtestcase.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xf7\x01\n" +
+	"\x1atestcase/v1/testcase.proto\x12\vtestcase.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xb3\x03\n" +
 	"\x04Case\x12\x14\n" +
 	"\x05about\x18\x01 \x01(\tR\x05about\x12\x14\n" +
 	"\x05shows\x18\x02 \x03(\tR\x05shows\x127\n" +
 	"\x04task\x18\x03 \x01(\v2#.pawl.executor.v1.CreateTaskRequestR\x04task\x12-\n" +
 	"\aanswers\x18\x04 \x03(\v2\x13.testcase.v1.AnswerR\aanswers\x12+\n" +
 	"\x06expect\x18\x05 \x01(\v2\x13.testcase.v1.ExpectR\x06expect\x12.\n" +
-	"\arefused\x18\x06 \x01(\v2\x14.testcase.v1.RefusalR\arefused\"\xcb\x01\n" +
+	"\arefused\x18\x06 \x01(\v2\x14.testcase.v1.RefusalR\arefused\x12-\n" +
+	"\x05agent\x18\a \x01(\v2\x17.pawl.executor.v1.AgentR\x05agent\x124\n" +
+	"\tmeanwhile\x18\b \x03(\v2\x16.testcase.v1.MeanwhileR\tmeanwhile\x12\x16\n" +
+	"\x06export\x18\t \x01(\bR\x06export\x12%\n" +
+	"\x04fork\x18\n" +
+	" \x01(\v2\x11.testcase.v1.ForkR\x04fork\x12\x16\n" +
+	"\x06delete\x18\v \x01(\bR\x06delete\"r\n" +
+	"\tMeanwhile\x12+\n" +
+	"\x02at\x18\x01 \x01(\x0e2\x1b.pawl.executor.v1.EventTypeR\x02at\x12\x16\n" +
+	"\x05pause\x18\x02 \x01(\tH\x00R\x05pause\x12\x18\n" +
+	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancelB\x06\n" +
+	"\x04deed\"\xce\x01\n" +
+	"\x04Fork\x12\x14\n" +
+	"\x05steps\x18\x01 \x01(\rR\x05steps\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04goal\x18\x03 \x01(\tR\x04goal\x12-\n" +
+	"\aanswers\x18\x04 \x03(\v2\x13.testcase.v1.AnswerR\aanswers\x12+\n" +
+	"\x06expect\x18\x05 \x01(\v2\x13.testcase.v1.ExpectR\x06expect\x12.\n" +
+	"\arefused\x18\x06 \x01(\v2\x14.testcase.v1.RefusalR\arefused\"\xbd\x03\n" +
 	"\x06Answer\x125\n" +
 	"\aapprove\x18\x01 \x01(\v2\x19.pawl.executor.v1.ApproveH\x00R\aapprove\x122\n" +
 	"\x06reject\x18\x02 \x01(\v2\x18.pawl.executor.v1.RejectH\x00R\x06reject\x122\n" +
 	"\x06params\x18\x03 \x01(\v2\x18.pawl.executor.v1.ParamsH\x00R\x06params\x12\x18\n" +
-	"\x06cancel\x18\x04 \x01(\tH\x00R\x06cancelB\b\n" +
-	"\x06answer\"\xd0\x02\n" +
+	"\x06cancel\x18\x04 \x01(\tH\x00R\x06cancel\x12;\n" +
+	"\aoutcome\x18\x05 \x01(\v2\x1f.pawl.executor.v1.OutcomeAnswerH\x00R\aoutcome\x125\n" +
+	"\aunpause\x18\x06 \x01(\v2\x19.pawl.executor.v1.UnpauseH\x00R\aunpause\x12\x16\n" +
+	"\x05pause\x18\a \x01(\tH\x00R\x05pause\x12\x18\n" +
+	"\x06delete\x18\b \x01(\bH\x00R\x06delete\x12\x1a\n" +
+	"\anothing\x18\t \x01(\bH\x00R\anothing\x12.\n" +
+	"\arefused\x18\x14 \x01(\v2\x14.testcase.v1.RefusalR\arefusedB\b\n" +
+	"\x06answer\"\x82\x03\n" +
 	"\x06Expect\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x123\n" +
 	"\x06events\x18\x02 \x03(\x0e2\x1b.pawl.executor.v1.EventTypeR\x06events\x12'\n" +
@@ -518,7 +877,8 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x05steps\x18\x04 \x03(\v2\x17.testcase.v1.ExpectStepR\x05steps\x12>\n" +
 	"\ferror_reason\x18\x05 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\verrorReason\x12%\n" +
 	"\x0eerror_contains\x18\x06 \x01(\tR\rerrorContains\x12\x18\n" +
-	"\aeffects\x18\a \x03(\tR\aeffects\"\xfd\x01\n" +
+	"\aeffects\x18\a \x03(\tR\aeffects\x120\n" +
+	"\x05waits\x18\b \x03(\x0e2\x1a.pawl.executor.v1.WaitKindR\x05waits\"\xfd\x01\n" +
 	"\n" +
 	"ExpectStep\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x124\n" +
@@ -546,43 +906,60 @@ func file_testcase_v1_testcase_proto_rawDescGZIP() []byte {
 	return file_testcase_v1_testcase_proto_rawDescData
 }
 
-var file_testcase_v1_testcase_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_testcase_v1_testcase_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_testcase_v1_testcase_proto_goTypes = []any{
 	(*Case)(nil),                 // 0: testcase.v1.Case
-	(*Answer)(nil),               // 1: testcase.v1.Answer
-	(*Expect)(nil),               // 2: testcase.v1.Expect
-	(*ExpectStep)(nil),           // 3: testcase.v1.ExpectStep
-	(*Refusal)(nil),              // 4: testcase.v1.Refusal
-	(*v1.CreateTaskRequest)(nil), // 5: pawl.executor.v1.CreateTaskRequest
-	(*v1.Approve)(nil),           // 6: pawl.executor.v1.Approve
-	(*v1.Reject)(nil),            // 7: pawl.executor.v1.Reject
-	(*v1.Params)(nil),            // 8: pawl.executor.v1.Params
-	(v1.ExecutorStatus)(0),       // 9: pawl.executor.v1.ExecutorStatus
-	(v1.EventType)(0),            // 10: pawl.executor.v1.EventType
-	(v11.ErrorReason)(0),         // 11: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),           // 12: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),             // 13: pawl.common.v1.Outcome
+	(*Meanwhile)(nil),            // 1: testcase.v1.Meanwhile
+	(*Fork)(nil),                 // 2: testcase.v1.Fork
+	(*Answer)(nil),               // 3: testcase.v1.Answer
+	(*Expect)(nil),               // 4: testcase.v1.Expect
+	(*ExpectStep)(nil),           // 5: testcase.v1.ExpectStep
+	(*Refusal)(nil),              // 6: testcase.v1.Refusal
+	(*v1.CreateTaskRequest)(nil), // 7: pawl.executor.v1.CreateTaskRequest
+	(*v1.Agent)(nil),             // 8: pawl.executor.v1.Agent
+	(v1.EventType)(0),            // 9: pawl.executor.v1.EventType
+	(*v1.Approve)(nil),           // 10: pawl.executor.v1.Approve
+	(*v1.Reject)(nil),            // 11: pawl.executor.v1.Reject
+	(*v1.Params)(nil),            // 12: pawl.executor.v1.Params
+	(*v1.OutcomeAnswer)(nil),     // 13: pawl.executor.v1.OutcomeAnswer
+	(*v1.Unpause)(nil),           // 14: pawl.executor.v1.Unpause
+	(v1.ExecutorStatus)(0),       // 15: pawl.executor.v1.ExecutorStatus
+	(v11.ErrorReason)(0),         // 16: pawl.common.v1.ErrorReason
+	(v1.WaitKind)(0),             // 17: pawl.executor.v1.WaitKind
+	(v1.StepStatus)(0),           // 18: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),             // 19: pawl.common.v1.Outcome
 }
 var file_testcase_v1_testcase_proto_depIdxs = []int32{
-	5,  // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	1,  // 1: testcase.v1.Case.answers:type_name -> testcase.v1.Answer
-	2,  // 2: testcase.v1.Case.expect:type_name -> testcase.v1.Expect
-	4,  // 3: testcase.v1.Case.refused:type_name -> testcase.v1.Refusal
-	6,  // 4: testcase.v1.Answer.approve:type_name -> pawl.executor.v1.Approve
-	7,  // 5: testcase.v1.Answer.reject:type_name -> pawl.executor.v1.Reject
-	8,  // 6: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
-	9,  // 7: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
-	10, // 8: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
-	3,  // 9: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
-	11, // 10: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
-	12, // 11: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
-	13, // 12: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
-	11, // 13: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	7,  // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
+	3,  // 1: testcase.v1.Case.answers:type_name -> testcase.v1.Answer
+	4,  // 2: testcase.v1.Case.expect:type_name -> testcase.v1.Expect
+	6,  // 3: testcase.v1.Case.refused:type_name -> testcase.v1.Refusal
+	8,  // 4: testcase.v1.Case.agent:type_name -> pawl.executor.v1.Agent
+	1,  // 5: testcase.v1.Case.meanwhile:type_name -> testcase.v1.Meanwhile
+	2,  // 6: testcase.v1.Case.fork:type_name -> testcase.v1.Fork
+	9,  // 7: testcase.v1.Meanwhile.at:type_name -> pawl.executor.v1.EventType
+	3,  // 8: testcase.v1.Fork.answers:type_name -> testcase.v1.Answer
+	4,  // 9: testcase.v1.Fork.expect:type_name -> testcase.v1.Expect
+	6,  // 10: testcase.v1.Fork.refused:type_name -> testcase.v1.Refusal
+	10, // 11: testcase.v1.Answer.approve:type_name -> pawl.executor.v1.Approve
+	11, // 12: testcase.v1.Answer.reject:type_name -> pawl.executor.v1.Reject
+	12, // 13: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
+	13, // 14: testcase.v1.Answer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	14, // 15: testcase.v1.Answer.unpause:type_name -> pawl.executor.v1.Unpause
+	6,  // 16: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
+	15, // 17: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
+	9,  // 18: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
+	5,  // 19: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
+	16, // 20: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
+	17, // 21: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
+	18, // 22: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
+	19, // 23: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
+	16, // 24: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_testcase_v1_testcase_proto_init() }
@@ -591,10 +968,19 @@ func file_testcase_v1_testcase_proto_init() {
 		return
 	}
 	file_testcase_v1_testcase_proto_msgTypes[1].OneofWrappers = []any{
+		(*Meanwhile_Pause)(nil),
+		(*Meanwhile_Cancel)(nil),
+	}
+	file_testcase_v1_testcase_proto_msgTypes[3].OneofWrappers = []any{
 		(*Answer_Approve)(nil),
 		(*Answer_Reject)(nil),
 		(*Answer_Params)(nil),
 		(*Answer_Cancel)(nil),
+		(*Answer_Outcome)(nil),
+		(*Answer_Unpause)(nil),
+		(*Answer_Pause)(nil),
+		(*Answer_Delete)(nil),
+		(*Answer_Nothing)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -602,7 +988,7 @@ func file_testcase_v1_testcase_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_testcase_v1_testcase_proto_rawDesc), len(file_testcase_v1_testcase_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

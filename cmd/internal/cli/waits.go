@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+
+	"pawl.dev/cmd/internal/render"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+const (
+	waitApproval = executorv1.WaitKind_WAIT_KIND_APPROVAL
+	waitParams   = executorv1.WaitKind_WAIT_KIND_PARAMS
+	waitOutcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
+	waitPause    = executorv1.WaitKind_WAIT_KIND_PAUSE
+)
+
+// waitsTo says what a task waits for, after the word waits.
+func waitsTo(kind executorv1.WaitKind) string {
+	switch kind {
+	case waitParams:
+		return "for parameters"
+	case waitOutcome:
+		return "for word of what became of a call"
+	case waitPause:
+		return "to be unpaused"
+	}
+	return "for approval"
+}
+
+// ways are the commands that answer a wait; flags reach the same server.
+func ways(taskID string, wait *executorv1.Wait, flags string) []render.Way {
+	way := func(command, args, means string) render.Way {
+		return render.Way{Command: "pawl " + command + " " + taskID + args + flags, Means: means}
+	}
+	switch wait.GetKind() {
+	case waitParams:
+		return []render.Way{way("params", paramsHint(wait), "")}
+	case waitOutcome:
+		return []render.Way{
+			way("outcome", " --retry", "call it again; its effect may happen twice"),
+			way("outcome", " --output JSON", "it ran, and gave this"),
+			way("outcome", " --skip REASON", "go on without it"),
+			way("reject", "", "cancel the task"),
+		}
+	case waitPause:
+		return []render.Way{way("unpause", "", "")}
+	}
+	return []render.Way{way("approve", "", ""), way("reject", "", "")}
+}
+
+// asksFor is a wait in a line, for those who did not see it with the events.
+func asksFor(wait *executorv1.Wait) string {
+	if wait.GetKind() == waitPause {
+		return "the task waits to be unpaused"
+	}
+	text := wait.GetToolId() + " waits " + waitsTo(wait.GetKind())
+	if wait.GetMessage() != "" {
+		text += ": " + wait.GetMessage()
+	}
+	return text
+}
+
+// howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
+// went to a program as JSON, it is said here.
+func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
+	st := a.errStyle()
+	for _, wait := range render.Waits(task) {
+		if g.JSON {
+			a.eprintf("%s %s\n", st.Yellow("⏸"), render.Line(asksFor(wait)))
+		}
+		if input := wait.GetInputJson(); input != "" && input != "{}" {
+			a.eprintf("    input:\n%s\n", render.PrettyJSON(input, "    "))
+		}
+		a.eprintf("%s", render.Ways(st, ways(task.GetId(), wait, g.again())))
+	}
+}
+
+// laterHint says how to come back to a wait that was left open.
+func (a *App) laterHint(g *Globals, taskID string, wait *executorv1.Wait) {
+	id := render.ShortID(taskID)
+	a.note(fmt.Sprintf("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, g.again())[0].Command, id, g.again()))
+}

@@ -1,0 +1,93 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/gateway/internal/problem"
+	"pawl.dev/gateway/internal/route"
+)
+
+// documentName is the file name that a document is offered under.
+func documentName(in proto.Message) string {
+	if in, ok := in.(*executorv1.ExportTaskRequest); ok {
+		return "pawl-task-" + in.GetId() + ".json" // its own rule lets only a UUID through
+	}
+	return "document.json"
+}
+
+// document sends the pieces on as they are: the answer is the document itself. What fails before the first piece has its
+// status; what fails behind it breaks the connection, so that nobody takes half a document for a whole one.
+func (h *Handler) document(w http.ResponseWriter, r *http.Request, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) {
+	ctx, cancel := context.WithCancel(r.Context())
+	incoming, err := open(ctx, conn, rt, in)
+	if err != nil {
+		cancel()
+		problem.Write(w, err)
+		return
+	}
+	defer func() { // the receiver ends before the handler does
+		cancel()
+		for range incoming {
+		}
+	}()
+	d := &download{w: w, name: documentName(in)}
+	for got := range incoming {
+		if !d.receive(got) {
+			break
+		}
+	}
+	if d.cut != nil {
+		h.cfg.Log.WarnContext(r.Context(), "a document was cut off", "path", r.URL.Path, "error", d.cut)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// download is one document on its way to a client.
+type download struct {
+	w      http.ResponseWriter
+	name   string
+	opened bool
+	cut    error // what ended it in the middle
+}
+
+// receive sends on what came and says whether there may be more.
+func (d *download) receive(got received) (more bool) {
+	switch {
+	case errors.Is(got.err, io.EOF):
+		d.open()
+		return false
+	case got.err != nil && d.opened:
+		d.cut = got.err
+		return false
+	case got.err != nil:
+		problem.Write(d.w, got.err)
+		return false
+	}
+	d.open()
+	piece, ok := got.message.(interface{ GetData() []byte })
+	if !ok {
+		return true
+	}
+	_, err := d.w.Write(piece.GetData())
+	return err == nil // else the client is gone
+}
+
+func (d *download) open() {
+	if d.opened {
+		return
+	}
+	d.opened = true
+	h := d.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Disposition", `attachment; filename="`+d.name+`"`)
+	h.Set("Cache-Control", "no-store")
+	d.w.WriteHeader(http.StatusOK)
+}

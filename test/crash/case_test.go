@@ -1,0 +1,226 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// Where the pool is, and what dies.
+const (
+	together = "together" // in one process with the executor
+	apart    = "apart"    // in a process of its own, which lives on
+	both     = "both"     // in a process of its own, which dies too
+	poolOnly = "pool"     // in a process of its own, which dies alone
+)
+
+// patience bounds one case. What a slow machine takes is a fraction of it.
+const patience = 60 * time.Second
+
+// crash is one case: a flow with a tool, and what happens to it.
+type crash struct {
+	flow  flow
+	tool  string
+	place string
+	// die is the point at which it dies; 0: at none.
+	die int
+	// arrives is what somebody asks while point hold is held up: cancel, approve or pause; nothing where empty.
+	arrives string
+	hold    int
+}
+
+func (c crash) String() string {
+	s := fmt.Sprintf("%s/%s/%s/%d", c.flow.name, c.tool, c.place, c.die)
+	if c.arrives != "" {
+		s += fmt.Sprintf("/%s-at-%d", c.arrives, c.hold)
+	}
+	return s
+}
+
+// aftermath is what a case came to.
+type aftermath struct {
+	points   []string // that the victim came to
+	died     bool
+	unknowns int // outcomes that a person was asked about
+	summary  string
+	restart  time.Duration
+	problems []string
+}
+
+// worker tries cases, one after another, beside a pool.
+type worker struct {
+	dir  string
+	pool *keeper
+	n    int
+}
+
+func newWorker(dir string) (*worker, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := keep(nil, "-listen", addr, "-data", filepath.Join(dir, "pool"), "-mcp-config", programs.config, "pool")
+	return &worker{dir: dir, pool: pool}, err
+}
+
+func (w *worker) stop() { w.pool.stop() }
+
+// try runs a case to its end and checks it. The reference is what the flow comes to undisturbed, where that matters.
+func (w *worker) try(c crash, reference string) (aftermath, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	w.n++
+	dir := filepath.Join(w.dir, strconv.Itoa(w.n))
+	tasks, err := w.victim(ctx, c, dir)
+	if err != nil {
+		return aftermath{}, err
+	}
+	first := tasks.current()
+	r := newRun(c.flow, c.tool, filepath.Join(dir, "lines"), "request", tasks)
+	other := arrive(ctx, c, r, first)
+	failed := r.follow(ctx)
+	var res result
+	if failed == nil {
+		res, failed = r.result(ctx)
+	}
+	cancel()
+	arrived := <-other
+	tasks.stop()
+	restarts, again, took := tasks.restarts()
+	a := aftermath{points: first.came(), died: restarts > 0, unknowns: r.unknowns, restart: took}
+	if failed != nil {
+		return a, fmt.Errorf("%w; points: %s; it said: %s", failed, strings.Join(first.came(), " "), tasks.current().said())
+	}
+	a.summary = r.summary(res)
+	a.problems = append(r.check(res), c.expect(r, res, a, reference)...)
+	if arrived && c.arrives == "cancel" && restarts > 0 {
+		a.problems = append(a.problems, cancelledAt(res, again)...)
+	}
+	if len(a.problems) > 0 {
+		a.problems = append(a.problems, "died at "+c.point(a.points)+story(res.events)+"\nwritten: "+readable(r.path))
+	}
+	return a, os.RemoveAll(dir)
+}
+
+func (c crash) point(points []string) string {
+	if c.die == 0 || len(points) < c.die {
+		return "no point"
+	}
+	return points[c.die-1]
+}
+
+func readable(path string) string {
+	raw, err := os.ReadFile(path)
+	return string(raw) + fmt.Sprint(errors.Join(err))
+}
+
+// victim starts what the case kills.
+func (w *worker) victim(ctx context.Context, c crash, dir string) (*keeper, error) {
+	env := []string{"PAWL_CRASH_DIE=" + strconv.Itoa(c.die), "PAWL_CRASH_HOLD=" + strconv.Itoa(c.hold)}
+	if c.place == together {
+		return keep(env, "-data", dir, "-mcp-config", programs.config, "all")
+	}
+	pool, _, err := w.pool.after(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	if c.place != apart {
+		env = append(env, "PAWL_CRASH_TAKE="+strconv.Itoa(pool.cmd.Process.Pid))
+	}
+	if c.place == poolOnly {
+		env = append(env, "PAWL_CRASH_SPARE=1")
+	}
+	return keep(env, "-data", dir, "-pool", pool.addr, "executor")
+}
+
+// expect checks what holds for this case alone.
+func (c crash) expect(r *run, res result, a aftermath, reference string) (problems []string) {
+	cancelled := c.flow.atInput == "cancel" || c.arrives == "cancel"
+	if c.flow.atInput == "cancel" && res.task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED {
+		problems = append(problems, "it was cancelled, and is "+res.task.GetStatus().String())
+	}
+	if c.place != apart || cancelled {
+		return problems
+	}
+	if !c.flow.loses {
+		problems = append(problems, noUnknown(res)...)
+	}
+	if reference != "" && (c.arrives == "" || !c.flow.rejects) && a.summary != reference {
+		problems = append(problems, fmt.Sprintf("it came to\n%sbut undisturbed to\n%s", a.summary, reference))
+	}
+	return problems
+}
+
+// arrive asks for something while a point is held up. It says whether that was stored beyond doubt.
+func arrive(ctx context.Context, c crash, r *run, p *process) <-chan bool {
+	stored := make(chan bool, 1)
+	go func() {
+		defer close(stored)
+		select {
+		case <-p.held:
+		case <-p.done:
+			return
+		case <-ctx.Done():
+			return
+		}
+		defer p.letGo()
+		id := r.id.Load()
+		if id == nil {
+			return // there is no task yet
+		}
+		alone, wait := r.busy.Load() == 0, "wait-1" // the first one, should nobody have seen it yet
+		if w := r.wait.Load(); w != nil {
+			wait = *w
+		}
+		err := c.ask(ctx, p, *id, wait)
+		alone = alone && r.busy.Load() == 0
+		done := err == nil || alone && sent(p, c.hold)
+		if done && c.arrives == "approve" && c.flow.name == "confirm" {
+			r.trusted.Store(&wait) // whose waits are all approvals
+		}
+		stored <- done
+	}()
+	return stored
+}
+
+// ask sends what arrives to this very process.
+func (c crash) ask(ctx context.Context, p *process, id, wait string) error {
+	tasks := executorv1.NewExecutorServiceClient(p.conn)
+	var err error
+	switch c.arrives {
+	case "cancel":
+		_, err = tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id})
+	case "pause":
+		_, err = tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id})
+	default:
+		_, err = tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{
+			Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}},
+		})
+	}
+	return err
+}
+
+// sent says whether a command was stored after a point, and none was begun that was not.
+func sent(p *process, point int) bool {
+	begun, stored := 0, 0
+	for i, name := range p.came() {
+		switch {
+		case i < point:
+		case name == "Send.before":
+			begun++
+		case name == "Send.after":
+			stored++
+		}
+	}
+	return begun > 0 && begun == stored
+}

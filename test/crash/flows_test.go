@@ -1,0 +1,96 @@
+package crash
+
+import (
+	"fmt"
+	"strings"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// tools by what they do to the world; `put` is an idempotent WRITE.
+var tools = []string{"read", "put", "write", "wipe"}
+
+// repeatable says whether a tool may be called again without anyone having said so.
+func repeatable(tool string) bool { return tool == "read" || tool == "put" }
+
+// step is one step of a flow.
+type step struct {
+	mode string
+	// expect has the planner look at the outcome first, so that outcome and next intent are two transitions.
+	expect bool
+	// lacks leaves out what the tool needs.
+	lacks bool
+}
+
+// flow is a way through the states of a task.
+type flow struct {
+	name string
+	// asks has each step confirmed; else nothing is.
+	asks  bool
+	steps []step
+	// unknown is what a person says of an unknown outcome: skip, retry or output; skip where empty.
+	unknown string
+	// rejects has approvals refused.
+	rejects bool
+	// atInput is what somebody asks once the first attempt has begun: cancel or pause.
+	atInput string
+	// loses says that outcomes are unknown without any crash of ours.
+	loses bool
+}
+
+// flows are tried with every tool.
+var flows = []flow{
+	{name: "auto", steps: []step{{}, {expect: true}, {}}},
+	{name: "confirm", asks: true, steps: []step{{}, {}}},
+	{name: "params", asks: true, steps: []step{{lacks: true}}},
+	{name: "error", steps: []step{{mode: "fail"}}},
+	{name: "error-on", steps: []step{{mode: "fail"}, {}}},
+	{name: "error-confirm", asks: true, steps: []step{{mode: "fail"}, {}}},
+	{name: "reject", asks: true, rejects: true, steps: []step{{}}},
+	{name: "cancel", atInput: "cancel", steps: []step{{mode: "slow"}, {}}},
+	{name: "pause", atInput: "pause", steps: []step{{}, {expect: true}, {}}},
+	{name: "unknown-skip", unknown: "skip", loses: true, steps: []step{{mode: "die"}, {}}},
+	{name: "unknown-retry", unknown: "retry", loses: true, steps: []step{{mode: "die"}, {}}},
+	{name: "unknown-output", unknown: "output", loses: true, steps: []step{{mode: "die"}, {}}},
+}
+
+// server is the MCP server that a flow uses: calls of others do not die with those that kill it.
+func (f flow) server() string {
+	if f.loses {
+		return "mortal"
+	}
+	return "t"
+}
+
+func (f flow) playbook(tool, path string) string {
+	var b strings.Builder
+	b.WriteString("name: crash\nsteps:\n")
+	for i, s := range f.steps {
+		fmt.Fprintf(&b, "  - tool: %s/%s\n    on_error: continue\n    input: {path: %q, mode: %q", f.server(), tool, path, s.mode)
+		if !s.lacks {
+			fmt.Fprintf(&b, ", line: %s", line(i))
+		}
+		b.WriteString("}\n")
+		if s.expect {
+			b.WriteString("    expect: [{path: message, exists: true}]\n")
+		}
+	}
+	return b.String()
+}
+
+// supplied is what a person gives where a step lacks it.
+const supplied = "supplied"
+
+// line is what the i-th step writes.
+func line(i int) string { return fmt.Sprintf("step-%d", i+1) }
+
+// unasked is the agent whose steps nobody confirms.
+const unasked = "unasked"
+
+func (f flow) request(tool, path, requestID string) *executorv1.CreateTaskRequest {
+	req := &executorv1.CreateTaskRequest{Playbook: f.playbook(tool, path), Model: "playbook", RequestId: requestID, McpIds: []string{f.server()}}
+	if !f.asks {
+		req.AgentId = unasked
+	}
+	return req
+}

@@ -1,0 +1,225 @@
+package crash
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// seedVariable chooses what the sample is of.
+	seedVariable = "PAWL_CRASH_SEED"
+	// onlyVariable is how the names of cases begin: all of these are tried, and no others.
+	onlyVariable = "PAWL_CRASH_ONLY"
+)
+
+// sample is how many of the cases outside the core are tried where not all are.
+const sample = 150
+
+// workers is how many victims are tried at once.
+const workers = 4
+
+// Wherever the executor dies, alone or with its pool, nothing is lost and nothing repeated (DESIGN 4, A17, A26).
+func TestEveryPoint(t *testing.T) {
+	s := newSession(t)
+	plain := s.undisturbed(t)
+	cases := s.choose(t, plain)
+	tried, asked := 0, 0
+	var slowest time.Duration
+	s.each(t, cases, func(c crash, a aftermath) {
+		tried++
+		asked += a.unknowns
+		slowest = max(slowest, a.restart)
+		if !a.died && c.place != poolOnly {
+			s.missed++
+		}
+	}, plain)
+	t.Logf("%d cases, %d ended before their point; %d unknown outcomes were asked about; slowest restart %v", tried, s.missed, asked, slowest)
+	if s.missed*5 > tried {
+		t.Errorf("%d of %d cases did not die", s.missed, tried)
+	}
+}
+
+// session is the workers of a test.
+type session struct {
+	idle   chan *worker
+	missed int
+}
+
+func newSession(t *testing.T) *session {
+	t.Helper()
+	s := &session{idle: make(chan *worker, workers)}
+	for i := range workers {
+		w, err := newWorker(filepath.Join(programs.dir, t.Name(), strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.stop)
+		s.idle <- w
+	}
+	return s
+}
+
+// kind is what cases have in common that come to the same points.
+type kind struct{ flow, tool, place string }
+
+// plain is a flow that nothing disturbs.
+type plain struct {
+	points  int
+	summary string
+}
+
+// places are where executor and pool are; `apart` first, since what that comes to is the reference.
+var places = []string{apart, together, both, poolOnly}
+
+// undisturbed runs each flow without a kill: it counts the points, and is what the others are compared with.
+func (s *session) undisturbed(t *testing.T) map[kind]plain {
+	var cases []crash
+	only := os.Getenv(onlyVariable)
+	for _, f := range flows {
+		for _, tool := range tools {
+			if begin := f.name + "/" + tool + "/"; !strings.HasPrefix(begin, only) && !strings.HasPrefix(only, begin) {
+				continue
+			}
+			for _, place := range []string{apart, together} {
+				cases = append(cases, crash{flow: f, tool: tool, place: place})
+			}
+		}
+	}
+	found := map[kind]plain{}
+	s.each(t, cases, func(c crash, a aftermath) {
+		if len(a.problems) > 0 {
+			return // what does not work undisturbed is not disturbed
+		}
+		p := plain{len(a.points), a.summary}
+		found[kind{c.flow.name, c.tool, c.place}] = p
+		if c.place == apart {
+			found[kind{c.flow.name, c.tool, both}], found[kind{c.flow.name, c.tool, poolOnly}] = p, p
+		}
+	}, nil)
+	return found
+}
+
+// all are all cases: each point; and at each point a cancellation and an approval, stored or not, and a little later.
+func all(found map[kind]plain) (cases []crash) {
+	for _, f := range flows {
+		for _, tool := range tools {
+			for _, place := range places {
+				for n := 1; n <= found[kind{f.name, tool, place}].points; n++ {
+					cases = append(cases, crash{flow: f, tool: tool, place: place, die: n})
+					for _, arrives := range []string{"cancel", "approve", "pause"} {
+						for _, later := range []int{1, 2, 4} { // before it is stored, behind that, and when it is at work
+							cases = append(cases, crash{flow: f, tool: tool, place: place, die: n + later, arrives: arrives, hold: n})
+						}
+					}
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// core says whether a case is always tried: those in which most can go wrong.
+func (c crash) core() bool {
+	if c.tool != "write" {
+		return false
+	}
+	switch c.arrives {
+	case "":
+		return c.place == apart || c.place == together
+	case "approve":
+		return c.flow.name == "confirm" && c.place == apart && c.die == c.hold+2
+	}
+	return c.flow.name == "auto" && c.place == apart && c.die == c.hold+2
+}
+
+// choose returns the cases to try.
+func (s *session) choose(t *testing.T, found map[kind]plain) []crash {
+	cases := all(found)
+	if only := os.Getenv(onlyVariable); only != "" {
+		return slices.DeleteFunc(cases, func(c crash) bool { return !strings.HasPrefix(c.String(), only) })
+	}
+	if soaking() {
+		return cases
+	}
+	var chosen, others []crash
+	for _, c := range cases {
+		if c.core() {
+			chosen = append(chosen, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv(seedVariable), "1"), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", seedVariable, err)
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	t.Logf("%d of %d cases: %d of the core, and a sample with %s=%d", len(chosen)+sample, len(cases), len(chosen), seedVariable, seed)
+	return append(chosen, others[:min(sample, len(others))]...)
+}
+
+// mostShown bounds how many failed cases are shown.
+const mostShown = 25
+
+// each tries cases, several at once, and gives what they came to to then, one at a time.
+func (s *session) each(t *testing.T, cases []crash, then func(crash, aftermath), found map[kind]plain) {
+	var mu sync.Mutex // guards failed, and then
+	failed := 0
+	var wg sync.WaitGroup
+	for _, c := range cases {
+		w := <-s.idle
+		wg.Go(func() {
+			a, err := w.try(c, found[kind{c.flow.name, c.tool, c.place}].summary)
+			s.idle <- w
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				a.problems = append(a.problems, err.Error())
+			}
+			if len(a.problems) > 0 {
+				if failed++; failed <= mostShown {
+					t.Errorf("%s (again with %s=%s):\n- %s", c, onlyVariable, c, joined(a.problems))
+				} else {
+					t.Errorf("%s: %.200s", c, a.problems[0])
+				}
+			}
+			then(c, a)
+		})
+	}
+	wg.Wait()
+}
+
+func joined(problems []string) string {
+	text := ""
+	for i, p := range problems {
+		if i > 0 {
+			text += "\n- "
+		}
+		text += p
+	}
+	return text
+}
+
+// freeAddr returns a loopback address below those that the system gives away by itself, so that a process that dies finds
+// its own free when it comes back.
+func freeAddr() (string, error) {
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
+		lis, err := net.Listen("tcp", addr)
+		if err == nil {
+			return addr, lis.Close()
+		}
+	}
+	return "", fmt.Errorf("no free address was found")
+}

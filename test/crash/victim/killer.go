@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// What the environment says.
+const (
+	// dieVariable is the number of the point at which the process dies; 0: at none.
+	dieVariable = "PAWL_CRASH_DIE"
+	// holdVariable is the number of a point that is held up until a command was stored, or a line comes in.
+	holdVariable = "PAWL_CRASH_HOLD"
+	// takeVariable is the id of another process that dies before this one at that point.
+	takeVariable = "PAWL_CRASH_TAKE"
+	// spareVariable set, only that one dies.
+	spareVariable = "PAWL_CRASH_SPARE"
+)
+
+// killer counts points and kills at one of them.
+type killer struct {
+	out             io.Writer
+	die, hold, take int
+	spare           bool
+	held            chan struct{} // closed when what is held may go on
+
+	mu    sync.Mutex // guards count, and the order of what is written
+	count int
+	free  func()
+}
+
+func newKiller(out io.Writer) (*killer, error) {
+	k := &killer{out: out, held: make(chan struct{}), spare: os.Getenv(spareVariable) != ""}
+	k.free = sync.OnceFunc(func() { close(k.held) })
+	for name, to := range map[string]*int{dieVariable: &k.die, holdVariable: &k.hold, takeVariable: &k.take} {
+		text := os.Getenv(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		*to = n
+	}
+	return k, nil
+}
+
+// at is the executor's observer.
+func (k *killer) at(point string) {
+	k.mu.Lock()
+	k.count++
+	n := k.count
+	_, _ = fmt.Fprintf(k.out, "point %d %s\n", n, point)
+	if n == k.die {
+		k.kill() // with mu held: nothing passes another point
+	}
+	// A command that was stored while something is held: it arrived.
+	if k.hold > 0 && n > k.hold && strings.HasPrefix(point, "Send.after") {
+		k.free()
+	}
+	k.mu.Unlock()
+	if n == k.hold {
+		_, _ = fmt.Fprintln(k.out, "held")
+		<-k.held
+	}
+}
+
+func (k *killer) release() { k.free() }
+
+// kill returns only where this process is spared.
+func (k *killer) kill() {
+	if k.take != 0 {
+		_ = syscall.Kill(k.take, syscall.SIGKILL)
+	}
+	if k.spare {
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // the signal comes
+}

@@ -1,0 +1,136 @@
+// Command victim is Pawl for the crash suite: the services as they are, with an observer that kills the process at a
+// chosen point. `victim all` is the executor with planner and pool in one process, as `pawl up`; `victim executor` has
+// its pool elsewhere; `victim pool` is that. It says on standard output where it serves and what points it comes to, and
+// ends with its standard input, so that it never outlives the suite.
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"pawl.dev/executor-svc/executor"
+	"pawl.dev/mcppool-svc/mcppool"
+	"pawl.dev/planner-svc/planner"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
+)
+
+// settings are the flags; where it dies comes from the environment.
+type settings struct {
+	role, listen, data, mcpConfig, pool string
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.listen, "listen", "127.0.0.1:0", "where to serve gRPC")
+	flag.StringVar(&s.data, "data", "", "data folder")
+	flag.StringVar(&s.mcpConfig, "mcp-config", "", "mcpServers file of a pool")
+	flag.StringVar(&s.pool, "pool", "", "address of the pool of `victim executor`")
+	flag.Parse()
+	s.role = flag.Arg(0)
+	serve.RelaxGC()
+	if err := s.run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// service is what the three services have in common.
+type service interface {
+	Register(grpc.ServiceRegistrar)
+	Run(context.Context) error
+}
+
+func (s settings) run(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	crash, err := newKiller(os.Stdout)
+	if err != nil {
+		return err
+	}
+	services, err := s.services(ctx, log, crash.at)
+	if err != nil {
+		return err
+	}
+	options := serve.Options{Auth: identity.Local(), Log: log, Local: true}
+	server, err := serve.New(options)
+	if err != nil {
+		return err
+	}
+	lis, err := serve.Listen(s.listen)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, service := range services {
+		service.Register(server)
+		g.Go(func() error { return service.Run(ctx) })
+	}
+	go obey(os.Stdin, crash)
+	fmt.Printf("serving %s\n", lis.Addr())
+	g.Go(func() error { return server.Serve(ctx, lis) })
+	return g.Wait()
+}
+
+// services are those that the role has, the executor last.
+func (s settings) services(ctx context.Context, log *slog.Logger, see executor.Observer) ([]service, error) {
+	var services []service
+	conn, err := local(log)
+	if err != nil {
+		return nil, err
+	}
+	var toPool grpc.ClientConnInterface = conn
+	if s.role == "executor" {
+		if toPool, err = serve.Dial(s.pool, ""); err != nil {
+			return nil, err
+		}
+	} else {
+		pool, err := mcppool.New(ctx, mcppool.Config{DataDir: s.data, MCPConfigs: []string{s.mcpConfig}}, mcppool.Deps{Log: log})
+		if err != nil {
+			return nil, err
+		}
+		pool.Register(conn)
+		services = append(services, pool)
+	}
+	if s.role == "pool" {
+		return services, nil
+	}
+	plan, err := planner.New(ctx, planner.Config{}, planner.Deps{Log: log})
+	if err != nil {
+		return nil, err
+	}
+	plan.Register(conn)
+	tasks, err := executor.New(ctx, executor.Config{DataDir: s.data, MaxTakeups: 1000, DrainTimeout: time.Second}, executor.Deps{
+		Planner: conn, Pool: toPool, Log: log, Observe: see,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(services, plan, tasks), nil
+}
+
+// local is a connection within this process, with the interceptors of a network's.
+func local(log *slog.Logger) (*inproc.Conn, error) {
+	unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local(), Log: log, Local: true, MaxRecvBytes: planner.MaxRequestBytes})
+	if err != nil {
+		return nil, err
+	}
+	return inproc.New(unary, stream), nil
+}
+
+// obey ends the process with its input; a line lets go of what is held.
+func obey(in io.Reader, crash *killer) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		crash.release()
+	}
+	os.Exit(0)
+}

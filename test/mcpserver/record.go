@@ -1,0 +1,68 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// slowest bounds a call that waits to be cancelled.
+const slowest = 20 * time.Second
+
+// Line is what a recording tool writes of each call: it tells calls and attempts apart.
+type Line struct {
+	Call string `json:"call"` // the call id
+	Key  string `json:"key"`  // the idempotency key
+	Line string `json:"line"` // what the caller wanted written
+}
+
+// AddRecorders adds tools with these names, which all do the same: write a Line to `path` and then, by `mode`, succeed
+// (where empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty (die).
+// What makes one a READ and another a WRITE is the operator's word.
+func AddRecorders(s *server.MCPServer, names ...string) {
+	for _, name := range names {
+		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was."),
+			mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required()),
+			mcp.WithString("mode", mcp.Enum("", "fail", "slow", "die"))), record)
+	}
+}
+
+func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	path, mode := req.GetString("path", ""), req.GetString("mode", "")
+	info, err := os.Stat(path)
+	first := err != nil || info.Size() == 0
+	raw, err := json.Marshal(Line{Call: meta(req, "pawl.dev/call-id"), Key: meta(req, "pawl.dev/idempotency-key"), Line: req.GetString("line", "")})
+	if err != nil {
+		return nil, err
+	}
+	if res, err := write(path, string(raw)); err != nil || res.IsError {
+		return res, err
+	}
+	switch {
+	case mode == "fail":
+		return mcp.NewToolResultError("it failed, as it was told to"), nil
+	case mode == "die" && first:
+		os.Exit(3)
+	case mode == "slow":
+		timer := time.NewTimer(slowest)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+	return mcp.NewToolResultText("wrote " + req.GetString("line", "")), nil
+}
+
+func meta(req mcp.CallToolRequest, key string) string {
+	if req.Params.Meta == nil {
+		return ""
+	}
+	value, _ := req.Params.Meta.AdditionalFields[key].(string)
+	return value
+}
