@@ -149,13 +149,13 @@ func (c crash) expect(r *run, res result, a aftermath, reference string) (proble
 	if c.flow.atInput == "cancel" && res.task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED {
 		problems = append(problems, "it was cancelled, and is "+res.task.GetStatus().String())
 	}
-	if c.place != apart || cancelled {
+	if c.place != apart {
 		return problems
 	}
 	if !c.flow.loses {
-		problems = append(problems, noUnknown(res)...)
+		problems = append(problems, noUnknown(res, cancelled)...)
 	}
-	if reference != "" && (c.arrives == "" || !c.flow.rejects) && a.summary != reference {
+	if !cancelled && reference != "" && (c.arrives == "" || !c.flow.rejects) && a.summary != reference {
 		problems = append(problems, fmt.Sprintf("it came to\n%sbut undisturbed to\n%s", a.summary, reference))
 	}
 	return problems

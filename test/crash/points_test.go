@@ -109,15 +109,19 @@ func (s *session) undisturbed(t *testing.T) map[kind]plain {
 	return found
 }
 
-// all are all cases: each point; and at each point a cancellation and an approval, stored or not, and a little later.
+// all are all cases: each point; and at each point where the executor dies with or without its pool, a cancellation, an
+// approval and a pause, which come before it dies by so many points: not stored, stored, and at work.
 func all(found map[kind]plain) (cases []crash) {
 	for _, f := range flows {
 		for _, tool := range tools {
 			for _, place := range places {
 				for n := 1; n <= found[kind{f.name, tool, place}].points; n++ {
 					cases = append(cases, crash{flow: f, tool: tool, place: place, die: n})
+					if place != apart && place != together {
+						continue
+					}
 					for _, arrives := range []string{"cancel", "approve", "pause"} {
-						for _, later := range []int{1, 2, 4} { // before it is stored, behind that, and when it is at work
+						for _, later := range []int{1, 2, 4} {
 							cases = append(cases, crash{flow: f, tool: tool, place: place, die: n + later, arrives: arrives, hold: n})
 						}
 					}

@@ -2,7 +2,9 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"strconv"
 
 	"google.golang.org/grpc"
@@ -78,11 +80,15 @@ func (d *document) text(s string) {
 }
 
 func (d *document) message(m proto.Message) {
-	raw, err := protojson.MarshalOptions{UseProtoNames: false}.Marshal(m)
+	raw, err := protojson.Marshal(m)
+	var compact bytes.Buffer
+	if err == nil {
+		err = json.Compact(&compact, raw) // its own spacing differs from build to build
+	}
 	if err != nil && d.err == nil {
 		d.err = err
 	}
-	d.text(string(raw))
+	d.text(compact.String())
 }
 
 // item writes one more element of an array, on a line of its own.

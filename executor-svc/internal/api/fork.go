@@ -57,6 +57,15 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if req.GetGoal() != "" {
 		head.Goal = req.GetGoal()
 	}
+	if b := req.GetBudget(); b != nil {
+		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
+		if err != nil {
+			agent = &storagev1.Agent{} // it was deleted since: nothing of it bounds the fork
+		}
+		l := s.limits(agent, b)
+		head.Limits.MaxToolCalls, head.Limits.MaxModelCalls = l.GetMaxToolCalls(), l.GetMaxModelCalls()
+		head.Limits.MaxTokens, head.Limits.MaxRunTime = l.GetMaxTokens(), l.GetMaxRunTime()
+	}
 	var all []journal.Record
 	seq := uint64(0)
 	for _, r := range kept {

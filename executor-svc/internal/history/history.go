@@ -23,6 +23,8 @@ type Entry struct {
 	WaitID      string
 	CreateTime  int64
 	StartTime   int64
+	// Skipped says that a person said to go on without it.
+	Skipped bool
 	// StartSeq is the seq of the newest attempt's beginning.
 	StartSeq uint64
 	EndTime  int64
@@ -80,6 +82,7 @@ func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 		e.Outcome, e.OutputJSON, e.Error, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, k.StepOutput, nil, now
 	case *storagev1.Fact_StepError:
 		e.Outcome, e.Error, e.EndTime = k.StepError.GetOutcome(), k.StepError.GetError(), now
+		e.Skipped = f.GetWaitId() != "" && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 	case *storagev1.Fact_StepCancel:
 		e.EndTime = now
 		if o := k.StepCancel.GetOutcome(); o != commonv1.Outcome_OUTCOME_UNSPECIFIED {

@@ -289,6 +289,9 @@ func (s *Session) StopCall(ctx context.Context) {
 // before it could reach a tool.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 	e := errs.From(err)
+	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+		return notFound(e, input)
+	}
 	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
 	if o, ok := commonv1.Outcome_value["OUTCOME_"+e.Metadata[errs.OutcomeKey]]; ok && o != 0 {
 		return n, commonv1.Outcome(o)
@@ -298,6 +301,17 @@ func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 		return n, commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	}
 	return n, commonv1.Outcome_OUTCOME_UNKNOWN
+}
+
+// notFound says what it means for the task that the pool does not know a call.
+func notFound(e *errs.Error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
+	if e.Metadata[errs.OutcomeKey] == notExecuted {
+		return &storagev1.ErrorNote{ErrMsg: "the call was lost on its way to the tool", DataJson: input, Reason: e.Reason}, commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	}
+	return &storagev1.ErrorNote{
+		ErrMsg:   "the process that made the call ended before it could say what came of it",
+		DataJson: input, Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
+	}, commonv1.Outcome_OUTCOME_UNKNOWN
 }
 
 func gone(toolID string) error {

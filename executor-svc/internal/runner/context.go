@@ -90,6 +90,9 @@ var results = map[executorv1.StepStatus]plannerv1.StepResult{
 }
 
 func entry(e *history.Entry, result plannerv1.StepResult) *plannerv1.HistoryEntry {
+	if e.Skipped {
+		result = plannerv1.StepResult_STEP_RESULT_SKIPPED
+	}
 	return &plannerv1.HistoryEntry{
 		StepId: flow.StepID(e.Ordinal), ToolId: e.ToolID, Description: e.Description, InputJson: e.InputJSON,
 		Result: result, OutputJson: e.OutputJSON, Error: e.Error.GetErrMsg(), Outcome: e.Outcome,

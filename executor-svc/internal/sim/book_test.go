@@ -50,6 +50,7 @@ type taskBook struct {
 	epoch  uint64
 	newest uint64 // epoch of all claims
 	slot   bool
+	stale  map[uint64]bool // epochs of claims that were lost
 
 	pending map[string]*storagev1.Command // durable commands that were not folded in, by id
 	ids     map[uint64]string             // command ids by number, as far as anybody has seen
@@ -117,7 +118,7 @@ func (b *book) created(n journal.NewTask) {
 	t := &taskBook{
 		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
-		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stopped: -1,
+		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stale: map[uint64]bool{}, stopped: -1,
 	}
 	for _, r := range n.Records {
 		t.facts = append(t.facts, r.GetFacts()...)
@@ -140,7 +141,7 @@ func (b *book) commits(p *proc, t journal.Transition) {
 	switch {
 	case k == nil:
 		b.wrong("a transition of a task that was never created")
-	case k.gone: // it will be refused
+	case k.gone || k.stale[t.Epoch]: // it will be refused
 	case k.owner != p || k.epoch != t.Epoch:
 		b.wrong("%s: %s commits with epoch %d, but its claim has %d", k.name, p.name, t.Epoch, k.epoch)
 	}
@@ -151,6 +152,9 @@ func (b *book) committed(t journal.Transition) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.tasks[t.TaskID]
+	if k.stale[t.Epoch] || t.Epoch < k.newest {
+		b.wrong("%s: an owner that lost its claim commits with epoch %d", k.name, t.Epoch)
+	}
 	k.checkpoint = t.Checkpoint
 	for _, f := range t.Record.GetFacts() {
 		k.facts = append(k.facts, f)
@@ -248,6 +252,14 @@ func (b *book) yielded(id string, epoch uint64) {
 	}
 }
 
+// lost is called when a claim ends under its owner. Until that one learns it, what it commits must be refused.
+func (b *book) lost(id string, epoch uint64) {
+	b.yielded(id, epoch)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tasks[id].stale[epoch] = true
+}
+
 // died ends the claims of a process.
 func (b *book) died(p *proc) {
 	b.mu.Lock()
@@ -273,7 +285,7 @@ func (b *book) deleted(id string) {
 func (b *book) sends(p *proc, callID, task string, epoch uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if k := b.tasks[task]; k != nil && !p.isDead() && (k.owner != p || k.epoch != epoch) {
+	if k := b.tasks[task]; k != nil && !p.isDead() && !k.stale[epoch] && (k.owner != p || k.epoch != epoch) {
 		b.wrong("%s is called with epoch %d, its owner has %d", b.short(callID), epoch, k.epoch)
 	}
 }

@@ -214,7 +214,6 @@ type outcome struct {
 	problems []string
 	trace    []string
 	tasks    int
-	commits  int
 }
 
 // simulate runs one seed.

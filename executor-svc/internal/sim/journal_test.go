@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +72,13 @@ func (g *gated) change(ctx context.Context, what, id string, failOnce uint64, do
 	if err != nil {
 		return err
 	}
-	return g.leave(label, r, failOnce, do())
+	if err := g.leave(label, r, failOnce, do()); err != nil {
+		return err
+	}
+	if _, person := ctx.Value(actorKey{}).(string); person {
+		return ctx.Err() // who has left learns nothing
+	}
+	return nil
 }
 
 func (g *gated) read(ctx context.Context, what, id string, do func() error) error {
@@ -134,6 +141,29 @@ func (g *gated) Claim(ctx context.Context, r journal.ClaimRequest) (c journal.Cl
 		g.w.book.claimed(g.p, c.Claims)
 	}
 	return c, err
+}
+
+// Renew may find that a claim was lost: its owner was stalled for too long, and goes on for a while before it learns that.
+func (g *gated) Renew(ctx context.Context, claims []journal.Claim, now time.Time, lease time.Duration) (lost []string, err error) {
+	label := g.label(ctx, "renew", "")
+	r, err := g.enter(label, g.w.cfg.readFails)
+	if err != nil {
+		return nil, err
+	}
+	if lost, err = g.Journal.Renew(ctx, claims, now, lease); err != nil {
+		return nil, err
+	}
+	if len(claims) > 0 && r.oneIn(g.w.cfg.claimsLost, 50) {
+		claims = slices.SortedFunc(slices.Values(claims), func(a, b journal.Claim) int { return strings.Compare(a.TaskID, b.TaskID) })
+		c := claims[r.draw(uint64(len(claims)), 51)]
+		g.w.s.note(g.p.name+" loses its claim of "+g.w.book.name(c.TaskID), r)
+		g.w.book.lost(c.TaskID, c.Epoch)
+		if err := g.Journal.Yield(ctx, c.TaskID, c.Epoch); err != nil {
+			return nil, err
+		}
+		lost = append(lost, c.TaskID)
+	}
+	return lost, g.leave(label, r, 0, nil)
 }
 
 func (g *gated) Yield(ctx context.Context, id string, epoch uint64) error {

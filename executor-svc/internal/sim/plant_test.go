@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,7 @@ var planted = map[string]struct {
 	},
 	"a commit is acknowledged before it is durable": {
 		plant{journal: func(j journal.Journal) journal.Journal { return &lateIntents{Journal: j} }},
-		[]string{"facts can be read"},
+		[]string{"facts can be read", "acknowledged before its end is durable"},
 	},
 	"a write is repeated after an unknown outcome": {
 		plant{flow: onFlow(repeatUnknown)}, []string{"which was executed"},
@@ -55,6 +56,10 @@ var planted = map[string]struct {
 		plant{journal: func(j journal.Journal) journal.Journal {
 			return &oneEpoch{Journal: j, real: map[string]uint64{}}
 		}}, []string{"epoch 1 after 1"},
+	},
+	"an owner that lost its claim still writes": {
+		plant{journal: func(j journal.Journal) journal.Journal { return &anyEpoch{Journal: j, newest: map[string]uint64{}} }},
+		[]string{"an owner that lost its claim commits"},
 	},
 	"FLOW_START comes again": {
 		plant{flow: func(f flow.Flow) flow.Flow { return beginsAgain{f} }}, []string{"FLOW_START again"},
@@ -89,8 +94,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for name, c := range planted {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			own, err := os.MkdirTemp(dir, "planted-*")
-			if err != nil {
+			own := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+			if err := os.Mkdir(own, 0o700); err != nil {
 				t.Fatal(err)
 			}
 			for seed := uint64(1); seed <= mostSeeds; seed++ {
@@ -191,22 +196,31 @@ type lateIntents struct {
 }
 
 func (l *lateIntents) Commit(ctx context.Context, t journal.Transition) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.late == nil {
-		l.late = map[string]journal.Transition{}
-	}
-	if before, ok := l.late[t.TaskID]; ok {
-		delete(l.late, t.TaskID)
+	before, has := l.swap(t)
+	if has {
 		if err := l.Journal.Commit(ctx, before); err != nil {
 			return err
 		}
 	}
 	if t.Checkpoint.GetPhase() == storagev1.Phase_PHASE_CALL {
-		l.late[t.TaskID] = t
 		return nil
 	}
 	return l.Journal.Commit(ctx, t)
+}
+
+// swap takes out what is kept of a task, and keeps its newest intent.
+func (l *lateIntents) swap(t journal.Transition) (before journal.Transition, has bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.late == nil {
+		l.late = map[string]journal.Transition{}
+	}
+	before, has = l.late[t.TaskID]
+	delete(l.late, t.TaskID)
+	if t.Checkpoint.GetPhase() == storagev1.Phase_PHASE_CALL {
+		l.late[t.TaskID] = t
+	}
+	return before, has
 }
 
 // skipSeq loses count after the third event.
@@ -296,6 +310,30 @@ func (o *oneEpoch) Yield(ctx context.Context, id string, _ uint64) error {
 	epoch := o.real[id]
 	o.mu.Unlock()
 	return o.Journal.Yield(ctx, id, epoch)
+}
+
+// anyEpoch takes every transition for the newest owner's.
+type anyEpoch struct {
+	journal.Journal
+	mu     sync.Mutex
+	newest map[string]uint64
+}
+
+func (a *anyEpoch) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c, err := a.Journal.Claim(ctx, r)
+	for _, claim := range c.Claims {
+		a.newest[claim.TaskID] = claim.Epoch
+	}
+	return c, err
+}
+
+func (a *anyEpoch) Commit(ctx context.Context, t journal.Transition) error {
+	a.mu.Lock()
+	t.Epoch = a.newest[t.TaskID]
+	a.mu.Unlock()
+	return a.Journal.Commit(ctx, t)
 }
 
 // moreSlots counts slots wrongly.

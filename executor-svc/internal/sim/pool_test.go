@@ -201,7 +201,7 @@ func (c *poolClient) ListMcpServers(ctx context.Context, _ *mcppoolv1.ListMcpSer
 
 // toolsWait says whether asking for tools waits for the scheduler. It cannot while a session holds its lock as long as it
 // loads its tools: others of the same task then wait for that lock, which a bubble does not count as waiting.
-const toolsWait = true
+const toolsWait = false
 
 func (c *poolClient) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest, _ ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
 	p, r := c.w.newestPool(), roll(0)

@@ -27,7 +27,7 @@ import (
 type config struct {
 	users, slots, tasks, moves          int
 	writeFails, readFails, netFails     uint64
-	plannerFails                        uint64
+	plannerFails, claimsLost            uint64
 	crashes, poolCrashes, stops, breaks int
 	crashEvery, personEvery, pauseEvery int
 }
@@ -37,7 +37,7 @@ func draw(s *sched) config {
 		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
 		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
 		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
-		crashEvery: pick(s, 20, 60, 150), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
+		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }
 

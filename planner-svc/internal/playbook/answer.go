@@ -67,6 +67,8 @@ func (r *run) outcome(e *plannerv1.HistoryEntry) string {
 		return l.Say("done: %s", "完成：%s", lang.Clip(text, 200))
 	case plannerv1.StepResult_STEP_RESULT_CANCELLED:
 		return l.Pick("cancelled", "已取消")
+	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		return l.Say("skipped: %s", "已跳过：%s", lang.Clip(reasonOf(e), 200))
 	}
 	return l.Say("failed: %s", "失败：%s", lang.Clip(reasonOf(e), 200))
 }

@@ -73,8 +73,8 @@ func (r *run) verify() error {
 			return failed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(i), s.Tool, e.GetToolId())
 		}
 		if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-			if s.Continue {
-				continue
+			if s.Continue || e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED {
+				continue // the second: a person said to go on without it
 			}
 			return failed("%s (%s) of the playbook failed: %s", r.stepName(i), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
 		}

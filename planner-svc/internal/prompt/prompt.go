@@ -134,6 +134,8 @@ func outcomeOf(l lang.Lang, e *plannerv1.HistoryEntry) outcome {
 		o.Result = "error"
 	case plannerv1.StepResult_STEP_RESULT_CANCELLED:
 		o.Result = "cancelled"
+	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		o.Result = "skipped"
 	}
 	return o
 }

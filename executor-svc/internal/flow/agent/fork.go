@@ -60,7 +60,7 @@ func Forked(from string, records []*storagev1.Record, seq uint64) (*storagev1.Ch
 	}
 	for _, e := range f.log.Entries {
 		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
-		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !f.skipped[e.Ordinal] {
+		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !e.Skipped {
 			f.c.ErrorCount++
 		}
 	}
@@ -72,10 +72,9 @@ func Forked(from string, records []*storagev1.Record, seq uint64) (*storagev1.Ch
 
 // forked counts what a checkpoint keeps from what happened.
 type forked struct {
-	c       *storagev1.Checkpoint
-	log     history.Log
-	seq     uint64
-	skipped map[uint32]bool
+	c   *storagev1.Checkpoint
+	log history.Log
+	seq uint64
 }
 
 func (f *forked) fact(fact *storagev1.Fact) {
@@ -89,12 +88,6 @@ func (f *forked) fact(fact *storagev1.Fact) {
 	case *storagev1.Fact_StepError:
 		if k.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
 			f.unknown(fact)
-		}
-		if fact.GetWaitId() != "" && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
-			if f.skipped == nil {
-				f.skipped = map[uint32]bool{}
-			}
-			f.skipped[fact.GetOrdinal()] = true
 		}
 	case *storagev1.Fact_StepOutput:
 		if fact.GetWaitId() != "" { // a person vouched for it

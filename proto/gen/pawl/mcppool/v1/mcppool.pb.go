@@ -91,6 +91,64 @@ func (ConnectionState) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{0}
 }
 
+// Which tools of a server are quarantined until somebody approves them. The tools that a server has when it is used for
+// the first time need no approval. A server that is replaced, by another command, arguments, folder or address, is a new one.
+type Pinning int32
+
+const (
+	// As APPROVE_CHANGES.
+	Pinning_PINNING_UNSPECIFIED Pinning = 0
+	// Tools whose definition changed, and new ones: a changed tool under a new name is a new tool.
+	Pinning_PINNING_APPROVE_CHANGES Pinning = 1
+	// Tools whose definition changed; for servers that gain tools while they are used.
+	Pinning_PINNING_ALLOW_NEW Pinning = 2
+	// None.
+	Pinning_PINNING_TRUST_ALL Pinning = 3
+)
+
+// Enum value maps for Pinning.
+var (
+	Pinning_name = map[int32]string{
+		0: "PINNING_UNSPECIFIED",
+		1: "PINNING_APPROVE_CHANGES",
+		2: "PINNING_ALLOW_NEW",
+		3: "PINNING_TRUST_ALL",
+	}
+	Pinning_value = map[string]int32{
+		"PINNING_UNSPECIFIED":     0,
+		"PINNING_APPROVE_CHANGES": 1,
+		"PINNING_ALLOW_NEW":       2,
+		"PINNING_TRUST_ALL":       3,
+	}
+)
+
+func (x Pinning) Enum() *Pinning {
+	p := new(Pinning)
+	*p = x
+	return p
+}
+
+func (x Pinning) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Pinning) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[1].Descriptor()
+}
+
+func (Pinning) Type() protoreflect.EnumType {
+	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[1]
+}
+
+func (x Pinning) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Pinning.Descriptor instead.
+func (Pinning) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{1}
+}
+
 // An MCP server.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -140,6 +198,8 @@ type McpServer struct {
 	FromConfig bool `protobuf:"varint,21,opt,name=from_config,json=fromConfig,proto3" json:"from_config,omitempty"`
 	// Tasks that name no servers do without it; for servers that mean something in one place only, such as a folder's.
 	OnlyWhenNamed bool `protobuf:"varint,22,opt,name=only_when_named,json=onlyWhenNamed,proto3" json:"only_when_named,omitempty"`
+	// Which of its tools need an approval. Whoever may approve them may set it.
+	Pinning       Pinning `protobuf:"varint,23,opt,name=pinning,proto3,enum=pawl.mcppool.v1.Pinning" json:"pinning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -339,6 +399,13 @@ func (x *McpServer) GetOnlyWhenNamed() bool {
 		return x.OnlyWhenNamed
 	}
 	return false
+}
+
+func (x *McpServer) GetPinning() Pinning {
+	if x != nil {
+		return x.Pinning
+	}
+	return Pinning_PINNING_UNSPECIFIED
 }
 
 type isMcpServer_Transport interface {
@@ -1093,7 +1160,9 @@ type ListToolsRequest struct {
 	// Only tools whose name, title or description holds all of these words (letter case does not matter).
 	Query string `protobuf:"bytes,4,opt,name=query,proto3" json:"query,omitempty"`
 	// Uses the server for this session (a task) until ReleaseSession; empty: for this call alone.
-	SessionId     string `protobuf:"bytes,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Lists the tools that are quarantined instead of those that can be used.
+	Quarantined   bool `protobuf:"varint,6,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1163,6 +1232,13 @@ func (x *ListToolsRequest) GetSessionId() string {
 	return ""
 }
 
+func (x *ListToolsRequest) GetQuarantined() bool {
+	if x != nil {
+		return x.Quarantined
+	}
+	return false
+}
+
 // A page of tools.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1171,9 +1247,13 @@ type ListToolsResponse struct {
 	// Send it for the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Names the pool process that keeps the calls of this server and user; see AttachCall.
-	PoolId        string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PoolId string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	// How many tools of the server are quarantined, on any page.
+	QuarantinedCount uint32 `protobuf:"varint,4,opt,name=quarantined_count,json=quarantinedCount,proto3" json:"quarantined_count,omitempty"`
+	// Those, by name, where they were asked for; `tools` is empty then.
+	QuarantinedTools []*QuarantinedTool `protobuf:"bytes,5,rep,name=quarantined_tools,json=quarantinedTools,proto3" json:"quarantined_tools,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListToolsResponse) Reset() {
@@ -1227,6 +1307,231 @@ func (x *ListToolsResponse) GetPoolId() string {
 	return ""
 }
 
+func (x *ListToolsResponse) GetQuarantinedCount() uint32 {
+	if x != nil {
+		return x.QuarantinedCount
+	}
+	return 0
+}
+
+func (x *ListToolsResponse) GetQuarantinedTools() []*QuarantinedTool {
+	if x != nil {
+		return x.QuarantinedTools
+	}
+	return nil
+}
+
+// A tool that waits for an approval: its definition is not the one that was approved, or it is new.
+type QuarantinedTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool as its server offers it now.
+	Tool *v1.Tool `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Its definition, exactly as the server sent it.
+	DefinitionJson string `protobuf:"bytes,2,opt,name=definition_json,json=definitionJson,proto3" json:"definition_json,omitempty"`
+	// The definition that was approved; empty where the tool is new, or where it was too long to be kept.
+	ApprovedDefinitionJson string `protobuf:"bytes,3,opt,name=approved_definition_json,json=approvedDefinitionJson,proto3" json:"approved_definition_json,omitempty"`
+	// SHA-256 (hex) of the latter; empty where the tool is new.
+	ApprovedDefinitionHash string `protobuf:"bytes,4,opt,name=approved_definition_hash,json=approvedDefinitionHash,proto3" json:"approved_definition_hash,omitempty"`
+	// When it was approved, or seen for the first time; absent where the tool is new.
+	ApproveTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=approve_time,json=approveTime,proto3" json:"approve_time,omitempty"`
+	// Who approved it; empty where that was on first use.
+	ApprovedBy string `protobuf:"bytes,6,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	// Where the definitions differ, as JSON pointers, the first 50; empty where the tool is new.
+	Changes       []string `protobuf:"bytes,7,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantinedTool) Reset() {
+	*x = QuarantinedTool{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantinedTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantinedTool) ProtoMessage() {}
+
+func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantinedTool.ProtoReflect.Descriptor instead.
+func (*QuarantinedTool) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *QuarantinedTool) GetTool() *v1.Tool {
+	if x != nil {
+		return x.Tool
+	}
+	return nil
+}
+
+func (x *QuarantinedTool) GetDefinitionJson() string {
+	if x != nil {
+		return x.DefinitionJson
+	}
+	return ""
+}
+
+func (x *QuarantinedTool) GetApprovedDefinitionJson() string {
+	if x != nil {
+		return x.ApprovedDefinitionJson
+	}
+	return ""
+}
+
+func (x *QuarantinedTool) GetApprovedDefinitionHash() string {
+	if x != nil {
+		return x.ApprovedDefinitionHash
+	}
+	return ""
+}
+
+func (x *QuarantinedTool) GetApproveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ApproveTime
+	}
+	return nil
+}
+
+func (x *QuarantinedTool) GetApprovedBy() string {
+	if x != nil {
+		return x.ApprovedBy
+	}
+	return ""
+}
+
+func (x *QuarantinedTool) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// Which definition is approved.
+type ApproveToolRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server.
+	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
+	// The tool's name on that server.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The definition_hash that was looked at. Where the tool has another one by now, nothing is approved
+	// (DEFINITION_CHANGED).
+	DefinitionHash string `protobuf:"bytes,3,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ApproveToolRequest) Reset() {
+	*x = ApproveToolRequest{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveToolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveToolRequest) ProtoMessage() {}
+
+func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveToolRequest.ProtoReflect.Descriptor instead.
+func (*ApproveToolRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ApproveToolRequest) GetMcpId() string {
+	if x != nil {
+		return x.McpId
+	}
+	return ""
+}
+
+func (x *ApproveToolRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ApproveToolRequest) GetDefinitionHash() string {
+	if x != nil {
+		return x.DefinitionHash
+	}
+	return ""
+}
+
+// What can be used now.
+type ApproveToolResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool.
+	Tool          *v1.Tool `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveToolResponse) Reset() {
+	*x = ApproveToolResponse{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveToolResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveToolResponse) ProtoMessage() {}
+
+func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveToolResponse.ProtoReflect.Descriptor instead.
+func (*ApproveToolResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ApproveToolResponse) GetTool() *v1.Tool {
+	if x != nil {
+		return x.Tool
+	}
+	return nil
+}
+
 // What to call.
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1268,7 +1573,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1585,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1598,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallToolRequest) GetMcpId() string {
@@ -1411,7 +1716,7 @@ type CallToolResponse struct {
 
 func (x *CallToolResponse) Reset() {
 	*x = CallToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1728,7 @@ func (x *CallToolResponse) String() string {
 func (*CallToolResponse) ProtoMessage() {}
 
 func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1741,7 @@ func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolResponse.ProtoReflect.Descriptor instead.
 func (*CallToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallToolResponse) GetEvent() isCallToolResponse_Event {
@@ -1513,7 +1818,7 @@ type CallProgress struct {
 
 func (x *CallProgress) Reset() {
 	*x = CallProgress{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1830,7 @@ func (x *CallProgress) String() string {
 func (*CallProgress) ProtoMessage() {}
 
 func (x *CallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1843,7 @@ func (x *CallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallProgress.ProtoReflect.Descriptor instead.
 func (*CallProgress) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallProgress) GetProgress() float64 {
@@ -1577,7 +1882,7 @@ type CallLog struct {
 
 func (x *CallLog) Reset() {
 	*x = CallLog{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1894,7 @@ func (x *CallLog) String() string {
 func (*CallLog) ProtoMessage() {}
 
 func (x *CallLog) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1907,7 @@ func (x *CallLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallLog.ProtoReflect.Descriptor instead.
 func (*CallLog) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallLog) GetLevel() string {
@@ -1645,7 +1950,7 @@ type CallResult struct {
 
 func (x *CallResult) Reset() {
 	*x = CallResult{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1962,7 @@ func (x *CallResult) String() string {
 func (*CallResult) ProtoMessage() {}
 
 func (x *CallResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1975,7 @@ func (x *CallResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResult.ProtoReflect.Descriptor instead.
 func (*CallResult) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallResult) GetIsError() bool {
@@ -1727,7 +2032,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2044,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2057,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Content) GetKind() isContent_Kind {
@@ -1859,7 +2164,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2176,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2189,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Blob) GetData() []byte {
@@ -1918,7 +2223,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2235,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2248,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Resource) GetUri() string {
@@ -1991,7 +2296,7 @@ type ResourceLink struct {
 
 func (x *ResourceLink) Reset() {
 	*x = ResourceLink{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2308,7 @@ func (x *ResourceLink) String() string {
 func (*ResourceLink) ProtoMessage() {}
 
 func (x *ResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2321,7 @@ func (x *ResourceLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceLink.ProtoReflect.Descriptor instead.
 func (*ResourceLink) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResourceLink) GetUri() string {
@@ -2066,7 +2371,7 @@ type AttachCallRequest struct {
 
 func (x *AttachCallRequest) Reset() {
 	*x = AttachCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2383,7 @@ func (x *AttachCallRequest) String() string {
 func (*AttachCallRequest) ProtoMessage() {}
 
 func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2396,7 @@ func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AttachCallRequest) GetCallId() string {
@@ -2146,7 +2451,7 @@ type AttachCallResponse struct {
 
 func (x *AttachCallResponse) Reset() {
 	*x = AttachCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2463,7 @@ func (x *AttachCallResponse) String() string {
 func (*AttachCallResponse) ProtoMessage() {}
 
 func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2476,7 @@ func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
 func (*AttachCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
@@ -2244,7 +2549,7 @@ type AckCallRequest struct {
 
 func (x *AckCallRequest) Reset() {
 	*x = AckCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2561,7 @@ func (x *AckCallRequest) String() string {
 func (*AckCallRequest) ProtoMessage() {}
 
 func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2574,7 @@ func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
 func (*AckCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AckCallRequest) GetCallIds() []string {
@@ -2290,7 +2595,7 @@ type AckCallResponse struct {
 
 func (x *AckCallResponse) Reset() {
 	*x = AckCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2607,7 @@ func (x *AckCallResponse) String() string {
 func (*AckCallResponse) ProtoMessage() {}
 
 func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2620,7 @@ func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
 func (*AckCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AckCallResponse) GetAcknowledged() uint32 {
@@ -2338,7 +2643,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2655,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2668,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -2389,7 +2694,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2706,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2719,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
 }
 
 // Which session.
@@ -2430,7 +2735,7 @@ type ReleaseSessionRequest struct {
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2747,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2760,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -2483,7 +2788,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2800,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2813,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -2522,7 +2827,7 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\x97\t\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xd5\t\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -2552,7 +2857,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"updateTime\x12\x1f\n" +
 	"\vfrom_config\x18\x15 \x01(\bR\n" +
 	"fromConfig\x12&\n" +
-	"\x0fonly_when_named\x18\x16 \x01(\bR\ronlyWhenNamed\x1a\\\n" +
+	"\x0fonly_when_named\x18\x16 \x01(\bR\ronlyWhenNamed\x12<\n" +
+	"\apinning\x18\x17 \x01(\x0e2\x18.pawl.mcppool.v1.PinningB\b\xbaH\x05\x82\x01\x02\x10\x01R\apinning\x1a\\\n" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +
@@ -2613,7 +2919,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x18ActivateMcpServerRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"7\n" +
 	"\x1aDeactivateMcpServerRequest\x12\x19\n" +
-	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\xc5\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\xe7\x01\n" +
 	"\x10ListToolsRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -2622,11 +2928,30 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1e\n" +
 	"\x05query\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x05query\x12'\n" +
 	"\n" +
-	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\"\x80\x01\n" +
+	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12 \n" +
+	"\vquarantined\x18\x06 \x01(\bR\vquarantined\"\xfc\x01\n" +
 	"\x11ListToolsResponse\x12*\n" +
 	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
-	"\apool_id\x18\x03 \x01(\tR\x06poolId\"\x86\x05\n" +
+	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12+\n" +
+	"\x11quarantined_count\x18\x04 \x01(\rR\x10quarantinedCount\x12M\n" +
+	"\x11quarantined_tools\x18\x05 \x03(\v2 .pawl.mcppool.v1.QuarantinedToolR\x10quarantinedTools\"\xd2\x02\n" +
+	"\x0fQuarantinedTool\x12(\n" +
+	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\x12'\n" +
+	"\x0fdefinition_json\x18\x02 \x01(\tR\x0edefinitionJson\x128\n" +
+	"\x18approved_definition_json\x18\x03 \x01(\tR\x16approvedDefinitionJson\x128\n" +
+	"\x18approved_definition_hash\x18\x04 \x01(\tR\x16approvedDefinitionHash\x12=\n" +
+	"\fapprove_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vapproveTime\x12\x1f\n" +
+	"\vapproved_by\x18\x06 \x01(\tR\n" +
+	"approvedBy\x12\x18\n" +
+	"\achanges\x18\a \x03(\tR\achanges\"\x96\x01\n" +
+	"\x12ApproveToolRequest\x12 \n" +
+	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04name\x12>\n" +
+	"\x0fdefinition_hash\x18\x03 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x0edefinitionHash\"?\n" +
+	"\x13ApproveToolResponse\x12(\n" +
+	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\x86\x05\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -2723,7 +3048,12 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x15CONNECTION_STATE_IDLE\x10\x01\x12\x1f\n" +
 	"\x1bCONNECTION_STATE_CONNECTING\x10\x02\x12\x1a\n" +
 	"\x16CONNECTION_STATE_READY\x10\x03\x12\x1b\n" +
-	"\x17CONNECTION_STATE_FAILED\x10\x042\xfa\f\n" +
+	"\x17CONNECTION_STATE_FAILED\x10\x04*m\n" +
+	"\aPinning\x12\x17\n" +
+	"\x13PINNING_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17PINNING_APPROVE_CHANGES\x10\x01\x12\x15\n" +
+	"\x11PINNING_ALLOW_NEW\x10\x02\x12\x15\n" +
+	"\x11PINNING_TRUST_ALL\x10\x032\x87\x0e\n" +
 	"\x0eMcpPoolService\x12z\n" +
 	"\x0fCreateMcpServer\x12'.pawl.mcppool.v1.CreateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"\"\x82\xd3\xe4\x93\x02\x1c:\n" +
 	"mcp_server\"\x0e/v1/mcpServers\x12m\n" +
@@ -2734,7 +3064,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x0fDeleteMcpServer\x12'.pawl.mcppool.v1.DeleteMcpServerRequest\x1a(.pawl.mcppool.v1.DeleteMcpServerResponse\"\x1b\x82\xd3\xe4\x93\x02\x15*\x13/v1/mcpServers/{id}\x12\x83\x01\n" +
 	"\x11ActivateMcpServer\x12).pawl.mcppool.v1.ActivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/mcpServers/{id}:activate\x12\x89\x01\n" +
 	"\x13DeactivateMcpServer\x12+.pawl.mcppool.v1.DeactivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/mcpServers/{id}:deactivate\x12y\n" +
-	"\tListTools\x12!.pawl.mcppool.v1.ListToolsRequest\x1a\".pawl.mcppool.v1.ListToolsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/mcpServers/{mcp_id}/tools\x12\x80\x01\n" +
+	"\tListTools\x12!.pawl.mcppool.v1.ListToolsRequest\x1a\".pawl.mcppool.v1.ListToolsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/mcpServers/{mcp_id}/tools\x12\x8a\x01\n" +
+	"\vApproveTool\x12#.pawl.mcppool.v1.ApproveToolRequest\x1a$.pawl.mcppool.v1.ApproveToolResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/mcpServers/{mcp_id}/tools:approve\x12\x80\x01\n" +
 	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12w\n" +
 	"\n" +
 	"AttachCall\x12\".pawl.mcppool.v1.AttachCallRequest\x1a#.pawl.mcppool.v1.AttachCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:attach0\x01\x12i\n" +
@@ -2755,120 +3086,131 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescData
 }
 
-var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(ConnectionState)(0),               // 0: pawl.mcppool.v1.ConnectionState
-	(*McpServer)(nil),                  // 1: pawl.mcppool.v1.McpServer
-	(*StdioTransport)(nil),             // 2: pawl.mcppool.v1.StdioTransport
-	(*HttpTransport)(nil),              // 3: pawl.mcppool.v1.HttpTransport
-	(*BuiltinTransport)(nil),           // 4: pawl.mcppool.v1.BuiltinTransport
-	(*ToolPolicy)(nil),                 // 5: pawl.mcppool.v1.ToolPolicy
-	(*CreateMcpServerRequest)(nil),     // 6: pawl.mcppool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),        // 7: pawl.mcppool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),      // 8: pawl.mcppool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),     // 9: pawl.mcppool.v1.ListMcpServersResponse
-	(*UpdateMcpServerRequest)(nil),     // 10: pawl.mcppool.v1.UpdateMcpServerRequest
-	(*DeleteMcpServerRequest)(nil),     // 11: pawl.mcppool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil),    // 12: pawl.mcppool.v1.DeleteMcpServerResponse
-	(*ActivateMcpServerRequest)(nil),   // 13: pawl.mcppool.v1.ActivateMcpServerRequest
-	(*DeactivateMcpServerRequest)(nil), // 14: pawl.mcppool.v1.DeactivateMcpServerRequest
-	(*ListToolsRequest)(nil),           // 15: pawl.mcppool.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),          // 16: pawl.mcppool.v1.ListToolsResponse
-	(*CallToolRequest)(nil),            // 17: pawl.mcppool.v1.CallToolRequest
-	(*CallToolResponse)(nil),           // 18: pawl.mcppool.v1.CallToolResponse
-	(*CallProgress)(nil),               // 19: pawl.mcppool.v1.CallProgress
-	(*CallLog)(nil),                    // 20: pawl.mcppool.v1.CallLog
-	(*CallResult)(nil),                 // 21: pawl.mcppool.v1.CallResult
-	(*Content)(nil),                    // 22: pawl.mcppool.v1.Content
-	(*Blob)(nil),                       // 23: pawl.mcppool.v1.Blob
-	(*Resource)(nil),                   // 24: pawl.mcppool.v1.Resource
-	(*ResourceLink)(nil),               // 25: pawl.mcppool.v1.ResourceLink
-	(*AttachCallRequest)(nil),          // 26: pawl.mcppool.v1.AttachCallRequest
-	(*AttachCallResponse)(nil),         // 27: pawl.mcppool.v1.AttachCallResponse
-	(*AckCallRequest)(nil),             // 28: pawl.mcppool.v1.AckCallRequest
-	(*AckCallResponse)(nil),            // 29: pawl.mcppool.v1.AckCallResponse
-	(*CancelCallRequest)(nil),          // 30: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),         // 31: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),      // 32: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),     // 33: pawl.mcppool.v1.ReleaseSessionResponse
-	nil,                                // 34: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                // 35: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                // 36: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),        // 37: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
-	(v1.Effect)(0),                     // 39: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                  // 40: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),      // 41: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                    // 42: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),            // 43: google.protobuf.Struct
+	(Pinning)(0),                       // 1: pawl.mcppool.v1.Pinning
+	(*McpServer)(nil),                  // 2: pawl.mcppool.v1.McpServer
+	(*StdioTransport)(nil),             // 3: pawl.mcppool.v1.StdioTransport
+	(*HttpTransport)(nil),              // 4: pawl.mcppool.v1.HttpTransport
+	(*BuiltinTransport)(nil),           // 5: pawl.mcppool.v1.BuiltinTransport
+	(*ToolPolicy)(nil),                 // 6: pawl.mcppool.v1.ToolPolicy
+	(*CreateMcpServerRequest)(nil),     // 7: pawl.mcppool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),        // 8: pawl.mcppool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),      // 9: pawl.mcppool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),     // 10: pawl.mcppool.v1.ListMcpServersResponse
+	(*UpdateMcpServerRequest)(nil),     // 11: pawl.mcppool.v1.UpdateMcpServerRequest
+	(*DeleteMcpServerRequest)(nil),     // 12: pawl.mcppool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil),    // 13: pawl.mcppool.v1.DeleteMcpServerResponse
+	(*ActivateMcpServerRequest)(nil),   // 14: pawl.mcppool.v1.ActivateMcpServerRequest
+	(*DeactivateMcpServerRequest)(nil), // 15: pawl.mcppool.v1.DeactivateMcpServerRequest
+	(*ListToolsRequest)(nil),           // 16: pawl.mcppool.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),          // 17: pawl.mcppool.v1.ListToolsResponse
+	(*QuarantinedTool)(nil),            // 18: pawl.mcppool.v1.QuarantinedTool
+	(*ApproveToolRequest)(nil),         // 19: pawl.mcppool.v1.ApproveToolRequest
+	(*ApproveToolResponse)(nil),        // 20: pawl.mcppool.v1.ApproveToolResponse
+	(*CallToolRequest)(nil),            // 21: pawl.mcppool.v1.CallToolRequest
+	(*CallToolResponse)(nil),           // 22: pawl.mcppool.v1.CallToolResponse
+	(*CallProgress)(nil),               // 23: pawl.mcppool.v1.CallProgress
+	(*CallLog)(nil),                    // 24: pawl.mcppool.v1.CallLog
+	(*CallResult)(nil),                 // 25: pawl.mcppool.v1.CallResult
+	(*Content)(nil),                    // 26: pawl.mcppool.v1.Content
+	(*Blob)(nil),                       // 27: pawl.mcppool.v1.Blob
+	(*Resource)(nil),                   // 28: pawl.mcppool.v1.Resource
+	(*ResourceLink)(nil),               // 29: pawl.mcppool.v1.ResourceLink
+	(*AttachCallRequest)(nil),          // 30: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),         // 31: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),             // 32: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),            // 33: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),          // 34: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),         // 35: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),      // 36: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),     // 37: pawl.mcppool.v1.ReleaseSessionResponse
+	nil,                                // 38: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                // 39: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                // 40: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),        // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 42: google.protobuf.Timestamp
+	(v1.Effect)(0),                     // 43: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                  // 44: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),      // 45: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                    // 46: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),            // 47: google.protobuf.Struct
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
-	2,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
-	3,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
-	4,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	34, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	37, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	37, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	3,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
+	4,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
+	5,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
+	38, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	41, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	41, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	38, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	38, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
-	35, // 9: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	36, // 10: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	39, // 11: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	40, // 12: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	1,  // 13: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	1,  // 14: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
-	1,  // 15: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	41, // 16: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	42, // 17: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	43, // 18: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	37, // 19: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	38, // 20: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	19, // 21: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	20, // 22: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	21, // 23: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	22, // 24: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	37, // 25: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	23, // 26: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
-	23, // 27: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
-	24, // 28: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
-	25, // 29: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
-	19, // 30: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	20, // 31: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	21, // 32: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	5,  // 33: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	6,  // 34: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	7,  // 35: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	8,  // 36: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	10, // 37: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	11, // 38: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	13, // 39: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	14, // 40: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	15, // 41: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	17, // 42: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	26, // 43: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	28, // 44: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	30, // 45: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	32, // 46: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	1,  // 47: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	1,  // 48: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	9,  // 49: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	1,  // 50: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	12, // 51: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	1,  // 52: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	1,  // 53: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	16, // 54: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	18, // 55: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	27, // 56: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	29, // 57: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	31, // 58: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	33, // 59: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	47, // [47:60] is the sub-list for method output_type
-	34, // [34:47] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	42, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	42, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	1,  // 9: pawl.mcppool.v1.McpServer.pinning:type_name -> pawl.mcppool.v1.Pinning
+	39, // 10: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	40, // 11: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	43, // 12: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	44, // 13: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	2,  // 14: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	2,  // 15: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
+	2,  // 16: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	45, // 17: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	46, // 18: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	18, // 19: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
+	46, // 20: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	42, // 21: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	46, // 22: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	47, // 23: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	41, // 24: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	42, // 25: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	23, // 26: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	24, // 27: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	25, // 28: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	26, // 29: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	41, // 30: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	27, // 31: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
+	27, // 32: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
+	28, // 33: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
+	29, // 34: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
+	23, // 35: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	24, // 36: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	25, // 37: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	6,  // 38: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	7,  // 39: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	8,  // 40: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	9,  // 41: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	11, // 42: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	12, // 43: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	14, // 44: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	15, // 45: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	16, // 46: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	19, // 47: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	21, // 48: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	30, // 49: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	32, // 50: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	34, // 51: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	36, // 52: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	2,  // 53: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	2,  // 54: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	10, // 55: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	2,  // 56: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	13, // 57: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	2,  // 58: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	2,  // 59: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	17, // 60: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	20, // 61: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	22, // 62: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	31, // 63: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	33, // 64: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	35, // 65: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	37, // 66: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	53, // [53:67] is the sub-list for method output_type
+	39, // [39:53] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -2881,19 +3223,19 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		(*McpServer_Http)(nil),
 		(*McpServer_Builtin)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[17].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[20].OneofWrappers = []any{
 		(*CallToolResponse_Progress)(nil),
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[21].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[24].OneofWrappers = []any{
 		(*Content_Text)(nil),
 		(*Content_Image)(nil),
 		(*Content_Audio)(nil),
 		(*Content_Resource)(nil),
 		(*Content_ResourceLink)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[26].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[29].OneofWrappers = []any{
 		(*AttachCallResponse_Progress)(nil),
 		(*AttachCallResponse_Log)(nil),
 		(*AttachCallResponse_Result)(nil),
@@ -2903,8 +3245,8 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   36,
+			NumEnums:      2,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -427,6 +427,51 @@ func local_request_McpPoolService_ListTools_0(ctx context.Context, marshaler run
 	return msg, metadata, err
 }
 
+func request_McpPoolService_ApproveTool_0(ctx context.Context, marshaler runtime.Marshaler, client McpPoolServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ApproveToolRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["mcp_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "mcp_id")
+	}
+	protoReq.McpId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "mcp_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ApproveTool(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_McpPoolService_ApproveTool_0(ctx context.Context, marshaler runtime.Marshaler, server McpPoolServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ApproveToolRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["mcp_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "mcp_id")
+	}
+	protoReq.McpId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "mcp_id", err)
+	}
+	msg, err := server.ApproveTool(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_McpPoolService_CallTool_0(ctx context.Context, marshaler runtime.Marshaler, client McpPoolServiceClient, req *http.Request, pathParams map[string]string) (McpPoolService_CallToolClient, runtime.ServerMetadata, error) {
 	var (
 		protoReq CallToolRequest
@@ -729,6 +774,26 @@ func RegisterMcpPoolServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_McpPoolService_ListTools_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_McpPoolService_ApproveTool_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/pawl.mcppool.v1.McpPoolService/ApproveTool", runtime.WithHTTPPathPattern("/v1/mcpServers/{mcp_id}/tools:approve"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_McpPoolService_ApproveTool_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_McpPoolService_ApproveTool_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 
 	mux.Handle(http.MethodPost, pattern_McpPoolService_CallTool_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
@@ -979,6 +1044,23 @@ func RegisterMcpPoolServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_McpPoolService_ListTools_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_McpPoolService_ApproveTool_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/pawl.mcppool.v1.McpPoolService/ApproveTool", runtime.WithHTTPPathPattern("/v1/mcpServers/{mcp_id}/tools:approve"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_McpPoolService_ApproveTool_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_McpPoolService_ApproveTool_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodPost, pattern_McpPoolService_CallTool_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1076,6 +1158,7 @@ var (
 	pattern_McpPoolService_ActivateMcpServer_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "mcpServers", "id"}, "activate"))
 	pattern_McpPoolService_DeactivateMcpServer_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "mcpServers", "id"}, "deactivate"))
 	pattern_McpPoolService_ListTools_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "mcpServers", "mcp_id", "tools"}, ""))
+	pattern_McpPoolService_ApproveTool_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "mcpServers", "mcp_id", "tools"}, "approve"))
 	pattern_McpPoolService_CallTool_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "mcpServers", "mcp_id", "tools"}, "call"))
 	pattern_McpPoolService_AttachCall_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "mcpCalls"}, "attach"))
 	pattern_McpPoolService_AckCall_0             = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "mcpCalls"}, "ack"))
@@ -1092,6 +1175,7 @@ var (
 	forward_McpPoolService_ActivateMcpServer_0   = runtime.ForwardResponseMessage
 	forward_McpPoolService_DeactivateMcpServer_0 = runtime.ForwardResponseMessage
 	forward_McpPoolService_ListTools_0           = runtime.ForwardResponseMessage
+	forward_McpPoolService_ApproveTool_0         = runtime.ForwardResponseMessage
 	forward_McpPoolService_CallTool_0            = runtime.ForwardResponseStream
 	forward_McpPoolService_AttachCall_0          = runtime.ForwardResponseStream
 	forward_McpPoolService_AckCall_0             = runtime.ForwardResponseMessage

@@ -29,6 +29,7 @@ const (
 	McpPoolService_ActivateMcpServer_FullMethodName   = "/pawl.mcppool.v1.McpPoolService/ActivateMcpServer"
 	McpPoolService_DeactivateMcpServer_FullMethodName = "/pawl.mcppool.v1.McpPoolService/DeactivateMcpServer"
 	McpPoolService_ListTools_FullMethodName           = "/pawl.mcppool.v1.McpPoolService/ListTools"
+	McpPoolService_ApproveTool_FullMethodName         = "/pawl.mcppool.v1.McpPoolService/ApproveTool"
 	McpPoolService_CallTool_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/CallTool"
 	McpPoolService_AttachCall_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/AttachCall"
 	McpPoolService_AckCall_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/AckCall"
@@ -59,11 +60,14 @@ type McpPoolServiceClient interface {
 	DeactivateMcpServer(ctx context.Context, in *DeactivateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
 	// Lists the tools of a server that the caller has activated; connects where needed.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
+	// Lets a tool that is quarantined be used, with exactly this definition. Of everybody's servers only by operators; of a
+	// user's own by that user, since nobody else sees what it offers.
+	ApproveTool(ctx context.Context, in *ApproveToolRequest, opts ...grpc.CallOption) (*ApproveToolResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
 	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream of a call without call_id
 	// cancels it. A call with one goes on until it ends, its timeout or CancelCall; AttachCall, or the same CallTool again,
-	// follows it. An id that was acknowledged, forgotten or denied by AttachCall is refused with ALREADY_EXISTS; the outcome
+	// follows it. An id that was acknowledged, forgotten, or denied by AttachCall or CancelCall is refused with ALREADY_EXISTS; the outcome
 	// says whether the call can have run.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
@@ -74,7 +78,8 @@ type McpPoolServiceClient interface {
 	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
 	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
 	AckCall(ctx context.Context, in *AckCallRequest, opts ...grpc.CallOption) (*AckCallResponse, error)
-	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
+	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND, and it is
+	// refused, not executed, should it come later.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
 	ReleaseSession(ctx context.Context, in *ReleaseSessionRequest, opts ...grpc.CallOption) (*ReleaseSessionResponse, error)
@@ -162,6 +167,16 @@ func (c *mcpPoolServiceClient) ListTools(ctx context.Context, in *ListToolsReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListToolsResponse)
 	err := c.cc.Invoke(ctx, McpPoolService_ListTools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) ApproveTool(ctx context.Context, in *ApproveToolRequest, opts ...grpc.CallOption) (*ApproveToolResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApproveToolResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_ApproveTool_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -259,11 +274,14 @@ type McpPoolServiceServer interface {
 	DeactivateMcpServer(context.Context, *DeactivateMcpServerRequest) (*McpServer, error)
 	// Lists the tools of a server that the caller has activated; connects where needed.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
+	// Lets a tool that is quarantined be used, with exactly this definition. Of everybody's servers only by operators; of a
+	// user's own by that user, since nobody else sees what it offers.
+	ApproveTool(context.Context, *ApproveToolRequest) (*ApproveToolResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
 	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream of a call without call_id
 	// cancels it. A call with one goes on until it ends, its timeout or CancelCall; AttachCall, or the same CallTool again,
-	// follows it. An id that was acknowledged, forgotten or denied by AttachCall is refused with ALREADY_EXISTS; the outcome
+	// follows it. An id that was acknowledged, forgotten, or denied by AttachCall or CancelCall is refused with ALREADY_EXISTS; the outcome
 	// says whether the call can have run.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
@@ -274,7 +292,8 @@ type McpPoolServiceServer interface {
 	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
 	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
 	AckCall(context.Context, *AckCallRequest) (*AckCallResponse, error)
-	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND.
+	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND, and it is
+	// refused, not executed, should it come later.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
 	ReleaseSession(context.Context, *ReleaseSessionRequest) (*ReleaseSessionResponse, error)
@@ -311,6 +330,9 @@ func (UnimplementedMcpPoolServiceServer) DeactivateMcpServer(context.Context, *D
 }
 func (UnimplementedMcpPoolServiceServer) ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTools not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) ApproveTool(context.Context, *ApproveToolRequest) (*ApproveToolResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApproveTool not implemented")
 }
 func (UnimplementedMcpPoolServiceServer) CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error {
 	return status.Error(codes.Unimplemented, "method CallTool not implemented")
@@ -492,6 +514,24 @@ func _McpPoolService_ListTools_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _McpPoolService_ApproveTool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApproveToolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).ApproveTool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_ApproveTool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).ApproveTool(ctx, req.(*ApproveToolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _McpPoolService_CallTool_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(CallToolRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -606,6 +646,10 @@ var McpPoolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTools",
 			Handler:    _McpPoolService_ListTools_Handler,
+		},
+		{
+			MethodName: "ApproveTool",
+			Handler:    _McpPoolService_ApproveTool_Handler,
 		},
 		{
 			MethodName: "AckCall",

@@ -38,6 +38,8 @@ const (
 	StepResult_STEP_RESULT_ERROR StepResult = 2
 	// It was cancelled.
 	StepResult_STEP_RESULT_CANCELLED StepResult = 3
+	// Whether it ran is not known, and a person said to go on without it.
+	StepResult_STEP_RESULT_SKIPPED StepResult = 4
 )
 
 // Enum value maps for StepResult.
@@ -47,12 +49,14 @@ var (
 		1: "STEP_RESULT_SUCCESS",
 		2: "STEP_RESULT_ERROR",
 		3: "STEP_RESULT_CANCELLED",
+		4: "STEP_RESULT_SKIPPED",
 	}
 	StepResult_value = map[string]int32{
 		"STEP_RESULT_UNSPECIFIED": 0,
 		"STEP_RESULT_SUCCESS":     1,
 		"STEP_RESULT_ERROR":       2,
 		"STEP_RESULT_CANCELLED":   3,
+		"STEP_RESULT_SKIPPED":     4,
 	}
 )
 
@@ -2246,13 +2250,14 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
 	"\n" +
-	"is_default\x18\x03 \x01(\bR\tisDefault*t\n" +
+	"is_default\x18\x03 \x01(\bR\tisDefault*\x8d\x01\n" +
 	"\n" +
 	"StepResult\x12\x1b\n" +
 	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_RESULT_SUCCESS\x10\x01\x12\x15\n" +
 	"\x11STEP_RESULT_ERROR\x10\x02\x12\x19\n" +
-	"\x15STEP_RESULT_CANCELLED\x10\x032\xda\r\n" +
+	"\x15STEP_RESULT_CANCELLED\x10\x03\x12\x17\n" +
+	"\x13STEP_RESULT_SKIPPED\x10\x042\xda\r\n" +
 	"\x0ePlannerService\x12|\n" +
 	"\vGetFlowName\x12#.pawl.planner.v1.GetFlowNameRequest\x1a$.pawl.planner.v1.GetFlowNameResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:getFlowName\x12\x88\x01\n" +
 	"\x0eAssessFlowRisk\x12&.pawl.planner.v1.AssessFlowRiskRequest\x1a'.pawl.planner.v1.AssessFlowRiskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:assessFlowRisk\x12t\n" +

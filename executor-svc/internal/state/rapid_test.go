@@ -1,0 +1,130 @@
+package state_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"pgregory.net/rapid"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/state"
+)
+
+// table is one of the two tables as its properties read it; what may follow is written down in state_test.go.
+type table struct {
+	edges map[string]string
+	names map[int32]string
+	move  func(from, to int32) error
+	// over holds the statuses that have no way out.
+	over string
+}
+
+func (tb table) name(status int32) string {
+	if name, ok := tb.names[status]; ok {
+		_, word, _ := strings.Cut(name, "_STATUS_")
+		return word
+	}
+	return fmt.Sprint(status)
+}
+
+func (tb table) listed(from, to string) bool {
+	return from == to || strings.Contains(" "+tb.edges[from]+" ", " "+to+" ")
+}
+
+func executors() table {
+	return table{
+		edges: executorTable, names: executorv1.ExecutorStatus_name, over: "SUCCESS ERROR CANCELLED",
+		move: func(from, to int32) error {
+			return state.MoveExecutor(executorv1.ExecutorStatus(from), executorv1.ExecutorStatus(to))
+		},
+	}
+}
+
+func steps() table {
+	return table{
+		edges: stepTable, names: executorv1.StepStatus_name, over: "SUCCESS CANCELLED",
+		move: func(from, to int32) error {
+			return state.MoveStep(executorv1.StepStatus(from), executorv1.StepStatus(to))
+		},
+	}
+}
+
+// statuses are those that exist, and some that do not: what is read from a file of a newer program is refused as well.
+var statuses = rapid.OneOf(rapid.Int32Range(0, 9), rapid.Int32())
+
+// Only listed edges pass, with any status at all; the others are refused in exactly these words (A4, A5, A6).
+func TestOnlyListedEdgesPass(t *testing.T) {
+	for name, tb := range map[string]table{"executor": executors(), "step": steps()} {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			from, to := statuses.Draw(t, "from"), statuses.Draw(t, "to")
+			err := tb.move(from, to)
+			if listed := tb.listed(tb.name(from), tb.name(to)); listed != (err == nil) {
+				t.Fatalf("%s -> %s: %v, listed is %v", tb.name(from), tb.name(to), err, listed)
+			}
+			if err == nil {
+				return
+			}
+			e := errs.From(err)
+			want := "Invalid state transition: " + tb.name(from) + " -> " + tb.name(to)
+			if e.Message != want || e.Code != codes.FailedPrecondition || e.Reason != commonv1.ErrorReason_ERROR_REASON_INVALID_STATE_TRANSITION {
+				t.Fatalf("%s %s %q, want %q", e.Code, e.Reason, e.Message, want)
+			}
+		}))
+	}
+}
+
+// However a task or step moves: it stays where a move is refused, what is over never moves again, and what is not can be
+// cancelled (A4, A5). A failed attempt is not the step's end.
+func TestWalks(t *testing.T) {
+	for name, tb := range map[string]table{"executor": executors(), "step": steps()} {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			at, path := statusOf(tb, "INIT"), []string{"INIT"}
+			for _, to := range rapid.SliceOfN(statuses, 1, 30).Draw(t, "moves") {
+				over := strings.Contains(" "+tb.over+" ", " "+tb.name(at)+" ")
+				cancelled := tb.move(at, statusOf(tb, "CANCELLED"))
+				if !over && cancelled != nil {
+					t.Fatalf("%v cannot be cancelled: %v", path, cancelled)
+				}
+				if tb.move(at, to) != nil || at == to {
+					continue
+				}
+				if over {
+					t.Fatalf("%v is over, and moves to %s", path, tb.name(to))
+				}
+				at, path = to, append(path, tb.name(to))
+			}
+			if tb.name(at) == "UNKNOWN" || tb.name(at) == "UNSPECIFIED" {
+				t.Fatalf("%v ends nowhere", path)
+			}
+		}))
+	}
+}
+
+// Ended says of a task exactly whether it has a way out.
+func TestEndedHasNoWayOut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := executorv1.ExecutorStatus(statuses.Draw(t, "from"))
+		to := executorv1.ExecutorStatus(statuses.Draw(t, "to"))
+		if state.Ended(from) && from != to && state.MoveExecutor(from, to) == nil {
+			t.Fatalf("%s has ended, and moves to %s", from, to)
+		}
+		known := strings.Contains(executors().over, executors().name(int32(from)))
+		if state.Ended(from) != known {
+			t.Fatalf("Ended(%s) is %v", from, state.Ended(from))
+		}
+	})
+}
+
+func statusOf(tb table, word string) int32 {
+	for status := range tb.names {
+		if tb.name(status) == word {
+			return status
+		}
+	}
+	return -1
+}
