@@ -321,6 +321,25 @@ func TestFork(t *testing.T) {
 	}
 }
 
+// A task whose budget is spent can be forked with a larger one: what it had done counts (DESIGN 5).
+func TestForkWithALargerBudget(t *testing.T) {
+	r := newRig(t, fake.Script("read", "read", "read"))
+	req := auto("look")
+	req.Budget = &executorv1.Budget{MaxToolCalls: 2}
+	id := r.create(req).GetId()
+	r.until(id, flowFailed)
+	for calls, want := range map[uint32]executorv1.EventType{2: flowFailed, 3: flowSuccess} {
+		fork, err := r.tasks.ForkTask(t.Context(), &executorv1.ForkTaskRequest{Id: id, Budget: &executorv1.Budget{MaxToolCalls: calls}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.until(fork.GetId(), want)
+	}
+	if n := len(r.pool.Called()); n != 3 {
+		t.Errorf("%d calls, want 3: one by the fork with a larger budget", n)
+	}
+}
+
 // A fork keeps what is not known, and no grant (issue: grants and waits are dropped, UNKNOWN stays UNKNOWN).
 func TestForkKeepsUnknownOutcomes(t *testing.T) {
 	p := fake.Script("write", "read")

@@ -21,6 +21,7 @@ type ForkCmd struct {
 	Goal      string `placeholder:"TEXT" help:"What the new task shall do (default: what the old one should)."`
 	RequestID string `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
 	Detach    bool   `short:"d" help:"Print the new task's id and do not wait for it."`
+	BudgetFlags
 }
 
 // Help is shown by --help.
@@ -33,7 +34,7 @@ Examples:
 
     pawl fork last
     pawl fork 3fa29c01 --at 12 --goal "The same, but write it to summary.md"
-    pawl fork last --detach`
+    pawl fork last --max-tool-calls 50 --detach`
 }
 
 // Run forks a task and stays with the new one.
@@ -45,6 +46,7 @@ func (c *ForkCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			return err
 		}
 		req := &executorv1.ForkTaskRequest{Id: id, Seq: c.At, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
+		req.Budget, req.WaitTimeout = c.over(nil), c.waitTimeout()
 		if req.GetRequestId() == "" {
 			req.RequestId = uuid.NewString() // so that forking again after a lost connection is harmless
 		}

@@ -57,6 +57,9 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if req.GetGoal() != "" {
 		head.Goal = req.GetGoal()
 	}
+	if t := req.GetWaitTimeout(); t != nil {
+		head.WaitTimeout = int64(t.AsDuration())
+	}
 	if b := req.GetBudget(); b != nil {
 		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
 		if err != nil {

@@ -89,13 +89,13 @@ func (w *world) personActs() {
 	c := k.checkpoint
 	waits := c.GetWaits()
 	switch n := w.s.rng.IntN(40); {
-	case len(waits) > 0 && n < 26:
+	case len(waits) > 0 && n < 23:
 		wait := waits[w.s.rng.IntN(len(waits))]
 		w.answers(k, wait)
 		if w.s.chance(4) { // twice, and perhaps not the same
 			w.answers(k, wait)
 		}
-	case n < 28 && c.GetWaitCount() > 0: // one that may be closed, or to come
+	case n < 28 && c.GetWaitCount() > 0 && !state.Ended(c.GetStatus()): // one that may be closed, or to come
 		id := fmt.Sprintf("wait-%d", 1+w.s.rng.IntN(int(c.GetWaitCount())+1))
 		w.answers(k, &storagev1.Wait{Id: id, Kind: executorv1.WaitKind_WAIT_KIND_APPROVAL})
 	case n == 28:

@@ -58,7 +58,7 @@ func (p *planner) write(s *sched) (goal string) {
 		switch {
 		case s.chance(12):
 			step.InputJson = `{"txt":"misfit"}`
-		case s.chance(4):
+		case s.chance(3):
 			step.InputJson = fmt.Sprintf(`{"text":"%s"}`, goal) // the same as another step's, perhaps
 		}
 		step.Description = step.GetRisk().GetLevel().String()

@@ -86,7 +86,7 @@ var planted = map[string]struct {
 }
 
 // mostSeeds is how many seeds a planted bug may hide for.
-const mostSeeds = 400
+const mostSeeds = 1500
 
 // The checker finds each bug that is planted around what is simulated.
 func TestPlantedBugsAreFound(t *testing.T) {

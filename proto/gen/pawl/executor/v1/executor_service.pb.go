@@ -1388,7 +1388,9 @@ type ForkTaskRequest struct {
 	// Makes the call repeatable: chosen by the client, unique for one user.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// What the new task may cost, what was spent before it included; absent: as much as the old one. The agent's bounds count too.
-	Budget        *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	// How long a wait stays open; absent: as long as those of the old one.
+	WaitTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1454,6 +1456,13 @@ func (x *ForkTaskRequest) GetRequestId() string {
 func (x *ForkTaskRequest) GetBudget() *Budget {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *ForkTaskRequest) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
 	}
 	return nil
 }
@@ -1731,14 +1740,15 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"N\n" +
 	"\x10PauseTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\xb7\x01\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\xff\x01\n" +
 	"\x0fForkTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x1d\n" +
 	"\x04goal\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12'\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\x120\n" +
-	"\x06budget\x18\x05 \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\"-\n" +
+	"\x06budget\x18\x05 \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
+	"\fwait_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\vwaitTimeout\"-\n" +
 	"\x11DeleteTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"\x14\n" +
 	"\x12DeleteTaskResponse\"-\n" +
@@ -1840,35 +1850,36 @@ var file_pawl_executor_v1_executor_service_proto_depIdxs = []int32{
 	32, // 20: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
 	32, // 21: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
 	26, // 22: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	0,  // 23: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
-	1,  // 24: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
-	2,  // 25: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
-	3,  // 26: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
-	4,  // 27: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
-	6,  // 28: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
-	8,  // 29: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
-	18, // 30: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
-	19, // 31: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
-	20, // 32: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
-	21, // 33: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
-	23, // 34: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
-	30, // 35: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
-	34, // 36: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
-	34, // 37: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
-	30, // 38: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
-	5,  // 39: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
-	7,  // 40: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
-	30, // 41: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
-	30, // 42: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
-	30, // 43: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
-	30, // 44: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
-	22, // 45: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
-	24, // 46: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
-	35, // [35:47] is the sub-list for method output_type
-	23, // [23:35] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	27, // 23: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	0,  // 24: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
+	1,  // 25: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
+	2,  // 26: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
+	3,  // 27: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
+	4,  // 28: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
+	6,  // 29: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
+	8,  // 30: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
+	18, // 31: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
+	19, // 32: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
+	20, // 33: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
+	21, // 34: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
+	23, // 35: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
+	30, // 36: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
+	34, // 37: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
+	34, // 38: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
+	30, // 39: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
+	5,  // 40: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
+	7,  // 41: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
+	30, // 42: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
+	30, // 43: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
+	30, // 44: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
+	30, // 45: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
+	22, // 46: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
+	24, // 47: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
+	36, // [36:48] is the sub-list for method output_type
+	24, // [24:36] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_executor_service_proto_init() }
