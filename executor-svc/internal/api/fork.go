@@ -48,7 +48,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	kept, ok := upTo(records, req.GetSeq())
 	if !ok {
 		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"a task can be forked where a step has ended: give the seq of a STEP_OUTPUT, STEP_ERROR or STEP_CANCEL that the step did not go on from, "+
+			"a task can be forked where a step came to something: give the seq of a STEP_OUTPUT or STEP_ERROR that the step did not go on from, "+
 				"or no seq for the newest one").WithViolation("seq", "no step ends there")
 	}
 	now := time.Now().UnixNano()
@@ -76,7 +76,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		seq += uint64(len(r.GetFacts()))
 	}
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
-	checkpoint, said := agentflow.Forked(t.ID, kept, seq)
+	checkpoint, said := agentflow.Forked(t.ID, records, kept, seq)
 	checkpoint.UpdateTime = now
 	all = append(all, journal.Record{FirstSeq: seq + 1, Record: &storagev1.Record{
 		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{said},

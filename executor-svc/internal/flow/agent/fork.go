@@ -13,8 +13,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// StepEnds returns the seqs at which a step ended for good, oldest first: a task can be forked there. The records are all
-// of a task, from the first one on.
+// StepEnds returns the seqs at which a step came to something, oldest first: a task can be forked there. A step that was
+// cancelled is not kept: it is for the fork to do. The records are all of a task, from the first one on.
 func StepEnds(records []*storagev1.Record) []uint64 {
 	var ends []uint64
 	last, open := uint64(0), uint32(0) // the newest end of an attempt, and its step
@@ -30,7 +30,7 @@ func StepEnds(records []*storagev1.Record) []uint64 {
 			}
 			open = f.GetOrdinal()
 			switch f.GetKind().(type) {
-			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError, *storagev1.Fact_StepCancel:
+			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
 				last = seq
 			case *storagev1.Fact_ToolProgress:
 			default:
@@ -44,24 +44,29 @@ func StepEnds(records []*storagev1.Record) []uint64 {
 	return ends
 }
 
-// Forked is the checkpoint of a task that goes on behind the first `seq` facts of another one, which these records hold,
-// and the fact that says so. Grants and waits are dropped; what is not known stays unknown.
-func Forked(from string, records []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
+// Forked is the checkpoint of a task that goes on behind the first `seq` facts of another one, which kept holds, and the
+// fact that says so; all is everything that happened to the other one. Grants and waits are dropped; what is not known stays
+// unknown, also of calls behind the fork: they may have had their effect.
+func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: running, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
-	for _, r := range records {
-		f.log.Add(r)
+	var log history.Log
+	for _, r := range kept {
+		log.Add(r)
 		if r.GetUsage() != nil {
 			f.c.Usage = r.GetUsage()
 		}
-		for _, fact := range r.GetFacts() {
-			f.seq++
-			f.fact(fact)
-		}
 	}
-	for _, e := range f.log.Entries {
+	for _, e := range log.Entries {
 		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
 		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !e.Skipped {
 			f.c.ErrorCount++
+		}
+	}
+	for _, r := range all {
+		f.log.Add(r)
+		for _, fact := range r.GetFacts() {
+			f.seq++
+			f.fact(fact)
 		}
 	}
 	said := &storagev1.Fact{Status: running, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
@@ -89,6 +94,10 @@ func (f *forked) fact(fact *storagev1.Fact) {
 		if k.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
 			f.unknown(fact)
 		}
+	case *storagev1.Fact_StepCancel:
+		if k.StepCancel.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
+			f.unknown(fact)
+		}
 	case *storagev1.Fact_StepOutput:
 		if fact.GetWaitId() != "" { // a person vouched for it
 			hash := f.hash(fact)
@@ -104,7 +113,7 @@ func (f *forked) unknown(fact *storagev1.Fact) {
 	}
 }
 
-// hash is that of the newest input of the step that a fact is about; it is in the same record or before it.
+// hash is that of the newest input of the step that a fact is about.
 func (f *forked) hash(fact *storagev1.Fact) []byte {
 	for _, e := range f.log.Entries {
 		if e.Ordinal == fact.GetOrdinal() {
