@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 
 	"pawl.dev/executor-svc/internal/fake"
 )
@@ -446,5 +448,26 @@ func TestTakenUpWithoutProgress(t *testing.T) {
 	r.until(id, flowFailed)
 	if e := r.task(id).GetError(); e.GetReason() != commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS {
 		t.Errorf("error %v", e)
+	}
+}
+
+// An operator sees what is in the journal while it is used; a user does not.
+func TestStoreInfo(t *testing.T) {
+	r := newRig(t, fake.Script("read"))
+	r.run(auto("look"))
+	info, err := r.tasks.GetStoreInfo(t.Context(), &executorv1.GetStoreInfoRequest{})
+	if err != nil || info.GetTasks()["SUCCESS"] != 1 || info.GetSizeBytes() == 0 || info.GetBytes()["records"] == 0 || info.GetOldest() == nil {
+		t.Errorf("%v, %v", info, err)
+	}
+	r.stop()
+	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.Auth = keys
+	r.start()
+	user := executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("ann", []identity.Role{identity.RoleUser})))
+	if _, err := user.GetStoreInfo(t.Context(), &executorv1.GetStoreInfoRequest{}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a user: %v, want PERMISSION_DENIED", err)
 	}
 }

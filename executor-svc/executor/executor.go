@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
@@ -89,6 +90,10 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	return &Service{journal: j, engine: e, deps: api.Deps{
 		Engine: e, Journal: j, Planner: planner, Pool: pool, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second),
+		StoreInfo: func(ctx context.Context) (*executorv1.StoreInfo, error) {
+			i, err := store.Info(ctx)
+			return storeInfo(i), err
+		},
 	}}, nil
 }
 

@@ -24,7 +24,7 @@ import (
 //	AckCall.before  AckCall.after      a request to the pool is about to be sent; it was answered, whatever the answer
 //	CancelCall.…  ReleaseSession.…     the same
 //
-// What follows `after` and `end` happens only if it succeeded, but for requests to the pool.
+// Create, Commit and Send come to `after` only where they succeeded; requests to the pool to `end` and `after` in any case.
 type Observer func(point string)
 
 // journal has the observer told of what becomes durable. Without one the journal is as it was.

@@ -7,6 +7,10 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 )
@@ -28,6 +32,21 @@ func StoreInfo(dir string) (Info, error) {
 	path := filepath.Join(dir, journalFile)
 	i, err := bolt.FileInfo(context.Background(), path)
 	return i, aboutFile(path, err)
+}
+
+// storeInfo is what clients see of it.
+func storeInfo(i Info) *executorv1.StoreInfo {
+	out := &executorv1.StoreInfo{
+		Path: i.Path, SizeBytes: i.Size, FreeBytes: i.Free, Schema: int32(i.Schema), Tasks: map[string]int64{}, Records: int64(i.Records),
+		Commands: int64(i.Commands), Payloads: int64(i.Payloads), Agents: int64(i.Agents), Bytes: i.Bytes,
+	}
+	for status, n := range i.Tasks {
+		out.Tasks[status] = int64(n)
+	}
+	if !i.Oldest.IsZero() {
+		out.Oldest, out.Newest = timestamppb.New(i.Oldest), timestamppb.New(i.Newest)
+	}
+	return out
 }
 
 // CompactStore writes the journal of a data folder that no process uses anew, without what was deleted, and returns its

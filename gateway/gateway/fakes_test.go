@@ -117,6 +117,11 @@ func (f *fakeExecutor) ForkTask(ctx context.Context, r *executorv1.ForkTaskReque
 	return &executorv1.Task{}, nil
 }
 
+func (f *fakeExecutor) GetStoreInfo(ctx context.Context, r *executorv1.GetStoreInfoRequest) (*executorv1.StoreInfo, error) {
+	f.journal.add(ctx, executorv1.ExecutorService_GetStoreInfo_FullMethodName, r)
+	return &executorv1.StoreInfo{Schema: 2}, nil
+}
+
 func (f *fakeExecutor) DeleteTask(ctx context.Context, r *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
 	f.journal.add(ctx, executorv1.ExecutorService_DeleteTask_FullMethodName, r)
 	return &executorv1.DeleteTaskResponse{}, nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
 	"pawl.dev/cmd/internal/render"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -51,7 +53,7 @@ type StoreInfoCmd struct{}
 
 // Help is shown by --help.
 func (StoreInfoCmd) Help() string {
-	return `Works on the data folder while no server uses it.
+	return `Asks the running server, which an operator may; without one it reads the data folder itself.
 
 Examples:
 
@@ -76,14 +78,10 @@ type storeView struct {
 }
 
 // Run shows what is in the journal.
-func (c *StoreInfoCmd) Run(a *App, g *Globals) error {
-	dir, err := g.storeDir()
+func (c *StoreInfoCmd) Run(ctx context.Context, a *App, g *Globals) error {
+	i, err := a.storeInfo(ctx, g)
 	if err != nil {
 		return err
-	}
-	i, err := executor.StoreInfo(dir)
-	if err != nil {
-		return a.storeError(dir, err)
 	}
 	if !g.JSON {
 		a.showStore(i)
@@ -97,6 +95,48 @@ func (c *StoreInfoCmd) Run(a *App, g *Globals) error {
 		view.Oldest, view.Newest = &i.Oldest, &i.Newest
 	}
 	return render.JSONValue(a.Console.Out, view)
+}
+
+// storeInfo asks the server that uses the journal, or reads the journal that nobody uses.
+func (a *App) storeInfo(ctx context.Context, g *Globals) (executor.Info, error) {
+	if g.Server == "" {
+		dir, err := g.dataDir()
+		if err != nil {
+			return executor.Info{}, err
+		}
+		i, err := executor.StoreInfo(dir)
+		if err == nil || !errors.Is(err, executor.ErrLocked) {
+			return i, a.storeErrorOrNil(dir, err)
+		}
+	}
+	var i executor.Info
+	err := a.withSession(ctx, g, func(ctx context.Context, session *discover.Session) error {
+		info, err := executorv1.NewExecutorServiceClient(session).GetStoreInfo(ctx, &executorv1.GetStoreInfoRequest{})
+		i = ofServer(info)
+		return err
+	})
+	return i, err
+}
+
+func (a *App) storeErrorOrNil(dir string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return a.storeError(dir, err)
+}
+
+func ofServer(s *executorv1.StoreInfo) executor.Info {
+	i := executor.Info{
+		Path: s.GetPath(), Size: s.GetSizeBytes(), Free: s.GetFreeBytes(), Schema: int(s.GetSchema()), Tasks: map[string]int{},
+		Records: int(s.GetRecords()), Commands: int(s.GetCommands()), Payloads: int(s.GetPayloads()), Agents: int(s.GetAgents()), Bytes: s.GetBytes(),
+	}
+	for status, n := range s.GetTasks() {
+		i.Tasks[status] = int(n)
+	}
+	if s.GetOldest() != nil {
+		i.Oldest, i.Newest = s.GetOldest().AsTime(), s.GetNewest().AsTime()
+	}
+	return i
 }
 
 func (a *App) showStore(i executor.Info) {

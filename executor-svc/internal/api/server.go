@@ -33,7 +33,9 @@ type Deps struct {
 	// Requests of one user are taken within Window (A28); 0: any number.
 	Requests int
 	Window   time.Duration
-	Log      *slog.Logger
+	// StoreInfo says what is in the journal.
+	StoreInfo func(context.Context) (*executorv1.StoreInfo, error)
+	Log       *slog.Logger
 }
 
 // Tasks answers ExecutorService.

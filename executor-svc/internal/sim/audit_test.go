@@ -294,8 +294,8 @@ func (a *audit) counters() {
 // cameBack checks that an outcome that came back to a process that lived on is in the log, also behind a cancel.
 func (a *audit) cameBack() {
 	for _, c := range a.k.came {
-		if c.to.died {
-			continue
+		if c.to.died || a.k.stale[c.epoch] {
+			continue // no owner that lived
 		}
 		found := false
 		for _, f := range a.k.facts {

@@ -69,6 +69,7 @@ type cameBack struct {
 	callID, text string
 	failed       bool
 	to           *proc
+	epoch        uint64
 }
 
 // answerNote is what a person said, and what the person was told.
@@ -322,11 +323,11 @@ func (b *book) executed(req *mcppoolv1.CallToolRequest) {
 }
 
 // told writes down an outcome that came back to a living process.
-func (b *book) told(p *proc, callID, text string, failed bool) {
+func (b *book) told(c cameBack) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if k := b.tasks[callID[:36]]; k != nil {
-		k.came = append(k.came, cameBack{callID, text, failed, p})
+	if k := b.tasks[c.callID[:36]]; k != nil {
+		k.came = append(k.came, c)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -60,6 +61,9 @@ func (p *planner) write(s *sched) (goal string) {
 			step.InputJson = `{"txt":"misfit"}`
 		case s.chance(3):
 			step.InputJson = fmt.Sprintf(`{"text":"%s"}`, goal) // the same as another step's, perhaps
+		}
+		if i > 0 && s.chance(3) { // the same once more
+			step = proto.Clone(sc.steps[i-1]).(*plannerv1.PlannedStep)
 		}
 		step.Description = step.GetRisk().GetLevel().String()
 		sc.steps = append(sc.steps, step)

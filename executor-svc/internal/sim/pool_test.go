@@ -55,6 +55,7 @@ type conn struct {
 	out    chan message
 	proc   *proc
 	callID string
+	epoch  uint64
 }
 
 type message struct {
@@ -104,13 +105,13 @@ func ended(ctx context.Context) error {
 	return status.Error(codes.Canceled, "the process is dead")
 }
 
-func (c *poolClient) connect(ctx context.Context, p *pool, callID string, opts []grpc.CallOption) *conn {
+func (c *poolClient) connect(ctx context.Context, p *pool, callID string, epoch uint64, opts []grpc.CallOption) *conn {
 	for _, o := range opts {
 		if to, ok := o.(grpc.PeerCallOption); ok {
 			to.PeerAddr.Addr = address{}
 		}
 	}
-	k := &conn{ctx: ctx, broken: make(chan struct{}), out: make(chan message, 16), proc: c.p, callID: callID}
+	k := &conn{ctx: ctx, broken: make(chan struct{}), out: make(chan message, 16), proc: c.p, callID: callID, epoch: epoch}
 	k.snap = sync.OnceFunc(func() { close(k.broken) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +136,7 @@ func (c *poolClient) CallTool(ctx context.Context, req *mcppoolv1.CallToolReques
 		return nil, err
 	}
 	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
-	k := c.connect(ctx, p, req.GetCallId(), opts)
+	k := c.connect(ctx, p, req.GetCallId(), req.GetEpoch(), opts)
 	c.w.goes(func() { p.serveCall(k, req, short) })
 	return callStream{conn: k, w: c.w}, nil
 }
@@ -147,7 +148,7 @@ func (c *poolClient) AttachCall(ctx context.Context, req *mcppoolv1.AttachCallRe
 		return nil, err
 	}
 	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
-	k := c.connect(ctx, p, req.GetCallId(), opts)
+	k := c.connect(ctx, p, req.GetCallId(), req.GetEpoch(), opts)
 	c.w.goes(func() { p.serveAttach(k, req, short) })
 	return attachStream{conn: k, w: c.w}, nil
 }
@@ -291,7 +292,7 @@ func (k *conn) recv(w *world) (message, error) {
 
 func (k *conn) read(w *world, m message) (message, error) {
 	if m.res != nil {
-		w.book.told(k.proc, k.callID, textOf(m.res), m.res.GetIsError())
+		w.book.told(cameBack{k.callID, textOf(m.res), m.res.GetIsError(), k.proc, k.epoch})
 	}
 	return m, m.err
 }

@@ -1642,6 +1642,197 @@ func (x *ExportTaskResponse) GetData() []byte {
 	return nil
 }
 
+// Nothing to ask.
+type GetStoreInfoRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStoreInfoRequest) Reset() {
+	*x = GetStoreInfoRequest{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStoreInfoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStoreInfoRequest) ProtoMessage() {}
+
+func (x *GetStoreInfoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStoreInfoRequest.ProtoReflect.Descriptor instead.
+func (*GetStoreInfoRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{25}
+}
+
+// What is in the journal.
+type StoreInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its size, in bytes.
+	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// What of it can be written again, in bytes.
+	FreeBytes int64 `protobuf:"varint,3,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// The version of its format.
+	Schema int32 `protobuf:"varint,4,opt,name=schema,proto3" json:"schema,omitempty"`
+	// Tasks by status, without the prefix.
+	Tasks map[string]int64 `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Records: one per transition that made events.
+	Records int64 `protobuf:"varint,6,opt,name=records,proto3" json:"records,omitempty"`
+	// Commands that no task has taken up yet.
+	Commands int64 `protobuf:"varint,7,opt,name=commands,proto3" json:"commands,omitempty"`
+	// Large payloads, each stored once.
+	Payloads int64 `protobuf:"varint,8,opt,name=payloads,proto3" json:"payloads,omitempty"`
+	// Agents.
+	Agents int64 `protobuf:"varint,9,opt,name=agents,proto3" json:"agents,omitempty"`
+	// Bytes by what they are for.
+	Bytes map[string]int64 `protobuf:"bytes,10,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// When the oldest task was created; absent where there is none.
+	Oldest *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	// When the newest task was created.
+	Newest *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=newest,proto3" json:"newest,omitempty"`
+	// Tasks that somebody owns now.
+	RunningTasks  int32 `protobuf:"varint,13,opt,name=running_tasks,json=runningTasks,proto3" json:"running_tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreInfo) Reset() {
+	*x = StoreInfo{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreInfo) ProtoMessage() {}
+
+func (x *StoreInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreInfo.ProtoReflect.Descriptor instead.
+func (*StoreInfo) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *StoreInfo) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *StoreInfo) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetSchema() int32 {
+	if x != nil {
+		return x.Schema
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetTasks() map[string]int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *StoreInfo) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetCommands() int64 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetPayloads() int64 {
+	if x != nil {
+		return x.Payloads
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetAgents() int64 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetBytes() map[string]int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+func (x *StoreInfo) GetOldest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+func (x *StoreInfo) GetNewest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Newest
+	}
+	return nil
+}
+
+func (x *StoreInfo) GetRunningTasks() int32 {
+	if x != nil {
+		return x.RunningTasks
+	}
+	return 0
+}
+
 var File_pawl_executor_v1_executor_service_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
@@ -1755,8 +1946,33 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x11ExportTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"(\n" +
 	"\x12ExportTaskResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xa2\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x15\n" +
+	"\x13GetStoreInfoRequest\"\xdc\x04\n" +
+	"\tStoreInfo\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x03 \x01(\x03R\tfreeBytes\x12\x16\n" +
+	"\x06schema\x18\x04 \x01(\x05R\x06schema\x12<\n" +
+	"\x05tasks\x18\x05 \x03(\v2&.pawl.executor.v1.StoreInfo.TasksEntryR\x05tasks\x12\x18\n" +
+	"\arecords\x18\x06 \x01(\x03R\arecords\x12\x1a\n" +
+	"\bcommands\x18\a \x01(\x03R\bcommands\x12\x1a\n" +
+	"\bpayloads\x18\b \x01(\x03R\bpayloads\x12\x16\n" +
+	"\x06agents\x18\t \x01(\x03R\x06agents\x12<\n" +
+	"\x05bytes\x18\n" +
+	" \x03(\v2&.pawl.executor.v1.StoreInfo.BytesEntryR\x05bytes\x122\n" +
+	"\x06oldest\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x122\n" +
+	"\x06newest\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06newest\x12#\n" +
+	"\rrunning_tasks\x18\r \x01(\x05R\frunningTasks\x1a8\n" +
+	"\n" +
+	"TasksEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"BytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x89\v\n" +
 	"\x0fExecutorService\x12_\n" +
 	"\n" +
 	"CreateTask\x12#.pawl.executor.v1.CreateTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12k\n" +
@@ -1774,7 +1990,8 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
 	"DeleteTask\x12#.pawl.executor.v1.DeleteTaskRequest\x1a$.pawl.executor.v1.DeleteTaskResponse\"\x16\x82\xd3\xe4\x93\x02\x10*\x0e/v1/tasks/{id}\x12x\n" +
 	"\n" +
-	"ExportTask\x12#.pawl.executor.v1.ExportTaskRequest\x1a$.pawl.executor.v1.ExportTaskResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}:export0\x01B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
+	"ExportTask\x12#.pawl.executor.v1.ExportTaskRequest\x1a$.pawl.executor.v1.ExportTaskResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}:export0\x01\x12e\n" +
+	"\fGetStoreInfo\x12%.pawl.executor.v1.GetStoreInfoRequest\x1a\x1b.pawl.executor.v1.StoreInfo\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/storeB0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
 
 var (
 	file_pawl_executor_v1_executor_service_proto_rawDescOnce sync.Once
@@ -1788,7 +2005,7 @@ func file_pawl_executor_v1_executor_service_proto_rawDescGZIP() []byte {
 	return file_pawl_executor_v1_executor_service_proto_rawDescData
 }
 
-var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_pawl_executor_v1_executor_service_proto_goTypes = []any{
 	(*CreateTaskRequest)(nil),     // 0: pawl.executor.v1.CreateTaskRequest
 	(*RunTaskRequest)(nil),        // 1: pawl.executor.v1.RunTaskRequest
@@ -1815,71 +2032,81 @@ var file_pawl_executor_v1_executor_service_proto_goTypes = []any{
 	(*DeleteTaskResponse)(nil),    // 22: pawl.executor.v1.DeleteTaskResponse
 	(*ExportTaskRequest)(nil),     // 23: pawl.executor.v1.ExportTaskRequest
 	(*ExportTaskResponse)(nil),    // 24: pawl.executor.v1.ExportTaskResponse
-	(v1.Language)(0),              // 25: pawl.common.v1.Language
-	(*Budget)(nil),                // 26: pawl.executor.v1.Budget
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(ExecutorStatus)(0),           // 28: pawl.executor.v1.ExecutorStatus
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*Task)(nil),                  // 30: pawl.executor.v1.Task
-	(*Step)(nil),                  // 31: pawl.executor.v1.Step
-	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
-	(v1.RiskLevel)(0),             // 33: pawl.common.v1.RiskLevel
-	(*ExecutorEvent)(nil),         // 34: pawl.executor.v1.ExecutorEvent
+	(*GetStoreInfoRequest)(nil),   // 25: pawl.executor.v1.GetStoreInfoRequest
+	(*StoreInfo)(nil),             // 26: pawl.executor.v1.StoreInfo
+	nil,                           // 27: pawl.executor.v1.StoreInfo.TasksEntry
+	nil,                           // 28: pawl.executor.v1.StoreInfo.BytesEntry
+	(v1.Language)(0),              // 29: pawl.common.v1.Language
+	(*Budget)(nil),                // 30: pawl.executor.v1.Budget
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(ExecutorStatus)(0),           // 32: pawl.executor.v1.ExecutorStatus
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*Task)(nil),                  // 34: pawl.executor.v1.Task
+	(*Step)(nil),                  // 35: pawl.executor.v1.Step
+	(*structpb.Struct)(nil),       // 36: google.protobuf.Struct
+	(v1.RiskLevel)(0),             // 37: pawl.common.v1.RiskLevel
+	(*ExecutorEvent)(nil),         // 38: pawl.executor.v1.ExecutorEvent
 }
 var file_pawl_executor_v1_executor_service_proto_depIdxs = []int32{
-	25, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
-	26, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	27, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	29, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
+	30, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	31, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
 	0,  // 3: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	28, // 4: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
-	29, // 5: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
-	29, // 6: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	30, // 7: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
-	31, // 8: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
+	32, // 4: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
+	33, // 5: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
+	33, // 6: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	34, // 7: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
+	35, // 8: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
 	9,  // 9: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
 	16, // 10: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
 	17, // 11: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
 	11, // 12: pawl.executor.v1.ResumeTaskRequest.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
 	15, // 13: pawl.executor.v1.ResumeTaskRequest.unpause:type_name -> pawl.executor.v1.Unpause
-	32, // 14: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
+	36, // 14: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
 	10, // 15: pawl.executor.v1.Approve.grant:type_name -> pawl.executor.v1.Grant
-	33, // 16: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	37, // 16: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
 	12, // 17: pawl.executor.v1.OutcomeAnswer.retry:type_name -> pawl.executor.v1.OutcomeRetry
 	13, // 18: pawl.executor.v1.OutcomeAnswer.output:type_name -> pawl.executor.v1.OutcomeOutput
 	14, // 19: pawl.executor.v1.OutcomeAnswer.skip:type_name -> pawl.executor.v1.OutcomeSkip
-	32, // 20: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
-	32, // 21: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
-	26, // 22: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	27, // 23: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
-	0,  // 24: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
-	1,  // 25: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
-	2,  // 26: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
-	3,  // 27: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
-	4,  // 28: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
-	6,  // 29: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
-	8,  // 30: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
-	18, // 31: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
-	19, // 32: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
-	20, // 33: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
-	21, // 34: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
-	23, // 35: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
-	30, // 36: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
-	34, // 37: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
-	34, // 38: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
-	30, // 39: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
-	5,  // 40: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
-	7,  // 41: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
-	30, // 42: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
-	30, // 43: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
-	30, // 44: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
-	30, // 45: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
-	22, // 46: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
-	24, // 47: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
-	36, // [36:48] is the sub-list for method output_type
-	24, // [24:36] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	36, // 20: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
+	36, // 21: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
+	30, // 22: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	31, // 23: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	27, // 24: pawl.executor.v1.StoreInfo.tasks:type_name -> pawl.executor.v1.StoreInfo.TasksEntry
+	28, // 25: pawl.executor.v1.StoreInfo.bytes:type_name -> pawl.executor.v1.StoreInfo.BytesEntry
+	33, // 26: pawl.executor.v1.StoreInfo.oldest:type_name -> google.protobuf.Timestamp
+	33, // 27: pawl.executor.v1.StoreInfo.newest:type_name -> google.protobuf.Timestamp
+	0,  // 28: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
+	1,  // 29: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
+	2,  // 30: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
+	3,  // 31: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
+	4,  // 32: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
+	6,  // 33: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
+	8,  // 34: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
+	18, // 35: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
+	19, // 36: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
+	20, // 37: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
+	21, // 38: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
+	23, // 39: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
+	25, // 40: pawl.executor.v1.ExecutorService.GetStoreInfo:input_type -> pawl.executor.v1.GetStoreInfoRequest
+	34, // 41: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
+	38, // 42: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
+	38, // 43: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
+	34, // 44: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
+	5,  // 45: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
+	7,  // 46: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
+	34, // 47: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
+	34, // 48: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
+	34, // 49: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
+	34, // 50: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
+	22, // 51: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
+	24, // 52: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
+	26, // 53: pawl.executor.v1.ExecutorService.GetStoreInfo:output_type -> pawl.executor.v1.StoreInfo
+	41, // [41:54] is the sub-list for method output_type
+	28, // [28:41] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_executor_service_proto_init() }
@@ -1908,7 +2135,7 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_executor_service_proto_rawDesc), len(file_pawl_executor_v1_executor_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -505,6 +505,27 @@ func request_ExecutorService_ExportTask_0(ctx context.Context, marshaler runtime
 	return stream, metadata, nil
 }
 
+func request_ExecutorService_GetStoreInfo_0(ctx context.Context, marshaler runtime.Marshaler, client ExecutorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq GetStoreInfoRequest
+		metadata runtime.ServerMetadata
+	)
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.GetStoreInfo(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_ExecutorService_GetStoreInfo_0(ctx context.Context, marshaler runtime.Marshaler, server ExecutorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq GetStoreInfoRequest
+		metadata runtime.ServerMetadata
+	)
+	msg, err := server.GetStoreInfo(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 // RegisterExecutorServiceHandlerServer registers the http handlers for service ExecutorService to "mux".
 // UnaryRPC     :call ExecutorServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -711,6 +732,26 @@ func RegisterExecutorServiceHandlerServer(ctx context.Context, mux *runtime.Serv
 		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
 		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 		return
+	})
+	mux.Handle(http.MethodGet, pattern_ExecutorService_GetStoreInfo_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/pawl.executor.v1.ExecutorService/GetStoreInfo", runtime.WithHTTPPathPattern("/v1/store"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_ExecutorService_GetStoreInfo_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ExecutorService_GetStoreInfo_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	return nil
@@ -956,35 +997,54 @@ func RegisterExecutorServiceHandlerClient(ctx context.Context, mux *runtime.Serv
 		}
 		forward_ExecutorService_ExportTask_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_ExecutorService_GetStoreInfo_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/pawl.executor.v1.ExecutorService/GetStoreInfo", runtime.WithHTTPPathPattern("/v1/store"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_ExecutorService_GetStoreInfo_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ExecutorService_GetStoreInfo_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_ExecutorService_CreateTask_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, ""))
-	pattern_ExecutorService_RunTask_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, "run"))
-	pattern_ExecutorService_WatchTask_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "tasks", "id", "events"}, ""))
-	pattern_ExecutorService_GetTask_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, ""))
-	pattern_ExecutorService_ListTasks_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, ""))
-	pattern_ExecutorService_ListSteps_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "tasks", "id", "steps"}, ""))
-	pattern_ExecutorService_ResumeTask_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "resume"))
-	pattern_ExecutorService_CancelTask_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "cancel"))
-	pattern_ExecutorService_PauseTask_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "pause"))
-	pattern_ExecutorService_ForkTask_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "fork"))
-	pattern_ExecutorService_DeleteTask_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, ""))
-	pattern_ExecutorService_ExportTask_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "export"))
+	pattern_ExecutorService_CreateTask_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, ""))
+	pattern_ExecutorService_RunTask_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, "run"))
+	pattern_ExecutorService_WatchTask_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "tasks", "id", "events"}, ""))
+	pattern_ExecutorService_GetTask_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, ""))
+	pattern_ExecutorService_ListTasks_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, ""))
+	pattern_ExecutorService_ListSteps_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "tasks", "id", "steps"}, ""))
+	pattern_ExecutorService_ResumeTask_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "resume"))
+	pattern_ExecutorService_CancelTask_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "cancel"))
+	pattern_ExecutorService_PauseTask_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "pause"))
+	pattern_ExecutorService_ForkTask_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "fork"))
+	pattern_ExecutorService_DeleteTask_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, ""))
+	pattern_ExecutorService_ExportTask_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "id"}, "export"))
+	pattern_ExecutorService_GetStoreInfo_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "store"}, ""))
 )
 
 var (
-	forward_ExecutorService_CreateTask_0 = runtime.ForwardResponseMessage
-	forward_ExecutorService_RunTask_0    = runtime.ForwardResponseStream
-	forward_ExecutorService_WatchTask_0  = runtime.ForwardResponseStream
-	forward_ExecutorService_GetTask_0    = runtime.ForwardResponseMessage
-	forward_ExecutorService_ListTasks_0  = runtime.ForwardResponseMessage
-	forward_ExecutorService_ListSteps_0  = runtime.ForwardResponseMessage
-	forward_ExecutorService_ResumeTask_0 = runtime.ForwardResponseMessage
-	forward_ExecutorService_CancelTask_0 = runtime.ForwardResponseMessage
-	forward_ExecutorService_PauseTask_0  = runtime.ForwardResponseMessage
-	forward_ExecutorService_ForkTask_0   = runtime.ForwardResponseMessage
-	forward_ExecutorService_DeleteTask_0 = runtime.ForwardResponseMessage
-	forward_ExecutorService_ExportTask_0 = runtime.ForwardResponseStream
+	forward_ExecutorService_CreateTask_0   = runtime.ForwardResponseMessage
+	forward_ExecutorService_RunTask_0      = runtime.ForwardResponseStream
+	forward_ExecutorService_WatchTask_0    = runtime.ForwardResponseStream
+	forward_ExecutorService_GetTask_0      = runtime.ForwardResponseMessage
+	forward_ExecutorService_ListTasks_0    = runtime.ForwardResponseMessage
+	forward_ExecutorService_ListSteps_0    = runtime.ForwardResponseMessage
+	forward_ExecutorService_ResumeTask_0   = runtime.ForwardResponseMessage
+	forward_ExecutorService_CancelTask_0   = runtime.ForwardResponseMessage
+	forward_ExecutorService_PauseTask_0    = runtime.ForwardResponseMessage
+	forward_ExecutorService_ForkTask_0     = runtime.ForwardResponseMessage
+	forward_ExecutorService_DeleteTask_0   = runtime.ForwardResponseMessage
+	forward_ExecutorService_ExportTask_0   = runtime.ForwardResponseStream
+	forward_ExecutorService_GetStoreInfo_0 = runtime.ForwardResponseMessage
 )

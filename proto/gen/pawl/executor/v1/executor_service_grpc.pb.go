@@ -19,18 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ExecutorService_CreateTask_FullMethodName = "/pawl.executor.v1.ExecutorService/CreateTask"
-	ExecutorService_RunTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/RunTask"
-	ExecutorService_WatchTask_FullMethodName  = "/pawl.executor.v1.ExecutorService/WatchTask"
-	ExecutorService_GetTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/GetTask"
-	ExecutorService_ListTasks_FullMethodName  = "/pawl.executor.v1.ExecutorService/ListTasks"
-	ExecutorService_ListSteps_FullMethodName  = "/pawl.executor.v1.ExecutorService/ListSteps"
-	ExecutorService_ResumeTask_FullMethodName = "/pawl.executor.v1.ExecutorService/ResumeTask"
-	ExecutorService_CancelTask_FullMethodName = "/pawl.executor.v1.ExecutorService/CancelTask"
-	ExecutorService_PauseTask_FullMethodName  = "/pawl.executor.v1.ExecutorService/PauseTask"
-	ExecutorService_ForkTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/ForkTask"
-	ExecutorService_DeleteTask_FullMethodName = "/pawl.executor.v1.ExecutorService/DeleteTask"
-	ExecutorService_ExportTask_FullMethodName = "/pawl.executor.v1.ExecutorService/ExportTask"
+	ExecutorService_CreateTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/CreateTask"
+	ExecutorService_RunTask_FullMethodName      = "/pawl.executor.v1.ExecutorService/RunTask"
+	ExecutorService_WatchTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/WatchTask"
+	ExecutorService_GetTask_FullMethodName      = "/pawl.executor.v1.ExecutorService/GetTask"
+	ExecutorService_ListTasks_FullMethodName    = "/pawl.executor.v1.ExecutorService/ListTasks"
+	ExecutorService_ListSteps_FullMethodName    = "/pawl.executor.v1.ExecutorService/ListSteps"
+	ExecutorService_ResumeTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/ResumeTask"
+	ExecutorService_CancelTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/CancelTask"
+	ExecutorService_PauseTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/PauseTask"
+	ExecutorService_ForkTask_FullMethodName     = "/pawl.executor.v1.ExecutorService/ForkTask"
+	ExecutorService_DeleteTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/DeleteTask"
+	ExecutorService_ExportTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/ExportTask"
+	ExecutorService_GetStoreInfo_FullMethodName = "/pawl.executor.v1.ExecutorService/GetStoreInfo"
 )
 
 // ExecutorServiceClient is the client API for ExecutorService service.
@@ -67,6 +68,8 @@ type ExecutorServiceClient interface {
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error)
 	// Gives all there is about a task as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
 	ExportTask(ctx context.Context, in *ExportTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTaskResponse], error)
+	// Says what is in the journal, of all users. Operators only. It reads all of it, beside everything else that goes on.
+	GetStoreInfo(ctx context.Context, in *GetStoreInfoRequest, opts ...grpc.CallOption) (*StoreInfo, error)
 }
 
 type executorServiceClient struct {
@@ -224,6 +227,16 @@ func (c *executorServiceClient) ExportTask(ctx context.Context, in *ExportTaskRe
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExecutorService_ExportTaskClient = grpc.ServerStreamingClient[ExportTaskResponse]
 
+func (c *executorServiceClient) GetStoreInfo(ctx context.Context, in *GetStoreInfoRequest, opts ...grpc.CallOption) (*StoreInfo, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StoreInfo)
+	err := c.cc.Invoke(ctx, ExecutorService_GetStoreInfo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExecutorServiceServer is the server API for ExecutorService service.
 // All implementations must embed UnimplementedExecutorServiceServer
 // for forward compatibility.
@@ -258,6 +271,8 @@ type ExecutorServiceServer interface {
 	DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error)
 	// Gives all there is about a task as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
 	ExportTask(*ExportTaskRequest, grpc.ServerStreamingServer[ExportTaskResponse]) error
+	// Says what is in the journal, of all users. Operators only. It reads all of it, beside everything else that goes on.
+	GetStoreInfo(context.Context, *GetStoreInfoRequest) (*StoreInfo, error)
 	mustEmbedUnimplementedExecutorServiceServer()
 }
 
@@ -303,6 +318,9 @@ func (UnimplementedExecutorServiceServer) DeleteTask(context.Context, *DeleteTas
 }
 func (UnimplementedExecutorServiceServer) ExportTask(*ExportTaskRequest, grpc.ServerStreamingServer[ExportTaskResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExportTask not implemented")
+}
+func (UnimplementedExecutorServiceServer) GetStoreInfo(context.Context, *GetStoreInfoRequest) (*StoreInfo, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStoreInfo not implemented")
 }
 func (UnimplementedExecutorServiceServer) mustEmbedUnimplementedExecutorServiceServer() {}
 func (UnimplementedExecutorServiceServer) testEmbeddedByValue()                         {}
@@ -520,6 +538,24 @@ func _ExecutorService_ExportTask_Handler(srv interface{}, stream grpc.ServerStre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExecutorService_ExportTaskServer = grpc.ServerStreamingServer[ExportTaskResponse]
 
+func _ExecutorService_GetStoreInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStoreInfoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).GetStoreInfo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_GetStoreInfo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).GetStoreInfo(ctx, req.(*GetStoreInfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ExecutorService_ServiceDesc is the grpc.ServiceDesc for ExecutorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -562,6 +598,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteTask",
 			Handler:    _ExecutorService_DeleteTask_Handler,
+		},
+		{
+			MethodName: "GetStoreInfo",
+			Handler:    _ExecutorService_GetStoreInfo_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -149,6 +149,63 @@ func (Pinning) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{1}
 }
 
+// What becomes of a call.
+type PermissionDecision int32
+
+const (
+	// Not said.
+	PermissionDecision_PERMISSION_DECISION_UNSPECIFIED PermissionDecision = 0
+	// It is made.
+	PermissionDecision_PERMISSION_DECISION_ALLOW PermissionDecision = 1
+	// It is made, and its risk is MEDIUM at least, so that tasks ask before it.
+	PermissionDecision_PERMISSION_DECISION_ASK PermissionDecision = 2
+	// It is refused (PERMISSION_DENIED), and the tool is not listed.
+	PermissionDecision_PERMISSION_DECISION_DENY PermissionDecision = 3
+)
+
+// Enum value maps for PermissionDecision.
+var (
+	PermissionDecision_name = map[int32]string{
+		0: "PERMISSION_DECISION_UNSPECIFIED",
+		1: "PERMISSION_DECISION_ALLOW",
+		2: "PERMISSION_DECISION_ASK",
+		3: "PERMISSION_DECISION_DENY",
+	}
+	PermissionDecision_value = map[string]int32{
+		"PERMISSION_DECISION_UNSPECIFIED": 0,
+		"PERMISSION_DECISION_ALLOW":       1,
+		"PERMISSION_DECISION_ASK":         2,
+		"PERMISSION_DECISION_DENY":        3,
+	}
+)
+
+func (x PermissionDecision) Enum() *PermissionDecision {
+	p := new(PermissionDecision)
+	*p = x
+	return p
+}
+
+func (x PermissionDecision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PermissionDecision) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[2].Descriptor()
+}
+
+func (PermissionDecision) Type() protoreflect.EnumType {
+	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[2]
+}
+
+func (x PermissionDecision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PermissionDecision.Descriptor instead.
+func (PermissionDecision) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{2}
+}
+
 // An MCP server.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -174,7 +231,8 @@ type McpServer struct {
 	AutoActivate bool `protobuf:"varint,9,opt,name=auto_activate,json=autoActivate,proto3" json:"auto_activate,omitempty"`
 	// Its tool annotations are believed. Operators only.
 	Trusted bool `protobuf:"varint,10,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	// What its tools do to the world, by tool name; `*` for those not named. Operators only.
+	// What its tools do to the world, by tool name. A `*` in a name stands for any text; the whole name counts before all
+	// others, and then the one with most letters. Operators only.
 	ToolPolicies map[string]*ToolPolicy `protobuf:"bytes,11,rep,name=tool_policies,json=toolPolicies,proto3" json:"tool_policies,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The longest that one call may take; 60 s where absent.
 	CallTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=call_timeout,json=callTimeout,proto3" json:"call_timeout,omitempty"`
@@ -199,7 +257,10 @@ type McpServer struct {
 	// Tasks that name no servers do without it; for servers that mean something in one place only, such as a folder's.
 	OnlyWhenNamed bool `protobuf:"varint,22,opt,name=only_when_named,json=onlyWhenNamed,proto3" json:"only_when_named,omitempty"`
 	// Which of its tools need an approval. Whoever may approve them may set it.
-	Pinning       Pinning `protobuf:"varint,23,opt,name=pinning,proto3,enum=pawl.mcppool.v1.Pinning" json:"pinning,omitempty"`
+	Pinning Pinning `protobuf:"varint,23,opt,name=pinning,proto3,enum=pawl.mcppool.v1.Pinning" json:"pinning,omitempty"`
+	// Who may call what, in order: the first rule that fits a call decides, and where none does the call is allowed. Operators
+	// only, who alone see them.
+	Permissions   []*PermissionRule `protobuf:"bytes,24,rep,name=permissions,proto3" json:"permissions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +467,13 @@ func (x *McpServer) GetPinning() Pinning {
 		return x.Pinning
 	}
 	return Pinning_PINNING_UNSPECIFIED
+}
+
+func (x *McpServer) GetPermissions() []*PermissionRule {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
 }
 
 type isMcpServer_Transport interface {
@@ -680,6 +748,79 @@ func (x *ToolPolicy) GetRiskFloor() v1.RiskLevel {
 	return v1.RiskLevel(0)
 }
 
+// A rule fits a call that fits each of its lists; an empty list fits any.
+type PermissionRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Users, by sub.
+	Users []string `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
+	// Names of tools; a `*` stands for any text.
+	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	// What tools do to the world.
+	Effects []v1.Effect `protobuf:"varint,3,rep,packed,name=effects,proto3,enum=pawl.common.v1.Effect" json:"effects,omitempty"`
+	// What becomes of the call.
+	Decision      PermissionDecision `protobuf:"varint,4,opt,name=decision,proto3,enum=pawl.mcppool.v1.PermissionDecision" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionRule) Reset() {
+	*x = PermissionRule{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionRule) ProtoMessage() {}
+
+func (x *PermissionRule) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionRule.ProtoReflect.Descriptor instead.
+func (*PermissionRule) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PermissionRule) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *PermissionRule) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *PermissionRule) GetEffects() []v1.Effect {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+func (x *PermissionRule) GetDecision() PermissionDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return PermissionDecision_PERMISSION_DECISION_UNSPECIFIED
+}
+
 // What to register.
 type CreateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -695,7 +836,7 @@ type CreateMcpServerRequest struct {
 
 func (x *CreateMcpServerRequest) Reset() {
 	*x = CreateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +848,7 @@ func (x *CreateMcpServerRequest) String() string {
 func (*CreateMcpServerRequest) ProtoMessage() {}
 
 func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +861,7 @@ func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*CreateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{5}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateMcpServerRequest) GetMcpServer() *McpServer {
@@ -755,7 +896,7 @@ type GetMcpServerRequest struct {
 
 func (x *GetMcpServerRequest) Reset() {
 	*x = GetMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +908,7 @@ func (x *GetMcpServerRequest) String() string {
 func (*GetMcpServerRequest) ProtoMessage() {}
 
 func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +921,7 @@ func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*GetMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{6}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetMcpServerRequest) GetId() string {
@@ -805,7 +946,7 @@ type ListMcpServersRequest struct {
 
 func (x *ListMcpServersRequest) Reset() {
 	*x = ListMcpServersRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +958,7 @@ func (x *ListMcpServersRequest) String() string {
 func (*ListMcpServersRequest) ProtoMessage() {}
 
 func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +971,7 @@ func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpServersRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{7}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListMcpServersRequest) GetPageSize() int32 {
@@ -867,7 +1008,7 @@ type ListMcpServersResponse struct {
 
 func (x *ListMcpServersResponse) Reset() {
 	*x = ListMcpServersResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +1020,7 @@ func (x *ListMcpServersResponse) String() string {
 func (*ListMcpServersResponse) ProtoMessage() {}
 
 func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +1033,7 @@ func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{8}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListMcpServersResponse) GetMcpServers() []*McpServer {
@@ -922,7 +1063,7 @@ type UpdateMcpServerRequest struct {
 
 func (x *UpdateMcpServerRequest) Reset() {
 	*x = UpdateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1075,7 @@ func (x *UpdateMcpServerRequest) String() string {
 func (*UpdateMcpServerRequest) ProtoMessage() {}
 
 func (x *UpdateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1088,7 @@ func (x *UpdateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{9}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateMcpServerRequest) GetMcpServer() *McpServer {
@@ -977,7 +1118,7 @@ type DeleteMcpServerRequest struct {
 
 func (x *DeleteMcpServerRequest) Reset() {
 	*x = DeleteMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1130,7 @@ func (x *DeleteMcpServerRequest) String() string {
 func (*DeleteMcpServerRequest) ProtoMessage() {}
 
 func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1143,7 @@ func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{10}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteMcpServerRequest) GetId() string {
@@ -1028,7 +1169,7 @@ type DeleteMcpServerResponse struct {
 
 func (x *DeleteMcpServerResponse) Reset() {
 	*x = DeleteMcpServerResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1181,7 @@ func (x *DeleteMcpServerResponse) String() string {
 func (*DeleteMcpServerResponse) ProtoMessage() {}
 
 func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1194,7 @@ func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{11}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{12}
 }
 
 // Which server.
@@ -1067,7 +1208,7 @@ type ActivateMcpServerRequest struct {
 
 func (x *ActivateMcpServerRequest) Reset() {
 	*x = ActivateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1220,7 @@ func (x *ActivateMcpServerRequest) String() string {
 func (*ActivateMcpServerRequest) ProtoMessage() {}
 
 func (x *ActivateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1233,7 @@ func (x *ActivateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*ActivateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{12}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ActivateMcpServerRequest) GetId() string {
@@ -1113,7 +1254,7 @@ type DeactivateMcpServerRequest struct {
 
 func (x *DeactivateMcpServerRequest) Reset() {
 	*x = DeactivateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1266,7 @@ func (x *DeactivateMcpServerRequest) String() string {
 func (*DeactivateMcpServerRequest) ProtoMessage() {}
 
 func (x *DeactivateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1279,7 @@ func (x *DeactivateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeactivateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeactivateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeactivateMcpServerRequest) GetId() string {
@@ -1169,7 +1310,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1322,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1335,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{14}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListToolsRequest) GetMcpId() string {
@@ -1258,7 +1399,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1411,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1424,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{15}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListToolsResponse) GetTools() []*v1.Tool {
@@ -1344,7 +1485,7 @@ type QuarantinedTool struct {
 
 func (x *QuarantinedTool) Reset() {
 	*x = QuarantinedTool{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1497,7 @@ func (x *QuarantinedTool) String() string {
 func (*QuarantinedTool) ProtoMessage() {}
 
 func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1510,7 @@ func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedTool.ProtoReflect.Descriptor instead.
 func (*QuarantinedTool) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QuarantinedTool) GetTool() *v1.Tool {
@@ -1437,7 +1578,7 @@ type ApproveToolRequest struct {
 
 func (x *ApproveToolRequest) Reset() {
 	*x = ApproveToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1590,7 @@ func (x *ApproveToolRequest) String() string {
 func (*ApproveToolRequest) ProtoMessage() {}
 
 func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1603,7 @@ func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveToolRequest.ProtoReflect.Descriptor instead.
 func (*ApproveToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ApproveToolRequest) GetMcpId() string {
@@ -1497,7 +1638,7 @@ type ApproveToolResponse struct {
 
 func (x *ApproveToolResponse) Reset() {
 	*x = ApproveToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1650,7 @@ func (x *ApproveToolResponse) String() string {
 func (*ApproveToolResponse) ProtoMessage() {}
 
 func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1663,7 @@ func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveToolResponse.ProtoReflect.Descriptor instead.
 func (*ApproveToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApproveToolResponse) GetTool() *v1.Tool {
@@ -1573,7 +1714,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1726,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1739,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallToolRequest) GetMcpId() string {
@@ -1716,7 +1857,7 @@ type CallToolResponse struct {
 
 func (x *CallToolResponse) Reset() {
 	*x = CallToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1869,7 @@ func (x *CallToolResponse) String() string {
 func (*CallToolResponse) ProtoMessage() {}
 
 func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1882,7 @@ func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolResponse.ProtoReflect.Descriptor instead.
 func (*CallToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallToolResponse) GetEvent() isCallToolResponse_Event {
@@ -1818,7 +1959,7 @@ type CallProgress struct {
 
 func (x *CallProgress) Reset() {
 	*x = CallProgress{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1971,7 @@ func (x *CallProgress) String() string {
 func (*CallProgress) ProtoMessage() {}
 
 func (x *CallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1984,7 @@ func (x *CallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallProgress.ProtoReflect.Descriptor instead.
 func (*CallProgress) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallProgress) GetProgress() float64 {
@@ -1882,7 +2023,7 @@ type CallLog struct {
 
 func (x *CallLog) Reset() {
 	*x = CallLog{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2035,7 @@ func (x *CallLog) String() string {
 func (*CallLog) ProtoMessage() {}
 
 func (x *CallLog) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2048,7 @@ func (x *CallLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallLog.ProtoReflect.Descriptor instead.
 func (*CallLog) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallLog) GetLevel() string {
@@ -1950,7 +2091,7 @@ type CallResult struct {
 
 func (x *CallResult) Reset() {
 	*x = CallResult{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2103,7 @@ func (x *CallResult) String() string {
 func (*CallResult) ProtoMessage() {}
 
 func (x *CallResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2116,7 @@ func (x *CallResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResult.ProtoReflect.Descriptor instead.
 func (*CallResult) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallResult) GetIsError() bool {
@@ -2032,7 +2173,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2185,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2198,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Content) GetKind() isContent_Kind {
@@ -2164,7 +2305,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2317,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2330,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Blob) GetData() []byte {
@@ -2223,7 +2364,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2376,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2389,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Resource) GetUri() string {
@@ -2296,7 +2437,7 @@ type ResourceLink struct {
 
 func (x *ResourceLink) Reset() {
 	*x = ResourceLink{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2449,7 @@ func (x *ResourceLink) String() string {
 func (*ResourceLink) ProtoMessage() {}
 
 func (x *ResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2462,7 @@ func (x *ResourceLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceLink.ProtoReflect.Descriptor instead.
 func (*ResourceLink) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResourceLink) GetUri() string {
@@ -2371,7 +2512,7 @@ type AttachCallRequest struct {
 
 func (x *AttachCallRequest) Reset() {
 	*x = AttachCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2524,7 @@ func (x *AttachCallRequest) String() string {
 func (*AttachCallRequest) ProtoMessage() {}
 
 func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2537,7 @@ func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AttachCallRequest) GetCallId() string {
@@ -2451,7 +2592,7 @@ type AttachCallResponse struct {
 
 func (x *AttachCallResponse) Reset() {
 	*x = AttachCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2604,7 @@ func (x *AttachCallResponse) String() string {
 func (*AttachCallResponse) ProtoMessage() {}
 
 func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2617,7 @@ func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
 func (*AttachCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
@@ -2549,7 +2690,7 @@ type AckCallRequest struct {
 
 func (x *AckCallRequest) Reset() {
 	*x = AckCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2702,7 @@ func (x *AckCallRequest) String() string {
 func (*AckCallRequest) ProtoMessage() {}
 
 func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2715,7 @@ func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
 func (*AckCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AckCallRequest) GetCallIds() []string {
@@ -2595,7 +2736,7 @@ type AckCallResponse struct {
 
 func (x *AckCallResponse) Reset() {
 	*x = AckCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2748,7 @@ func (x *AckCallResponse) String() string {
 func (*AckCallResponse) ProtoMessage() {}
 
 func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2761,7 @@ func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
 func (*AckCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AckCallResponse) GetAcknowledged() uint32 {
@@ -2643,7 +2784,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2796,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2809,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -2694,7 +2835,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2847,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2860,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
 }
 
 // Which session.
@@ -2735,7 +2876,7 @@ type ReleaseSessionRequest struct {
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2888,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2901,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -2788,7 +2929,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2941,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2954,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -2827,7 +2968,8 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xd5\t\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xa2\n" +
+	"\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -2858,7 +3000,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\vfrom_config\x18\x15 \x01(\bR\n" +
 	"fromConfig\x12&\n" +
 	"\x0fonly_when_named\x18\x16 \x01(\bR\ronlyWhenNamed\x12<\n" +
-	"\apinning\x18\x17 \x01(\x0e2\x18.pawl.mcppool.v1.PinningB\b\xbaH\x05\x82\x01\x02\x10\x01R\apinning\x1a\\\n" +
+	"\apinning\x18\x17 \x01(\x0e2\x18.pawl.mcppool.v1.PinningB\b\xbaH\x05\x82\x01\x02\x10\x01R\apinning\x12K\n" +
+	"\vpermissions\x18\x18 \x03(\v2\x1f.pawl.mcppool.v1.PermissionRuleB\b\xbaH\x05\x92\x01\x02\x10dR\vpermissions\x1a\\\n" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +
@@ -2887,7 +3030,14 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"idempotent\x18\x02 \x01(\bR\n" +
 	"idempotent\x12B\n" +
 	"\n" +
-	"risk_floor\x18\x03 \x01(\x0e2\x19.pawl.common.v1.RiskLevelB\b\xbaH\x05\x82\x01\x02\x10\x01R\triskFloor\"\xd9\x01\n" +
+	"risk_floor\x18\x03 \x01(\x0e2\x19.pawl.common.v1.RiskLevelB\b\xbaH\x05\x82\x01\x02\x10\x01R\triskFloor\"\xf6\x01\n" +
+	"\x0ePermissionRule\x12(\n" +
+	"\x05users\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01\x18\xc8\x01R\x05users\x12(\n" +
+	"\x05tools\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01\x18\x80\x04R\x05tools\x12C\n" +
+	"\aeffects\x18\x03 \x03(\x0e2\x16.pawl.common.v1.EffectB\x11\xbaH\x0e\x92\x01\v\x10\n" +
+	"\"\a\x82\x01\x04\x10\x01 \x00R\aeffects\x12K\n" +
+	"\bdecision\x18\x04 \x01(\x0e2#.pawl.mcppool.v1.PermissionDecisionB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bdecision\"\xd9\x01\n" +
 	"\x16CreateMcpServerRequest\x12A\n" +
 	"\n" +
 	"mcp_server\x18\x01 \x01(\v2\x1a.pawl.mcppool.v1.McpServerB\x06\xbaH\x03\xc8\x01\x01R\tmcpServer\x12S\n" +
@@ -3053,7 +3203,12 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x13PINNING_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17PINNING_APPROVE_CHANGES\x10\x01\x12\x15\n" +
 	"\x11PINNING_ALLOW_NEW\x10\x02\x12\x15\n" +
-	"\x11PINNING_TRUST_ALL\x10\x032\x87\x0e\n" +
+	"\x11PINNING_TRUST_ALL\x10\x03*\x93\x01\n" +
+	"\x12PermissionDecision\x12#\n" +
+	"\x1fPERMISSION_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19PERMISSION_DECISION_ALLOW\x10\x01\x12\x1b\n" +
+	"\x17PERMISSION_DECISION_ASK\x10\x02\x12\x1c\n" +
+	"\x18PERMISSION_DECISION_DENY\x10\x032\x87\x0e\n" +
 	"\x0eMcpPoolService\x12z\n" +
 	"\x0fCreateMcpServer\x12'.pawl.mcppool.v1.CreateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"\"\x82\xd3\xe4\x93\x02\x1c:\n" +
 	"mcp_server\"\x0e/v1/mcpServers\x12m\n" +
@@ -3086,131 +3241,136 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescData
 }
 
-var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(ConnectionState)(0),               // 0: pawl.mcppool.v1.ConnectionState
 	(Pinning)(0),                       // 1: pawl.mcppool.v1.Pinning
-	(*McpServer)(nil),                  // 2: pawl.mcppool.v1.McpServer
-	(*StdioTransport)(nil),             // 3: pawl.mcppool.v1.StdioTransport
-	(*HttpTransport)(nil),              // 4: pawl.mcppool.v1.HttpTransport
-	(*BuiltinTransport)(nil),           // 5: pawl.mcppool.v1.BuiltinTransport
-	(*ToolPolicy)(nil),                 // 6: pawl.mcppool.v1.ToolPolicy
-	(*CreateMcpServerRequest)(nil),     // 7: pawl.mcppool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),        // 8: pawl.mcppool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),      // 9: pawl.mcppool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),     // 10: pawl.mcppool.v1.ListMcpServersResponse
-	(*UpdateMcpServerRequest)(nil),     // 11: pawl.mcppool.v1.UpdateMcpServerRequest
-	(*DeleteMcpServerRequest)(nil),     // 12: pawl.mcppool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil),    // 13: pawl.mcppool.v1.DeleteMcpServerResponse
-	(*ActivateMcpServerRequest)(nil),   // 14: pawl.mcppool.v1.ActivateMcpServerRequest
-	(*DeactivateMcpServerRequest)(nil), // 15: pawl.mcppool.v1.DeactivateMcpServerRequest
-	(*ListToolsRequest)(nil),           // 16: pawl.mcppool.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),          // 17: pawl.mcppool.v1.ListToolsResponse
-	(*QuarantinedTool)(nil),            // 18: pawl.mcppool.v1.QuarantinedTool
-	(*ApproveToolRequest)(nil),         // 19: pawl.mcppool.v1.ApproveToolRequest
-	(*ApproveToolResponse)(nil),        // 20: pawl.mcppool.v1.ApproveToolResponse
-	(*CallToolRequest)(nil),            // 21: pawl.mcppool.v1.CallToolRequest
-	(*CallToolResponse)(nil),           // 22: pawl.mcppool.v1.CallToolResponse
-	(*CallProgress)(nil),               // 23: pawl.mcppool.v1.CallProgress
-	(*CallLog)(nil),                    // 24: pawl.mcppool.v1.CallLog
-	(*CallResult)(nil),                 // 25: pawl.mcppool.v1.CallResult
-	(*Content)(nil),                    // 26: pawl.mcppool.v1.Content
-	(*Blob)(nil),                       // 27: pawl.mcppool.v1.Blob
-	(*Resource)(nil),                   // 28: pawl.mcppool.v1.Resource
-	(*ResourceLink)(nil),               // 29: pawl.mcppool.v1.ResourceLink
-	(*AttachCallRequest)(nil),          // 30: pawl.mcppool.v1.AttachCallRequest
-	(*AttachCallResponse)(nil),         // 31: pawl.mcppool.v1.AttachCallResponse
-	(*AckCallRequest)(nil),             // 32: pawl.mcppool.v1.AckCallRequest
-	(*AckCallResponse)(nil),            // 33: pawl.mcppool.v1.AckCallResponse
-	(*CancelCallRequest)(nil),          // 34: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),         // 35: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),      // 36: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),     // 37: pawl.mcppool.v1.ReleaseSessionResponse
-	nil,                                // 38: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                // 39: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                // 40: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),        // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 42: google.protobuf.Timestamp
-	(v1.Effect)(0),                     // 43: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                  // 44: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),      // 45: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                    // 46: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),            // 47: google.protobuf.Struct
+	(PermissionDecision)(0),            // 2: pawl.mcppool.v1.PermissionDecision
+	(*McpServer)(nil),                  // 3: pawl.mcppool.v1.McpServer
+	(*StdioTransport)(nil),             // 4: pawl.mcppool.v1.StdioTransport
+	(*HttpTransport)(nil),              // 5: pawl.mcppool.v1.HttpTransport
+	(*BuiltinTransport)(nil),           // 6: pawl.mcppool.v1.BuiltinTransport
+	(*ToolPolicy)(nil),                 // 7: pawl.mcppool.v1.ToolPolicy
+	(*PermissionRule)(nil),             // 8: pawl.mcppool.v1.PermissionRule
+	(*CreateMcpServerRequest)(nil),     // 9: pawl.mcppool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),        // 10: pawl.mcppool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),      // 11: pawl.mcppool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),     // 12: pawl.mcppool.v1.ListMcpServersResponse
+	(*UpdateMcpServerRequest)(nil),     // 13: pawl.mcppool.v1.UpdateMcpServerRequest
+	(*DeleteMcpServerRequest)(nil),     // 14: pawl.mcppool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil),    // 15: pawl.mcppool.v1.DeleteMcpServerResponse
+	(*ActivateMcpServerRequest)(nil),   // 16: pawl.mcppool.v1.ActivateMcpServerRequest
+	(*DeactivateMcpServerRequest)(nil), // 17: pawl.mcppool.v1.DeactivateMcpServerRequest
+	(*ListToolsRequest)(nil),           // 18: pawl.mcppool.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),          // 19: pawl.mcppool.v1.ListToolsResponse
+	(*QuarantinedTool)(nil),            // 20: pawl.mcppool.v1.QuarantinedTool
+	(*ApproveToolRequest)(nil),         // 21: pawl.mcppool.v1.ApproveToolRequest
+	(*ApproveToolResponse)(nil),        // 22: pawl.mcppool.v1.ApproveToolResponse
+	(*CallToolRequest)(nil),            // 23: pawl.mcppool.v1.CallToolRequest
+	(*CallToolResponse)(nil),           // 24: pawl.mcppool.v1.CallToolResponse
+	(*CallProgress)(nil),               // 25: pawl.mcppool.v1.CallProgress
+	(*CallLog)(nil),                    // 26: pawl.mcppool.v1.CallLog
+	(*CallResult)(nil),                 // 27: pawl.mcppool.v1.CallResult
+	(*Content)(nil),                    // 28: pawl.mcppool.v1.Content
+	(*Blob)(nil),                       // 29: pawl.mcppool.v1.Blob
+	(*Resource)(nil),                   // 30: pawl.mcppool.v1.Resource
+	(*ResourceLink)(nil),               // 31: pawl.mcppool.v1.ResourceLink
+	(*AttachCallRequest)(nil),          // 32: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),         // 33: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),             // 34: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),            // 35: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),          // 36: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),         // 37: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),      // 38: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),     // 39: pawl.mcppool.v1.ReleaseSessionResponse
+	nil,                                // 40: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                // 41: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                // 42: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),        // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
+	(v1.Effect)(0),                     // 45: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                  // 46: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),      // 47: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                    // 48: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),            // 49: google.protobuf.Struct
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
-	3,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
-	4,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
-	5,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	38, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	41, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	41, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	4,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
+	5,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
+	6,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
+	40, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	43, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	43, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	42, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	42, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	44, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	44, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: pawl.mcppool.v1.McpServer.pinning:type_name -> pawl.mcppool.v1.Pinning
-	39, // 10: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	40, // 11: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	43, // 12: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	44, // 13: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	2,  // 14: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	2,  // 15: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
-	2,  // 16: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	45, // 17: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	46, // 18: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	18, // 19: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
-	46, // 20: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
-	42, // 21: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
-	46, // 22: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
-	47, // 23: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	41, // 24: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	42, // 25: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	23, // 26: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	24, // 27: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	25, // 28: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	26, // 29: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	41, // 30: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	27, // 31: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
-	27, // 32: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
-	28, // 33: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
-	29, // 34: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
-	23, // 35: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	24, // 36: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	25, // 37: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	6,  // 38: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	7,  // 39: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	8,  // 40: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	9,  // 41: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	11, // 42: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	12, // 43: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	14, // 44: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	15, // 45: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	16, // 46: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	19, // 47: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	21, // 48: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	30, // 49: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	32, // 50: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	34, // 51: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	36, // 52: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	2,  // 53: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	2,  // 54: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	10, // 55: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	2,  // 56: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	13, // 57: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	2,  // 58: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	2,  // 59: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	17, // 60: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	20, // 61: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	22, // 62: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	31, // 63: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	33, // 64: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	35, // 65: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	37, // 66: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	53, // [53:67] is the sub-list for method output_type
-	39, // [39:53] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	8,  // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
+	41, // 11: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	42, // 12: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	45, // 13: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	46, // 14: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	45, // 15: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
+	2,  // 16: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
+	3,  // 17: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	3,  // 18: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
+	3,  // 19: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	47, // 20: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	48, // 21: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	20, // 22: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
+	48, // 23: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	44, // 24: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	48, // 25: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	49, // 26: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	43, // 27: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	44, // 28: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	25, // 29: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	26, // 30: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	27, // 31: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	28, // 32: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	43, // 33: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	29, // 34: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
+	29, // 35: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
+	30, // 36: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
+	31, // 37: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
+	25, // 38: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	26, // 39: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	27, // 40: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	7,  // 41: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	9,  // 42: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	10, // 43: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	11, // 44: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	13, // 45: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	14, // 46: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	16, // 47: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	17, // 48: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	18, // 49: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	21, // 50: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	23, // 51: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	32, // 52: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	34, // 53: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	36, // 54: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	38, // 55: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	3,  // 56: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	3,  // 57: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	12, // 58: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	3,  // 59: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	15, // 60: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	3,  // 61: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	3,  // 62: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	19, // 63: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	22, // 64: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	24, // 65: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	33, // 66: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	35, // 67: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	37, // 68: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	39, // 69: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	56, // [56:70] is the sub-list for method output_type
+	42, // [42:56] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -3223,19 +3383,19 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		(*McpServer_Http)(nil),
 		(*McpServer_Builtin)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[20].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[21].OneofWrappers = []any{
 		(*CallToolResponse_Progress)(nil),
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[24].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[25].OneofWrappers = []any{
 		(*Content_Text)(nil),
 		(*Content_Image)(nil),
 		(*Content_Audio)(nil),
 		(*Content_Resource)(nil),
 		(*Content_ResourceLink)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[29].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[30].OneofWrappers = []any{
 		(*AttachCallResponse_Progress)(nil),
 		(*AttachCallResponse_Log)(nil),
 		(*AttachCallResponse_Result)(nil),
@@ -3245,8 +3405,8 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   39,
+			NumEnums:      3,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
