@@ -47,8 +47,8 @@ microbench: ## Go benchmarks of the parts
 	go test -run '^$$' -bench . -benchmem work
 
 .PHONY: soak
-soak: ## Crash suite and simulation at length (half an hour)
-	PAWL_SOAK=1 go test -timeout 60m -count 1 -v ./test/crash/...
+soak: ## Crash suite and simulation at length (an hour and a half)
+	PAWL_SOAK=1 go test -timeout 150m -count 1 -v ./test/crash/...
 	go test -timeout 30m -count 1 ./executor-svc/internal/sim -sim.seeds 50000
 
 bin/buf: tools/go.mod

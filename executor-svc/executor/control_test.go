@@ -114,6 +114,9 @@ func TestApproveWhilePaused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := r.approve(id, w.GetId(), `{"text":"another"}`); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
+		t.Errorf("approving another input afterwards: %v, want WAIT_NOT_OPEN", err)
+	}
 	if task := r.task(id); task.GetStatus() != waiting || len(task.GetWaits()) != 1 || task.GetWaits()[0].GetKind() != pauseWait || len(r.pool.Called()) != 0 {
 		t.Errorf("task %v, %d calls", task, len(r.pool.Called()))
 	}
@@ -372,6 +375,9 @@ func TestForkKeepsUnknownOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := r.untilWait(fork.GetId(), approveWait)
+	if asked.GetId() == w.GetId() {
+		t.Errorf("the fork asks %s again: answers are told apart by that", w.GetId())
+	}
 	if asked.GetStepId() != "step-2" || !strings.Contains(asked.GetMessage(), "not known") || fork.GetErrorCount() != 0 {
 		t.Errorf("asked %v; task %v", asked, fork)
 	}

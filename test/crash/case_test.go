@@ -2,7 +2,6 @@ package crash
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,8 +102,11 @@ func (w *worker) try(c crash, reference string) (aftermath, error) {
 	}
 	a.summary = r.summary(res)
 	a.problems = append(r.check(res), c.expect(r, res, a, reference)...)
-	if arrived && c.arrives == "cancel" && restarts > 0 {
-		a.problems = append(a.problems, cancelledAt(res, again)...)
+	if !arrived.IsZero() && c.arrives == "cancel" {
+		if restarts > 0 {
+			arrived = again
+		}
+		a.problems = append(a.problems, cancelledAt(res, arrived)...)
 	}
 	if len(a.problems) > 0 {
 		a.problems = append(a.problems, "died at "+c.point(a.points)+story(res.events)+"\nwritten: "+readable(r.path))
@@ -121,7 +123,10 @@ func (c crash) point(points []string) string {
 
 func readable(path string) string {
 	raw, err := os.ReadFile(path)
-	return string(raw) + fmt.Sprint(errors.Join(err))
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
 }
 
 // victim starts what the case kills.
@@ -161,9 +166,9 @@ func (c crash) expect(r *run, res result, a aftermath, reference string) (proble
 	return problems
 }
 
-// arrive asks for something while a point is held up. It says whether that was stored beyond doubt.
-func arrive(ctx context.Context, c crash, r *run, p *process) <-chan bool {
-	stored := make(chan bool, 1)
+// arrive asks for something while a point is held up. It says by when that was stored beyond doubt; zero where it was not.
+func arrive(ctx context.Context, c crash, r *run, p *process) <-chan time.Time {
+	stored := make(chan time.Time, 1)
 	go func() {
 		defer close(stored)
 		select {
@@ -184,11 +189,13 @@ func arrive(ctx context.Context, c crash, r *run, p *process) <-chan bool {
 		}
 		err := c.ask(ctx, p, *id, wait)
 		alone = alone && r.busy.Load() == 0
-		done := err == nil || alone && sent(p, c.hold)
-		if done && c.arrives == "approve" && c.flow.name == "confirm" {
+		if err != nil && (!alone || !sent(p, c.hold)) {
+			return
+		}
+		if c.arrives == "approve" && c.flow.name == "confirm" {
 			r.trusted.Store(&wait) // whose waits are all approvals
 		}
-		stored <- done
+		stored <- time.Now()
 	}()
 	return stored
 }

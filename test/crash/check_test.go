@@ -178,17 +178,17 @@ func noUnknown(res result, cancelled bool) (problems []string) {
 	return problems
 }
 
-// cancelledAt checks a task whose cancellation was durable when the executor was started again: it starts nothing any
-// more, and is cancelled, unless it had ended before.
-func cancelledAt(res result, restarted time.Time) (problems []string) {
-	if res.task.GetEndTime().AsTime().Before(restarted) {
+// cancelledAt checks a task whose cancellation was taken by a time, or was durable when the executor was started again at
+// that time: it starts nothing any more, and is cancelled, unless it had ended before.
+func cancelledAt(res result, at time.Time) (problems []string) {
+	if res.task.GetEndTime().AsTime().Before(at) {
 		return nil
 	}
 	if res.task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED {
 		problems = append(problems, "its cancellation was stored, and it is "+res.task.GetStatus().String())
 	}
 	for _, e := range res.events {
-		if e.GetType() == stepInput && e.GetTime().AsTime().After(restarted) {
+		if e.GetType() == stepInput && e.GetTime().AsTime().After(at) {
 			problems = append(problems, fmt.Sprintf("its cancellation was stored, and event %d starts %s", e.GetSeq(), e.GetFlow().GetStepId()))
 		}
 	}

@@ -192,14 +192,14 @@ func toolOf(t *journal.Task, w *storagev1.Wait) string {
 // refused.
 func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
 	var given *storagev1.Fact
-	shown := ""
+	var asked asked
 	err := s.records(ctx, t.ID, func(r journal.Record) {
 		for _, f := range r.GetFacts() {
 			if f.GetWaitId() != waitID {
 				continue
 			}
 			if w := f.GetStepWaitingForStart(); w != nil {
-				shown = w.GetInputJson()
+				asked.input, asked.outcome = w.GetInputJson(), w.GetOutcomeUnknown() != nil
 			}
 			if given == nil && closes(f) {
 				given = f
@@ -209,7 +209,7 @@ func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Comm
 	switch {
 	case err != nil:
 		return nil, err
-	case given != nil && same(c, given, shown):
+	case given != nil && same(c, given, asked):
 		return s.get(ctx, t.ID)
 	case given == nil && state.Ended(t.Checkpoint.GetStatus()):
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
@@ -230,16 +230,27 @@ func closes(f *storagev1.Fact) bool {
 	return false
 }
 
-// same says whether a command repeats the answer that was given; shown is the input that was asked about.
-func same(c *storagev1.Command, given *storagev1.Fact, shown string) bool {
+// asked is what a person was asked: to approve an input, or what became of its call.
+type asked struct {
+	input   string
+	outcome bool
+}
+
+// same says whether a command repeats the answer that was given.
+func same(c *storagev1.Command, given *storagev1.Fact, q asked) bool {
+	retry := q.outcome && c.GetOutcome().GetRetry()
+	approved := cmp.Or(c.GetApprove().GetInputJson(), q.input)
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
-		return c.GetApprove() != nil && k.StepInput == cmp.Or(c.GetApprove().GetInputJson(), shown) || c.GetOutcome().GetRetry()
+		return retry || !q.outcome && c.GetApprove() != nil && k.StepInput == approved
 	case *storagev1.Fact_StepCancel:
 		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
 	case *storagev1.Fact_StatusChanged:
-		if c.GetParams() == nil {
-			return k.StatusChanged.GetReason() == agentflow.Approved && (c.GetApprove() != nil || c.GetOutcome().GetRetry())
+		switch {
+		case k.StatusChanged.GetReason() == agentflow.Approved:
+			return retry || !q.outcome && c.GetApprove() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.InputHash(approved))
+		case c.GetParams() == nil:
+			return false
 		}
 		return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
 	case *storagev1.Fact_StepOutput:

@@ -10,14 +10,26 @@ import (
 )
 
 // split tells effects that may run beside the commit (planning changes nothing in the world) from those that must not
-// start before it is durable.
+// start before it is durable. What only thinks and is abandoned later in the batch is not begun; what follows that keeps its
+// place behind it.
 func split(effects []flow.Effect) (early, late []flow.Effect) {
-	for _, e := range effects {
+	abandoned := -1
+	for i, e := range effects {
+		if _, ok := e.(flow.Abandon); ok {
+			abandoned = i
+		}
+	}
+	for i, e := range effects {
 		switch e.(type) {
 		case flow.Call, flow.Attach, flow.StopCall, flow.Abandon, flow.Release:
 			late = append(late, e)
 		default:
-			early = append(early, e)
+			switch {
+			case abandoned < 0:
+				early = append(early, e)
+			case i > abandoned:
+				late = append(late, e)
+			}
 		}
 	}
 	return early, late

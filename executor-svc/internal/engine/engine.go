@@ -141,14 +141,13 @@ func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err 
 	if e.isStopped() {
 		return "", stopping()
 	}
+	e.keepFresh(n) // before it can be claimed
 	id, created, err := e.deps.Journal.Create(ctx, n)
-	if err != nil {
-		return "", err
+	if err != nil || !created {
+		e.takeFresh(n.ID)
+		return id, err
 	}
-	if created {
-		e.keepFresh(n)
-		e.nudge()
-	}
+	e.nudge()
 	return id, nil
 }
 

@@ -108,6 +108,12 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	if t == nil {
 		return
 	}
+	if t.task != nil && c.GetRev() <= t.task.Checkpoint.GetRev() {
+		return // of an owner that lost its claim after this was durable
+	}
+	if t.task != nil && c.GetLastSeq()-uint64(len(r.GetFacts())) != t.task.Checkpoint.GetLastSeq() {
+		t.tail, t.size = nil, 0 // something between was not published here
+	}
 	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
 	if n := len(r.GetFacts()); n > 0 {
 		t.tail = append(t.tail, share(t.task, journal.Record{FirstSeq: c.GetLastSeq() - uint64(n) + 1, Record: r}))

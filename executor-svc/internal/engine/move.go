@@ -29,6 +29,8 @@ type batch struct {
 	changed bool
 	folded  []uint64
 	answers []answer
+	// abandoned says that the batch gives up what runs: what that still brings is dropped.
+	abandoned bool
 	// recorded holds the calls whose results it stores.
 	recorded []flow.Called
 }
@@ -98,11 +100,11 @@ func (o *owner) fold(b *batch, i item) {
 		o.foldCommand(b, i.command)
 		return
 	}
-	if c, ok := i.input.(flow.Called); ok && i.turn == o.turn {
+	if c, ok := i.input.(flow.Called); ok && i.turn == o.turn && !b.abandoned {
 		o.calling = false
 		b.recorded = append(b.recorded, c)
 	}
-	if i.turn != o.turn || state.Ended(b.state.GetStatus()) {
+	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
 		o.log.Debug("what an abandoned effect brought is dropped")
 		return
 	}
@@ -146,6 +148,11 @@ func (o *owner) foldCommand(b *batch, c *journal.Command) {
 
 func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 	b.effects = append(b.effects, t.Effects...)
+	for _, e := range t.Effects {
+		if _, ok := e.(flow.Abandon); ok {
+			b.abandoned = true
+		}
+	}
 	if t.Unchanged {
 		return
 	}

@@ -16,6 +16,16 @@ func StepID(ordinal uint32) string { return "step-" + strconv.FormatUint(uint64(
 // WaitID names the n-th wait of a task.
 func WaitID(n uint32) string { return "wait-" + strconv.FormatUint(uint64(n), 10) }
 
+// WaitNumber is the number in a wait's name; 0 where it is none.
+func WaitNumber(id string) uint32 {
+	digits, ok := strings.CutPrefix(id, "wait-")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if !ok || err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
 // AnswerID names the n-th answer of a task.
 func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n), 10) }
 

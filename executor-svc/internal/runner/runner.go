@@ -67,6 +67,9 @@ type Session struct {
 	rounds []*plannerv1.Round
 	log    *slog.Logger
 
+	// loading is held by the one that loads the tools.
+	loading chan struct{}
+
 	mu    sync.Mutex // guards what follows
 	tools *toolset
 	call  *call
@@ -81,7 +84,7 @@ type Session struct {
 
 // Session starts a session for an owner. rounds are the earlier questions and answers of the conversation.
 func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, rounds []*plannerv1.Round) *Session {
-	return &Session{r: r, id: id, epoch: epoch, head: head, rounds: rounds, log: r.log.With("task_id", id)}
+	return &Session{r: r, id: id, epoch: epoch, head: head, rounds: rounds, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
 }
 
 // Run is an effect ready to be run: emit takes what comes of it, in order.

@@ -28,10 +28,18 @@ type toolset struct {
 
 // toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log says so (A2).
 func (s *Session) toolset(ctx context.Context) (*toolset, error) {
+	// Not under mu: loading may take long, and nothing else is to wait for it.
+	select {
+	case s.loading <- struct{}{}:
+		defer func() { <-s.loading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tools != nil {
-		return s.tools, nil
+	loaded := s.tools
+	s.mu.Unlock()
+	if loaded != nil {
+		return loaded, nil
 	}
 	ids, err := s.servers(ctx)
 	if err != nil {
@@ -41,6 +49,8 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tools = found
 	return found, nil
 }

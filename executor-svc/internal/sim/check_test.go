@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -112,6 +113,10 @@ func (w *world) end(t testing.TB) {
 	}
 	w.cancel()
 	w.busy.Wait()
+	for _, p := range w.crashed { // what is dead still has timers that run out
+		<-p.ran
+	}
+	w.s.pause(time.Minute)
 }
 
 // check looks at what is left in the journal, and at what happened on the way there.
@@ -221,6 +226,9 @@ func simulate(t *testing.T, seed uint64, dir string, pl plant, verbose bool) (o 
 	t.Helper()
 	var w *world
 	defer func() {
+		if verbose {
+			return // a panic shows all goroutines
+		}
 		if r := recover(); r != nil {
 			o.problems = append(o.problems, fmt.Sprintf("panic: %v", r))
 			if w != nil {

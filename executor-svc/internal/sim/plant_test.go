@@ -86,7 +86,7 @@ var planted = map[string]struct {
 }
 
 // mostSeeds is how many seeds a planted bug may hide for.
-const mostSeeds = 1500
+const mostSeeds = 3000
 
 // The checker finds each bug that is planted around what is simulated.
 func TestPlantedBugsAreFound(t *testing.T) {

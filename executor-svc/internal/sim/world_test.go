@@ -64,6 +64,7 @@ type world struct {
 	planner *planner
 	proc    *proc
 	procs   int
+	crashed []*proc
 	up      time.Time // when the next process comes, where there is none
 
 	poolMu sync.Mutex
@@ -213,6 +214,7 @@ const (
 func (w *world) crash(t testing.TB) {
 	p := w.proc
 	w.s.note(p.name+" dies", 0)
+	w.crashed = append(w.crashed, p)
 	close(p.dead)
 	p.cancel()
 	synctest.Wait()
@@ -249,6 +251,7 @@ func (w *world) stopped(t testing.TB) {
 
 // move lets one thing happen.
 func (w *world) move(t testing.TB) {
+	synctest.Wait() // nobody is on the way to a gate
 	w.stopped(t)
 	if w.proc == nil && !time.Now().Before(w.up) {
 		w.startProc(t)
@@ -314,6 +317,7 @@ func (w *world) settle(t testing.TB) bool {
 	w.s.calm = true
 	end := time.Now().Add(20 * time.Minute)
 	for n := 0; time.Now().Before(end) && n < 20_000; {
+		synctest.Wait()
 		w.stopped(t)
 		if w.proc == nil {
 			w.startProc(t)

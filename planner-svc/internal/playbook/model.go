@@ -151,17 +151,17 @@ func (r *run) structured(req *model.Request) (object, error) {
 		}
 		return object{"tool_id": p.Tool, "description": p.description}, nil
 	case model.InputParams:
-		return r.input(req.Facts.ToolID)
+		return r.input(req.Facts.ToolID, req.Facts.InputJSON != "")
 	}
 	return nil, fmt.Errorf("playbook: the purpose %q is not known", req.Purpose)
 }
 
 // input gives the step's input as the playbook has it, also after an error: what a person wrote is not mended behind their
-// back.
-func (r *run) input(toolID string) (object, error) {
+// back. again says that an input of the step has failed: the step is in the history already.
+func (r *run) input(toolID string, again bool) (object, error) {
 	i := len(r.tc.GetHistory())
-	if i > 0 && (i >= len(r.Steps) || r.Steps[i].Tool != toolID) && r.tc.GetHistory()[i-1].GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-		i-- // the step that failed is in the history already
+	if again && i > 0 && i <= len(r.Steps) && r.Steps[i-1].Tool == toolID && r.tc.GetHistory()[i-1].GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
+		i--
 	}
 	if i >= len(r.Steps) || r.Steps[i].Tool != toolID {
 		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, i+1)

@@ -228,6 +228,25 @@ func TestOtherPurposes(t *testing.T) {
 	}
 }
 
+// A11: the input of a failed step is its own, also where the next step calls the same tool: else that one's effect would be
+// had twice.
+func TestInputOfAFailedStepBeforeOneOfTheSameTool(t *testing.T) {
+	m := New(offline.New())
+	const twice = `
+steps:
+  - {tool: ws/find, on_error: continue, input: {pattern: first}}
+  - {tool: ws/find, input: {pattern: second}}
+`
+	again := model.Facts{Context: context_(twice, bad("ws/find", "no")), ToolID: "ws/find", InputJSON: `{"pattern":"first"}`, Error: "no"}
+	if got, err := generate(t, m, model.InputParams, again); err != nil || got != `{"input":{"pattern":"first"}}` {
+		t.Errorf("after the failure: %s %v", got, err)
+	}
+	next := model.Facts{Context: context_(twice, bad("ws/find", "no")), ToolID: "ws/find"}
+	if got, err := generate(t, m, model.InputParams, next); err != nil || got != `{"input":{"pattern":"second"}}` {
+		t.Errorf("of the next step: %s %v", got, err)
+	}
+}
+
 // A3
 func TestFlow(t *testing.T) {
 	m := New(offline.New())

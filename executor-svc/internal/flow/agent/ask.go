@@ -72,7 +72,9 @@ func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message s
 		CreateTime: m.t.Now.UnixNano(),
 	}
 	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != pause {
-		w.Deadline = w.CreateTime + timeout
+		if d := w.CreateTime + timeout; d > w.CreateTime { // else it is beyond what can be counted
+			w.Deadline = d
+		}
 	}
 	m.s.Waits = append(m.s.Waits, w)
 	return w

@@ -52,6 +52,11 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 	var log history.Log
 	for _, r := range kept {
 		log.Add(r)
+		for _, fact := range r.GetFacts() {
+			// Names go on where they were: none is used twice in a log.
+			f.c.WaitCount = max(f.c.GetWaitCount(), flow.WaitNumber(fact.GetWaitId()))
+			f.c.AnswerCount = max(f.c.GetAnswerCount(), fact.GetTextAdd().GetAnswer())
+		}
 		if r.GetUsage() != nil {
 			f.c.Usage = r.GetUsage()
 		}

@@ -92,7 +92,7 @@ func (m *move) attempt(s *storagev1.ActiveStep, waitID string) error {
 // budget is spent ends.
 func (m *move) call(s *storagev1.ActiveStep, waitID string) error {
 	if m.s.GetPauseRequested() {
-		return m.callLater(waitID)
+		return m.callLater(s, waitID)
 	}
 	if spent := m.callSpent(); spent != "" {
 		if err := m.cancelStep(s, "the budget is spent", waitID, s.GetOutcome()); err != nil {
@@ -109,7 +109,7 @@ func (m *move) call(s *storagev1.ActiveStep, waitID string) error {
 }
 
 // callLater keeps an approved step until the task is unpaused.
-func (m *move) callLater(waitID string) error {
+func (m *move) callLater(s *storagev1.ActiveStep, waitID string) error {
 	before := m.s.GetStatus()
 	if err := m.executor(running); err != nil {
 		return err
@@ -117,6 +117,7 @@ func (m *move) callLater(waitID string) error {
 	m.s.Phase = storagev1.Phase_PHASE_START
 	if waitID != "" {
 		m.statusFact(before, waitID, Approved)
+		m.facts[len(m.facts)-1].GetStatusChanged().SuppliedHash = flow.InputHash(s.GetInputJson())
 	}
 	return nil
 }
