@@ -86,8 +86,14 @@ func (o *owner) own() (again bool) {
 		items, err := o.gather()
 		switch {
 		case err != nil:
-			o.log.Error("reading the inbox", "error", err)
-			return true
+			// Not left: what effects brought is here alone.
+			o.log.Error("reading the inbox; trying again", "error", err)
+			o.in.poke()
+			if !o.rest(againAfter) {
+				o.drain()
+				return false
+			}
+			continue
 		case len(items) > 0:
 			if !o.move(items) {
 				return true
