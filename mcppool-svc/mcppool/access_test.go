@@ -192,7 +192,7 @@ func TestHTTPServersOfPlainUsersStayOutside(t *testing.T) {
 	create(t, s.as("ann"), web("anns", srv.URL, nil))
 	create(t, s.as("op"), web("ops", srv.URL, nil))
 	_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "anns"})
-	wantReason(t, err, "MCP_SERVER_UNAVAILABLE", "only an operator may register")
+	wantReason(t, err, "ADDRESS_REFUSED", "only an operator may register")
 	if _, err := s.as("op").ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "ops"}); err != nil {
 		t.Fatal(err)
 	}

@@ -168,3 +168,31 @@ func dial(b *testing.B, cfg Config) *grpc.ClientConn {
 	})
 	return conn
 }
+
+// BenchmarkBesideAFlood shows what calls of a good server cost while another server floods the pool with notifications: the
+// 99th percentile is to stay within twice what it is otherwise. Where the flood and the calls have few processors between
+// them, what the flooding process itself takes counts too.
+func BenchmarkBesideAFlood(b *testing.B) {
+	config := fakeConfig(b, map[string]string{"good": fakemcp.Good, "bad": fakemcp.Hostile})
+	client := mcppoolv1.NewMcpPoolServiceClient(dial(b, Config{MCPConfigs: []string{config}}))
+	call := func(server, tool string) error {
+		return invokeCtx(b.Context(), client, &mcppoolv1.CallToolRequest{McpId: server, Name: tool}).err
+	}
+	p99 := func(b *testing.B) float64 {
+		if err := call("good", "info"); err != nil {
+			b.Fatal(err)
+		}
+		var all []time.Duration
+		for b.Loop() {
+			all = append(all, timed(b, func(context.Context) error { return call("good", "info") }))
+		}
+		slices.Sort(all)
+		return float64(all[len(all)*99/100].Nanoseconds()) / 1e3
+	}
+	b.Run("quiet", func(b *testing.B) { b.ReportMetric(p99(b), "p99-µs") })
+	// The flood goes on after its call has ended.
+	if err := call("bad", "floodforever"); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("flooded", func(b *testing.B) { b.ReportMetric(p99(b), "p99-µs") })
+}

@@ -226,7 +226,7 @@ func TestCallToolOutcomes(t *testing.T) {
 		{"result is none", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "odd"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", known, "the tool ran"},
 		{"result breaks its schema", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "badsum"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", known, "do not call it again"},
 		{"timeout", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hang", Timeout: brief}, codes.DeadlineExceeded, "TIMEOUT", unknown, "call_timeout"},
-		{"too large", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "large", InputJson: `{"n":2000000}`}, codes.ResourceExhausted, "TOO_LARGE", unknown, "1 MiB"},
+		{"too large", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "large", InputJson: `{"n":2000000}`}, codes.ResourceExhausted, "TOO_LARGE", known, "1 MiB"},
 		{"server dies", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "crash"}, codes.Unavailable, "MCP_SERVER_UNAVAILABLE", unknown, "out of memory"},
 	}
 	for _, tt := range tests {
@@ -277,7 +277,10 @@ func TestConnectionIsReplacedAfterADeath(t *testing.T) {
 }
 
 func TestNewToolsAreSeen(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	child := fakemcp.Stdio(fakemcp.Good)
+	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
+		"fake": map[string]any{"command": child.Command, "env": child.Env, "pinning": "allow_new"},
+	}})}})
 	ann := s.as("ann")
 	before := len(listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetTools())
 	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "grow"}); o.err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/conf"
 )
@@ -26,9 +28,14 @@ type Config struct {
 	Workspace  string   `placeholder:"DIR" type:"path" help:"Offers the files of this folder as the built-in MCP server workspace."`
 	Audit      string   `placeholder:"FILE" type:"path" help:"Where a record of each tool call is appended, one JSON object a line; nowhere where empty."`
 
+	AllowAddresses []string `placeholder:"CIDR" help:"Private addresses that HTTP servers of plain users, and redirects, may lead to, such as 10.1.0.0/16. May be repeated."`
+
 	MaxConnections        int           `placeholder:"N" help:"MCP connections in all; 1000 where 0."`
 	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user; 100 where 0."`
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server; 32 MiB where 0."`
+	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; not limited where 0. Linux only."`
+	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; as the pool's where 0. Linux only."`
+	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool; 16 MiB where 0."`
 	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When a connection that nobody needs is closed; 5m where 0."`
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten; 30m where 0."`
 	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all; 10000 where 0."`
@@ -60,6 +67,9 @@ const defaultDrain = 7 * time.Second
 func (c Config) withDefaults() Config {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = defaultDrain
+	}
+	if c.MaxToolResultBytes == 0 {
+		c.MaxToolResultBytes = 16 << 20
 	}
 	if c.Environ == nil {
 		c.Environ = os.Environ()
@@ -100,7 +110,7 @@ func (c Config) ledger(now func() time.Time) ledger.Config {
 // validate names the setting that cannot be used.
 func (c Config) validate() error {
 	limits := []int64{
-		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
+		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxToolResultBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
 		int64(c.MaxResults), c.MaxResultBytes, int64(c.MaxTombstones), int64(c.MaxOwners), int64(c.BreakAfter),
 	}
 	if slices.Min(limits) < 0 {
@@ -109,7 +119,28 @@ func (c Config) validate() error {
 	if c.IdleTimeout < 0 || c.SessionTimeout < 0 || c.DrainTimeout < 0 || c.ResultTimeout < 0 || c.BreakFor < 0 {
 		return errors.New("the timeouts of the MCP pool cannot be negative")
 	}
-	return nil
+	if !process.LimitsWork && !c.childLimits().None() {
+		return errors.New("stdio servers can be limited on Linux only; leave max-child-memory-bytes and max-child-files out")
+	}
+	_, err := c.allowed()
+	return err
+}
+
+func (c Config) childLimits() process.Limits {
+	return process.Limits{Memory: c.MaxChildMemoryBytes, Files: c.MaxChildFiles}
+}
+
+// allowed reads AllowAddresses.
+func (c Config) allowed() ([]netip.Prefix, error) {
+	list := make([]netip.Prefix, 0, len(c.AllowAddresses))
+	for _, text := range c.AllowAddresses {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("the range of allowed addresses %q cannot be read; write it like 10.1.0.0/16 or fd00::/8", text)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }
 
 // workspaceServer is the built-in server that Config.Workspace asks for.

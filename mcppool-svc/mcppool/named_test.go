@@ -357,3 +357,18 @@ func TestStopDrainsDetachedCalls(t *testing.T) {
 	o.want(t, codes.Unavailable, "SHUTTING_DOWN", errs.OutcomeUnknown)
 	attachTo(t, ann, "hang", "c1").want(t, codes.Unavailable, "SHUTTING_DOWN", errs.OutcomeUnknown)
 }
+
+// A23: a call whose caller gave it up while it was on its way is not made when it arrives.
+func TestCancelComesBeforeTheCall(t *testing.T) {
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	ann := s.as("ann")
+	_, err := ann.CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: "c1"})
+	wantReason(t, err, "CALL_NOT_FOUND", "")
+	o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "c1"})
+	if o.reason() != "ALREADY_EXISTS" || o.ran() != errs.OutcomeNotExecuted {
+		t.Errorf("a call that was cancelled before: %v, %s", o.err, o.ran())
+	}
+	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "c2"}); o.text() != "1" {
+		t.Errorf("the tool ran %q times, %v", o.text(), o.err)
+	}
+}

@@ -22,7 +22,9 @@ import (
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcpgo"
 	"pawl.dev/mcppool-svc/internal/meter"
+	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/workspace"
 )
@@ -74,24 +76,38 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, file.Close)
-	if s.registry, err = registry.Open(s.cfg.DataDir, servers, deps.Log); err != nil {
+	st, err := store.Open(s.cfg.DataDir, append(registry.Buckets(), pin.Bucket)...)
+	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, s.registry.Close)
+	s.closers = append(s.closers, st.Close)
+	if s.registry, err = registry.New(st, servers, deps.Log); err != nil {
+		return err
+	}
+	pins, err := pin.Open(st, deps.Now)
+	if err != nil {
+		return err
+	}
+	allowed, err := s.cfg.allowed()
+	if err != nil {
+		return err
+	}
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
-		Builtins: map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace},
+		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace},
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
-	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls})
+	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, MaxResult: s.cfg.MaxToolResultBytes})
 	s.closers = append(s.closers, s.disconnect)
 	unobserve, err := meter.Observe(deps.Meter, meter.State{Running: s.ledger.Running, Connections: s.pool.Count})
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, unobserve)
-	s.api = api.New(api.Parts{Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, ID: id.String()})
+	s.api = api.New(api.Parts{
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Log: deps.Log, ID: id.String(),
+	})
 	return nil
 }
 

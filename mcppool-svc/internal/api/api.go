@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"google.golang.org/grpc/codes"
 
@@ -12,6 +13,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/errs"
@@ -25,6 +27,8 @@ type Server struct {
 	pool     *conn.Pool
 	caller   *call.Caller
 	ledger   *ledger.Ledger
+	pins     *pin.Book
+	log      *slog.Logger
 	id       string
 }
 
@@ -34,12 +38,14 @@ type Parts struct {
 	Pool     *conn.Pool
 	Caller   *call.Caller
 	Ledger   *ledger.Ledger
+	Pins     *pin.Book
+	Log      *slog.Logger
 	ID       string // of this pool
 }
 
 // New makes a Server.
 func New(p Parts) *Server {
-	return &Server{registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, id: p.ID}
+	return &Server{registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, log: p.Log, id: p.ID}
 }
 
 // find returns the caller and the server that an id means for the caller.
@@ -62,8 +68,7 @@ func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *sp
 		return p, nil, err
 	}
 	if server.Disabled {
-		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
-			"MCP server %s is disabled; enable it where it was registered", id)
+		return p, nil, disabled(id)
 	}
 	if !s.registry.Active(p.Sub, server) {
 		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
@@ -118,6 +123,11 @@ func registryError(err error, id string) error {
 	default:
 		return err
 	}
+}
+
+func disabled(id string) *errs.Error {
+	return failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
+		"MCP server %s is disabled; enable it where it was registered", id)
 }
 
 // failed is a refusal that something must be changed for first. Nothing was executed.

@@ -19,6 +19,7 @@ func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpS
 	m := toMessage(server)
 	hide(m.GetHttp().GetHeaders())
 	if !p.IsOperator() {
+		m.Permissions = nil
 		hide(m.GetStdio().GetEnv())
 	}
 	m.Etag = server.Etag()
@@ -53,7 +54,8 @@ func hide(values map[string]string) {
 func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
-		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted, CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
+		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
+		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
 	}
 	switch {
 	case s.Stdio != nil:
@@ -64,6 +66,11 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers)}}
 	case s.Builtin != nil:
 		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}}
+	}
+	for _, r := range s.Permissions {
+		m.Permissions = append(m.Permissions, &mcppoolv1.PermissionRule{
+			Users: r.Users, Tools: r.Tools, Effects: r.Effects, Decision: mcppoolv1.PermissionDecision(r.Decision + 1),
+		})
 	}
 	for name, p := range s.Policies {
 		if m.ToolPolicies == nil {
@@ -79,6 +86,7 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 	s := &spec.Server{
 		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),
 		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
+		Pinning:     spec.Pinning(max(m.GetPinning(), 1) - 1),
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
 	}
 	switch t := m.GetTransport().(type) {
@@ -90,6 +98,11 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders())}
 	case *mcppoolv1.McpServer_Builtin:
 		s.Builtin = &spec.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
+	}
+	for _, r := range m.GetPermissions() {
+		s.Permissions = append(s.Permissions, spec.Rule{
+			Users: r.GetUsers(), Tools: r.GetTools(), Effects: r.GetEffects(), Decision: spec.Decision(r.GetDecision() - 1),
+		})
 	}
 	for name, p := range m.GetToolPolicies() {
 		if s.Policies == nil {

@@ -21,6 +21,7 @@ var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	otherFields     = []string{
 		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
+		"pinning", "permissions",
 	}
 	// A client sends back what it read; these say which server, or are ours to say.
 	ignoredFields = []string{
@@ -37,8 +38,9 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	if err != nil {
 		return err
 	}
-	if !p.IsOperator() && (edited.Trusted != server.Trusted || !maps.Equal(edited.Policies, server.Policies)) {
-		return denied("only an operator may say what an MCP server's tools do (trusted, tool_policies)")
+	same := edited.Trusted == server.Trusted && maps.Equal(edited.Policies, server.Policies) && edited.SamePermissions(server)
+	if !p.IsOperator() && !same {
+		return denied("only an operator may say what an MCP server's tools do, and who may call them (trusted, tool_policies, permissions)")
 	}
 	if transport {
 		if !p.IsOperator() && server.ByOperator {
@@ -54,7 +56,7 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	}
 	server.DisplayName, server.Description, server.Disabled = edited.DisplayName, edited.Description, edited.Disabled
 	server.AutoActivate, server.Trusted, server.Policies = edited.AutoActivate, edited.Trusted, edited.Policies
-	server.OnlyWhenNamed = edited.OnlyWhenNamed
+	server.OnlyWhenNamed, server.Pinning, server.Permissions = edited.OnlyWhenNamed, edited.Pinning, edited.Permissions
 	server.CallTimeout, server.StartTimeout = edited.CallTimeout, edited.StartTimeout
 	return check(server)
 }

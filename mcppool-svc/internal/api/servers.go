@@ -59,8 +59,8 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*sp
 		if server.Owner != "" && server.Owner != p.Sub {
 			return nil, denied("only an operator may register an MCP server for somebody else")
 		}
-		if server.Trusted || len(server.Policies) > 0 {
-			return nil, denied("only an operator may say what an MCP server's tools do (trusted, tool_policies)")
+		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 {
+			return nil, denied("only an operator may say what an MCP server's tools do, and who may call them (trusted, tool_policies, permissions)")
 		}
 		server.Owner, server.AutoActivate = p.Sub, true
 	}
@@ -146,6 +146,9 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 		keep = ""
 	}
 	s.pool.Retire(updated.UID, keep)
+	if current.Origin() != updated.Origin() {
+		s.forget(ctx, current)
+	}
 	return s.show(p, updated), nil
 }
 
@@ -160,7 +163,15 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 		return nil, registryError(err, current.ID)
 	}
 	s.pool.Retire(gone.UID, "")
+	s.forget(ctx, gone)
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
+}
+
+// forget takes back the approvals of a server that is gone. They bind nobody any more, so it is enough to log a failure.
+func (s *Server) forget(ctx context.Context, server *spec.Server) {
+	if err := s.pins.Forget(server.Origin()); err != nil {
+		s.log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
+	}
 }
 
 // ActivateMcpServer implements McpPoolService.

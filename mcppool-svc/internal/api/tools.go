@@ -4,17 +4,26 @@ import (
 	"context"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/page"
 )
 
-// defaultTools is the page size of ListTools where the caller names none.
-const defaultTools = 200
+const (
+	// defaultTools is the page size of ListTools where the caller names none.
+	defaultTools = 200
+	// maxPageBytes is how much of definitions one page carries; gRPC clients take 4 MiB unless told otherwise.
+	maxPageBytes = 2 << 20
+)
 
 // ListTools implements McpPoolService.
 func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
@@ -23,11 +32,15 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 		return nil, err
 	}
 	scope := strings.Join([]string{"ListTools", p.Sub, server.UID, req.GetQuery()}, "\x00")
+	list := s.caller.List
+	if req.GetQuarantined() {
+		scope, list = "Quarantined"+scope, s.caller.ListFresh
+	}
 	after, err := page.Decode(scope, req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.caller.List(ctx, conn.Use{Server: server, User: p.Sub, Session: req.GetSessionId()})
+	all, review, err := list(ctx, conn.Use{Server: server, User: p.Sub, Session: req.GetSessionId()})
 	if err != nil {
 		return nil, err
 	}
@@ -36,22 +49,67 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 		size = defaultTools
 	}
 	words := strings.Fields(strings.ToLower(req.GetQuery()))
-	resp := &mcppoolv1.ListToolsResponse{PoolId: s.id}
+	resp := &mcppoolv1.ListToolsResponse{PoolId: s.id, QuarantinedCount: uint32(review.Held())}
+	n, bytes, last := 0, 0, ""
 	for _, tool := range all.After(string(after)) {
-		if !tool.Matches(words) {
+		policy, decision := server.JudgeFor(p.Sub, tool.Name, tool.Hints)
+		if review.Holds(tool.Name) != req.GetQuarantined() || decision == spec.Deny || !tool.Matches(words) {
 			continue
 		}
-		if len(resp.Tools) == size {
-			resp.NextPageToken = page.Encode(scope, []byte(resp.Tools[size-1].GetName()))
+		bytes += len(tool.Raw)
+		if n == size || n > 0 && bytes > maxPageBytes {
+			resp.NextPageToken = page.Encode(scope, []byte(last))
 			break
 		}
-		resp.Tools = append(resp.Tools, toolMessage(server, tool))
+		if err := s.add(resp, server, tool, policy, req.GetQuarantined()); err != nil {
+			return nil, err
+		}
+		n, last = n+1, tool.Name
 	}
 	return resp, nil
 }
 
-func toolMessage(server *spec.Server, t *catalog.Tool) *commonv1.Tool {
-	policy := server.Judge(t.Name, t.Hints)
+// add adds a tool to a page.
+func (s *Server) add(resp *mcppoolv1.ListToolsResponse, server *spec.Server, tool *catalog.Tool, policy spec.Policy, quarantined bool) error {
+	if !quarantined {
+		resp.Tools = append(resp.Tools, toolMessage(server, tool, policy))
+		return nil
+	}
+	q := &mcppoolv1.QuarantinedTool{Tool: toolMessage(server, tool, policy), DefinitionJson: tool.Raw}
+	approved, known, err := s.pins.Approved(server, tool.Name)
+	if err != nil {
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
+	}
+	if known {
+		q.ApprovedDefinitionJson, q.ApprovedDefinitionHash = approved.Definition, approved.Hash
+		q.ApproveTime, q.ApprovedBy = timestamppb.New(approved.Time), approved.By
+		q.Changes = pin.Diff(approved.Definition, tool.Raw)
+	}
+	resp.QuarantinedTools = append(resp.QuarantinedTools, q)
+	return nil
+}
+
+// ApproveTool implements McpPoolService.
+func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequest) (*mcppoolv1.ApproveToolResponse, error) {
+	p, server, err := s.find(ctx, req.GetMcpId())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case server.Owner != p.Sub && !p.IsOperator():
+		return nil, denied("MCP server %s is everybody's: only an operator may approve its tools", server.ID)
+	case server.Disabled:
+		return nil, disabled(server.ID)
+	}
+	tool, err := s.caller.Approve(ctx, conn.Use{Server: server, User: p.Sub}, req.GetName(), req.GetDefinitionHash())
+	if err != nil {
+		return nil, err
+	}
+	policy, _ := server.JudgeFor(p.Sub, tool.Name, tool.Hints)
+	return &mcppoolv1.ApproveToolResponse{Tool: toolMessage(server, tool, policy)}, nil
+}
+
+func toolMessage(server *spec.Server, t *catalog.Tool, policy spec.Policy) *commonv1.Tool {
 	return &commonv1.Tool{
 		Id: server.ID + "/" + t.Name, McpId: server.ID, Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchemaJson: t.Input, OutputSchemaJson: t.Output, Effect: policy.Effect, Idempotent: policy.Idempotent,

@@ -13,6 +13,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
@@ -48,14 +49,14 @@ func (c *Caller) current(r Request) error {
 
 // over makes the call over one connection.
 func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *facts, notify func(upstream.Notification)) (*mcppoolv1.CallResult, error) {
-	tool, err := lease.Tools().Find(ctx, r.Tool)
+	all, tool, err := lease.Tools().Find(ctx, r.Tool)
 	if err != nil {
 		return nil, preparing(err)
 	}
 	if tool != nil {
 		f.definition = tool.Hash
 	}
-	if err := permit(r, tool); err != nil {
+	if err := c.permit(r, all, tool); err != nil {
 		f.decision = refused
 		return nil, err
 	}
@@ -64,6 +65,9 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	if err != nil {
 		return nil, failure{Executing, err}
 	}
+	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
+		return nil, tooLarge(r, len(raw), limit)
+	}
 	result, err := readResult(raw)
 	if err != nil {
 		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
@@ -71,11 +75,24 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	return result, c.checkOutput(tool, r, result)
 }
 
+// tooLarge is a result over the limit. The tool ran: to call it again would do again what it did.
+func tooLarge(r Request, size, limit int) *errs.Error {
+	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,
+		"the tool %s/%s ran, but its result has %.1f MiB; the limit is %.1f. Ask it for less, such as a part or a page",
+		r.Server.ID, r.Tool, float64(size)/(1<<20), float64(limit)/(1<<20)).With(errs.OutcomeKey, errs.OutcomeKnown)
+}
+
 // permit checks what can be checked before a tool runs.
-func permit(r Request, tool *catalog.Tool) error {
+func (c *Caller) permit(r Request, all *catalog.Catalog, tool *catalog.Tool) error {
 	if tool == nil {
-		return refuse(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-			"MCP server %s has no tool %.100q; `pawl mcp tools %s` shows what there is", r.Server.ID, r.Tool, r.Server.ID)
+		return noTool(r.Server, r.Tool)
+	}
+	review, err := c.review(r.Server, all)
+	if err != nil {
+		return err
+	}
+	if review.Holds(tool.Name) {
+		return quarantined(r, tool)
 	}
 	input, err := tool.InputSchema()
 	if err != nil {
@@ -86,11 +103,20 @@ func permit(r Request, tool *catalog.Tool) error {
 		return invalidInput(refuse(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 			"the input does not fit the schema of the tool %s/%s: %v", r.Server.ID, tool.Name, err), err)
 	}
+	if _, decision := r.Server.JudgeFor(r.User, tool.Name, tool.Hints); decision == spec.Deny {
+		return refuse(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+			"a rule of MCP server %s does not let you call %s; ask an operator", r.Server.ID, tool.Name)
+	}
 	if r.DefinitionHash != "" && r.DefinitionHash != tool.Hash {
 		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
 			"the definition of the tool %s/%s is not the one that was expected; list the tools again and decide anew", r.Server.ID, tool.Name)
 	}
 	return nil
+}
+
+func noTool(s *spec.Server, name string) *errs.Error {
+	return refuse(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
+		"MCP server %[1]s has no tool %.100[2]q; `pawl mcp tools %[1]s` shows what there is", s.ID, name)
 }
 
 // invalidInput names each place of the input that is wrong.

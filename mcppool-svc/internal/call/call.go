@@ -19,6 +19,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/meter"
+	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/services/errs"
 )
 
@@ -38,8 +39,11 @@ type Caller struct {
 type Deps struct {
 	Now   func() time.Time // that calls are to be started by
 	Log   *slog.Logger
-	Audit slog.Handler // gets a record of each call; may be nil
-	Meter *meter.Calls // measures them; may be nil
+	Audit slog.Handler // gets a record of each call and approval; may be nil
+	Meter *meter.Calls // measures calls; may be nil
+	Pins  *pin.Book    // which tools may be used
+
+	MaxResult int // bytes of a result as servers send it; 0: any
 }
 
 // New makes a Caller.

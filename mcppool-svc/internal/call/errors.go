@@ -39,7 +39,7 @@ func Explain(stage Stage, err error) *errs.Error {
 	switch {
 	case stage == Preparing || !e.Sent:
 		return out.With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-	case e.Kind == upstream.Answered:
+	case e.Kind == upstream.Answered, e.Ended:
 		return out.With(errs.OutcomeKey, errs.OutcomeKnown)
 	default:
 		return out.With(errs.OutcomeKey, errs.OutcomeUnknown)
@@ -56,6 +56,8 @@ func explain(stage Stage, e *upstream.Error) *errs.Error {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, "%w", e)
 	case upstream.TooLarge:
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "%w", e)
+	case upstream.AddressRefused:
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_ADDRESS_REFUSED, "%w", e)
 	case upstream.Unauthorized, upstream.Misconfigured:
 		// Trying again does not help: somebody must change something first.
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)

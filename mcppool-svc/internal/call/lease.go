@@ -6,17 +6,31 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// List returns the tools of a server. Every error is an *errs.Error.
-func (c *Caller) List(ctx context.Context, use conn.Use) (*catalog.Catalog, error) {
-	var tools *catalog.Catalog
+// List returns the tools of a server, and which of them wait for an approval. Every error is an *errs.Error.
+func (c *Caller) List(ctx context.Context, use conn.Use) (*catalog.Catalog, *pin.Review, error) {
+	return c.list(ctx, use, (*catalog.Cache).Get)
+}
+
+// ListFresh is List for who looks because something changed.
+func (c *Caller) ListFresh(ctx context.Context, use conn.Use) (*catalog.Catalog, *pin.Review, error) {
+	return c.list(ctx, use, (*catalog.Cache).Fresh)
+}
+
+func (c *Caller) list(ctx context.Context, use conn.Use, get func(*catalog.Cache, context.Context) (*catalog.Catalog, error)) (*catalog.Catalog, *pin.Review, error) {
+	var all *catalog.Catalog
 	err := c.leased(ctx, use, func(lease *conn.Lease) (err error) {
-		tools, err = lease.Tools().Get(ctx)
+		all, err = get(lease.Tools(), ctx)
 		return preparing(err)
 	})
-	return tools, err
+	if err != nil {
+		return nil, nil, err
+	}
+	review, err := c.review(use.Server, all)
+	return all, review, err
 }
 
 // leased does something over a connection. One that turns out to be dead before anything went out is replaced once: no

@@ -43,19 +43,26 @@ func (c *Caller) record(ctx context.Context, r Request, f *facts, took time.Dura
 		}
 		c.deps.Log.LogAttrs(ctx, level, message, attrs...)
 	}
-	if c.deps.Audit == nil {
-		return
-	}
-	rec := slog.NewRecord(c.deps.Now(), slog.LevelInfo, "tool_call", 0)
-	rec.AddAttrs(audit(r, f, took, end)...)
-	if err := c.deps.Audit.Handle(ctx, rec); err != nil {
-		c.deps.Log.ErrorContext(ctx, "writing an audit record failed; make room, or check the audit file", "call_id", r.CallID, "error", err)
+	if c.deps.Audit != nil {
+		c.audit(ctx, "tool_call", callRecord(r, f, took, end)...)
 	}
 }
 
-// audit is a record for those who ask later who did what. It holds no arguments, no results and no messages, which could
+// audit writes a record of what was done.
+func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
+	if c.deps.Audit == nil {
+		return
+	}
+	rec := slog.NewRecord(c.deps.Now(), slog.LevelInfo, what, 0)
+	rec.AddAttrs(attrs...)
+	if err := c.deps.Audit.Handle(ctx, rec); err != nil {
+		c.deps.Log.ErrorContext(ctx, "writing an audit record failed; make room, or check the audit file", "record", what, "error", err)
+	}
+}
+
+// callRecord is a record for those who ask later who did what. It holds no arguments, no results and no messages, which could
 // carry secrets: only hashes and names.
-func audit(r Request, f *facts, took time.Duration, end ledger.End) []slog.Attr {
+func callRecord(r Request, f *facts, took time.Duration, end ledger.End) []slog.Attr {
 	sum := sha256.Sum256([]byte(r.Input))
 	outcome, reason := errs.OutcomeKnown, ""
 	if end.Err != nil {

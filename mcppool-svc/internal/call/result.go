@@ -8,50 +8,35 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// rawResult is a tools/call result as servers send it.
-type rawResult struct {
-	Content    []json.RawMessage `json:"content"`
-	Structured json.RawMessage   `json:"structuredContent"`
-	IsError    bool              `json:"isError"`
-	ResultType string            `json:"resultType"`
-}
-
-// rawContent is one block of it; which fields count depends on the type.
+// rawContent is one block of a result; which fields count depends on the type.
 type rawContent struct {
-	Type        string          `json:"type"`
-	Text        string          `json:"text"`
-	Data        string          `json:"data"`
-	MimeType    string          `json:"mimeType"`
-	URI         string          `json:"uri"`
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Resource    json.RawMessage `json:"resource"`
+	typ, text, data, mimeType, uri, name, description string
+	resource                                          json.RawMessage
 }
 
-type rawResource struct {
-	URI      string `json:"uri"`
-	MimeType string `json:"mimeType"`
-	Text     string `json:"text"`
-	Blob     string `json:"blob"`
-}
-
-// readResult reads a raw result. An error means that the tool ran, and that what it gave cannot be read.
+// readResult reads a raw tools/call result. An error means that the tool ran, and that what it gave cannot be read.
 func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
-	var r rawResult
-	if err := json.Unmarshal(raw, &r); err != nil {
+	fields, err := strict.Object(raw)
+	if err != nil {
 		return nil, broken("its result is not one of a tool: %w", err)
 	}
-	if r.ResultType == "input_required" {
+	out := &mcppoolv1.CallResult{}
+	var blocks []json.RawMessage
+	var kind string
+	if err := members(fields, member{"resultType", &kind}, member{"isError", &out.IsError}, member{"content", &blocks}); err != nil {
+		return nil, broken("its result is not one of a tool: %w", err)
+	}
+	if kind == "input_required" {
 		return nil, broken("it asks for more input in the middle of the call, which is not supported yet")
 	}
-	out := &mcppoolv1.CallResult{IsError: r.IsError}
-	if len(r.Structured) > 0 && string(r.Structured) != "null" {
-		out.StructuredJson = clean(string(r.Structured))
+	if structured := fields["structuredContent"]; !strict.Absent(structured) {
+		out.StructuredJson = clean(string(structured))
 	}
-	for i, block := range r.Content {
+	for i, block := range blocks {
 		c, err := readContent(block)
 		if err != nil {
 			return nil, broken("block %d of its content: %w", i+1, err)
@@ -61,14 +46,39 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	return out, nil
 }
 
+// member is one of an object, and what it is read into.
+type member struct {
+	key string
+	to  any
+}
+
+// members reads those that are there. They are looked up by their exact names, as no decoder into a struct does.
+func members(fields map[string]json.RawMessage, all ...member) error {
+	for _, m := range all {
+		if strict.Absent(fields[m.key]) {
+			continue
+		}
+		if err := json.Unmarshal(fields[m.key], m.to); err != nil {
+			return fmt.Errorf("`%s` cannot be read: %w", m.key, err)
+		}
+	}
+	return nil
+}
+
 func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
-	var c rawContent
-	if err := json.Unmarshal(raw, &c); err != nil {
+	fields, err := strict.Object(raw)
+	if err != nil {
 		return nil, err
 	}
-	switch c.Type {
+	c := rawContent{resource: fields["resource"]}
+	err = members(fields, member{"type", &c.typ}, member{"text", &c.text}, member{"data", &c.data}, member{"mimeType", &c.mimeType},
+		member{"uri", &c.uri}, member{"name", &c.name}, member{"description", &c.description})
+	if err != nil {
+		return nil, err
+	}
+	switch c.typ {
 	case "text":
-		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: clean(c.Text)}}, nil
+		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: clean(c.text)}}, nil
 	case "image":
 		blob, err := readBlob(c)
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Image{Image: blob}}, err
@@ -76,35 +86,39 @@ func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
 		blob, err := readBlob(c)
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Audio{Audio: blob}}, err
 	case "resource":
-		resource, err := readResource(c.Resource)
+		resource, err := readResource(c.resource)
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Resource{Resource: resource}}, err
 	case "resource_link":
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_ResourceLink{ResourceLink: &mcppoolv1.ResourceLink{
-			Uri: clean(c.URI), Name: clean(c.Name), Description: clean(c.Description), MimeType: clean(c.MimeType),
+			Uri: clean(c.uri), Name: clean(c.name), Description: clean(c.description), MimeType: clean(c.mimeType),
 		}}}, nil
 	default:
-		return nil, fmt.Errorf("its type %.40q is not known", c.Type)
+		return nil, fmt.Errorf("its type %.40q is not known", c.typ)
 	}
 }
 
 func readBlob(c rawContent) (*mcppoolv1.Blob, error) {
-	data, err := decode64(c.Data)
+	data, err := decode64(c.data)
 	if err != nil {
 		return nil, fmt.Errorf("its data is not base64: %w", err)
 	}
-	return &mcppoolv1.Blob{Data: data, MimeType: clean(c.MimeType)}, nil
+	return &mcppoolv1.Blob{Data: data, MimeType: clean(c.mimeType)}, nil
 }
 
 func readResource(raw json.RawMessage) (*mcppoolv1.Resource, error) {
-	var r rawResource
-	if err := json.Unmarshal(raw, &r); err != nil {
+	fields, err := strict.Object(raw)
+	if err != nil {
 		return nil, fmt.Errorf("its resource cannot be read: %w", err)
 	}
-	blob, err := decode64(r.Blob)
+	var r rawContent
+	if err := members(fields, member{"uri", &r.uri}, member{"mimeType", &r.mimeType}, member{"text", &r.text}, member{"blob", &r.data}); err != nil {
+		return nil, fmt.Errorf("its resource cannot be read: %w", err)
+	}
+	blob, err := decode64(r.data)
 	if err != nil {
 		return nil, fmt.Errorf("its blob is not base64: %w", err)
 	}
-	return &mcppoolv1.Resource{Uri: clean(r.URI), MimeType: clean(r.MimeType), Text: clean(r.Text), Blob: blob}, nil
+	return &mcppoolv1.Resource{Uri: clean(r.uri), MimeType: clean(r.mimeType), Text: clean(r.text), Blob: blob}, nil
 }
 
 // decode64 also takes base64 without padding, which some servers send.
@@ -117,6 +131,6 @@ func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func broken(format string, args ...any) *upstream.Error {
 	e := upstream.Errorf(upstream.Protocol, "the tool ran, but "+format, args...)
-	e.Sent = true
+	e.Sent, e.Ended = true, true
 	return e
 }

@@ -48,19 +48,22 @@ func NewCache(source Source) *Cache { return &Cache{source: source} }
 // Get returns the catalog, asking the server only where what is known is out of date. Errors are *upstream.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
 
-// Find returns a tool. One that is not known is looked for once more: servers may gain tools without saying so. It is nil
-// where there is none.
-func (c *Cache) Find(ctx context.Context, name string) (*Tool, error) {
+// Fresh is Get for who looks because something changed: it asks again what is older than a moment.
+func (c *Cache) Fresh(ctx context.Context) (*Catalog, error) { return c.get(ctx, retryAge) }
+
+// Find returns a tool and the catalog that it is of. One that is not known is looked for once more: servers may gain tools without saying so. It is
+// nil where there is none.
+func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) {
 	for _, age := range []time.Duration{MaxAge, retryAge} {
 		catalog, err := c.get(ctx, age)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if t := catalog.Find(name); t != nil {
-			return t, nil
+			return catalog, t, nil
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
@@ -91,7 +94,7 @@ func (c *Cache) list(ctx context.Context, l *listing) {
 	defer cancel()
 	raw, err := c.source.ListTools(ctx)
 	if err == nil {
-		l.catalog, err = read(raw, time.Now())
+		l.catalog, err = Read(raw, time.Now())
 	}
 	l.err = err
 	c.mu.Lock()

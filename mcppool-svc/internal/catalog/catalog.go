@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 	"time"
@@ -11,6 +12,8 @@ import (
 type Catalog struct {
 	Tools []*Tool // by name
 	Time  time.Time
+	// Digest is the same for the same definitions.
+	Digest [sha256.Size]byte
 }
 
 // Find returns a tool by its exact name; nil where there is none.
@@ -31,9 +34,9 @@ func (c *Catalog) After(name string) []*Tool {
 	return c.Tools[i:]
 }
 
-// read makes a catalog of raw definitions. Two tools of one name are refused: which one a call would reach, and which one
+// Read makes a catalog of raw definitions. Two tools of one name are refused: which one a call would reach, and which one
 // was shown for approval, would be the server's secret.
-func read(raw []json.RawMessage, now time.Time) (*Catalog, error) {
+func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) {
 	c := &Catalog{Tools: make([]*Tool, 0, len(raw)), Time: now}
 	for _, r := range raw {
 		t, err := parse(r)
@@ -42,11 +45,14 @@ func read(raw []json.RawMessage, now time.Time) (*Catalog, error) {
 		}
 		c.Tools = append(c.Tools, t)
 	}
+	h := sha256.New()
 	slices.SortFunc(c.Tools, func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
-	for i := 1; i < len(c.Tools); i++ {
-		if c.Tools[i].Name == c.Tools[i-1].Name {
+	for i := range c.Tools {
+		h.Write([]byte(c.Tools[i].Hash))
+		if i > 0 && c.Tools[i].Name == c.Tools[i-1].Name {
 			return nil, protocolError("the server's tool list cannot be used: two tools have the name %q", c.Tools[i].Name)
 		}
 	}
+	h.Sum(c.Digest[:0])
 	return c, nil
 }

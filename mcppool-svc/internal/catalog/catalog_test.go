@@ -108,7 +108,7 @@ func TestFindLooksAgainForWhatIsNotThere(t *testing.T) {
 		s.set(nil, "a")
 		c := NewCache(s)
 		for range 5 {
-			if tool, err := c.Find(t.Context(), "b"); tool != nil || err != nil {
+			if _, tool, err := c.Find(t.Context(), "b"); tool != nil || err != nil {
 				t.Errorf("found %v, %v", tool, err)
 			}
 		}
@@ -117,7 +117,7 @@ func TestFindLooksAgainForWhatIsNotThere(t *testing.T) {
 		}
 		s.set(nil, "a", "b")
 		time.Sleep(retryAge)
-		if tool, err := c.Find(t.Context(), "b"); err != nil || tool == nil || tool.Name != "b" {
+		if _, tool, err := c.Find(t.Context(), "b"); err != nil || tool == nil || tool.Name != "b" {
 			t.Errorf("found %v, %v", tool, err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestReadRefusesWhatIsAmbiguous(t *testing.T) {
 		for _, tool := range tools {
 			raw = append(raw, json.RawMessage(tool))
 		}
-		_, err := read(raw, time.Time{})
+		_, err := Read(raw, time.Time{})
 		if err == nil || upstream.As(err).Kind != upstream.Protocol || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error = %v, want one with %q", tools, err, want)
 		}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,12 +11,17 @@ import (
 	"unicode/utf8"
 
 	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/schema"
 )
 
-// maxName is the longest tool name, as the contract has it.
-const maxName = 512
+const (
+	// maxName is the longest tool name, as the contract has it.
+	maxName = 512
+	// maxDefinition is the longest definition: what schemas may have at most, and what fits into one answer.
+	maxDefinition = 1 << 20
+)
 
 // Tool is one tool of a server.
 type Tool struct {
@@ -25,8 +29,8 @@ type Tool struct {
 	// Input and Output are JSON Schemas, exactly as sent; Output is empty where there is none.
 	Input, Output string
 	Hints         spec.Hints
-	// Hash is the SHA-256 (hex) of the raw definition.
-	Hash string
+	// Raw is the definition, exactly as sent; Hash is its SHA-256 (hex).
+	Raw, Hash string
 
 	input, output atomic.Pointer[schema.Schema] // once compiled
 }
@@ -62,15 +66,18 @@ func (t *Tool) Matches(words []string) bool {
 
 // parse reads one definition.
 func parse(raw json.RawMessage) (*Tool, error) {
+	if len(raw) > maxDefinition {
+		return nil, fmt.Errorf("a tool definition has more than %d MiB", maxDefinition>>20)
+	}
 	if !utf8.Valid(raw) {
 		return nil, errors.New("a tool definition is not valid UTF-8")
 	}
-	fields, err := object(raw)
+	fields, err := strict.Object(raw)
 	if err != nil {
 		return nil, fmt.Errorf("a tool definition cannot be read: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	t := &Tool{Hash: hex.EncodeToString(sum[:])}
+	t := &Tool{Raw: string(raw), Hash: hex.EncodeToString(sum[:])}
 	if err := text(fields, "name", &t.Name); err != nil {
 		return nil, err
 	}
@@ -91,10 +98,10 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 		return err
 	}
 	t.Input, t.Output = schemaText(fields["inputSchema"]), schemaText(fields["outputSchema"])
-	if absent(fields["annotations"]) {
+	if strict.Absent(fields["annotations"]) {
 		return nil
 	}
-	hints, err := object(fields["annotations"])
+	hints, err := strict.Object(fields["annotations"])
 	if err != nil {
 		return fmt.Errorf("its annotations: %w", err)
 	}
@@ -112,57 +119,27 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 // flag reads a hint; what is no boolean is no hint.
 func flag(raw json.RawMessage) *bool {
 	var b bool
-	if absent(raw) || json.Unmarshal(raw, &b) != nil {
+	if strict.Absent(raw) || json.Unmarshal(raw, &b) != nil {
 		return nil
 	}
 	return &b
 }
 
 func schemaText(raw json.RawMessage) string {
-	if absent(raw) {
+	if strict.Absent(raw) {
 		return ""
 	}
 	return string(raw)
 }
 
 func text(fields map[string]json.RawMessage, key string, to *string) error {
-	if absent(fields[key]) {
+	if strict.Absent(fields[key]) {
 		return nil
 	}
 	if err := json.Unmarshal(fields[key], to); err != nil {
 		return fmt.Errorf("`%s` is not a string", key)
 	}
 	return nil
-}
-
-func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-// object splits an object by its exact keys. A key that comes twice, or twice in different letter case, would be read
-// differently by different programs; it is refused.
-func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("not a JSON object")
-	}
-	fields := make(map[string]json.RawMessage)
-	folded := make(map[string]bool)
-	for dec.More() {
-		t, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		key, _ := t.(string)
-		if folded[strings.ToLower(key)] {
-			return nil, fmt.Errorf("the key %q comes twice", key)
-		}
-		folded[strings.ToLower(key)] = true
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
-		fields[key] = value
-	}
-	return fields, nil
 }
 
 func protocolError(format string, args ...any) *upstream.Error {

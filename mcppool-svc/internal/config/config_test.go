@@ -25,6 +25,7 @@ func TestParse(t *testing.T) {
     "Web Search!": {
       "type": "streamable-http", "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer x"},
       "trusted": true, "autoActivate": false, "timeout": 90, "startTimeout": "5s", "description": "finds things", "owner": "ann",
+      "pinning": "allow_new", "permissions": [{"users": ["bob"], "tools": ["s*"], "effects": ["read", "write"], "decision": "ask"}],
       "tools": {"search": {"effect": "read", "idempotent": true, "risk": "low"}, "*": {"effect": "destructive"}}
     },
     "off": {"command": "x", "disabled": true},
@@ -48,6 +49,11 @@ func TestParse(t *testing.T) {
 		"search": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
 		"*":      {Effect: commonv1.Effect_EFFECT_DESTRUCTIVE},
 	}
+	search.Pinning = spec.PinAllowNew
+	search.Permissions = []spec.Rule{{
+		Users: []string{"bob"}, Tools: []string{"s*"}, Decision: spec.Ask,
+		Effects: []commonv1.Effect{commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE},
+	}}
 	off.ID, off.Stdio, off.Disabled = "off", &spec.Stdio{Command: "x"}, true
 	off2.ID, off2.Stdio, off2.Disabled = "off2", &spec.Stdio{Command: "x"}, true
 	want := []*spec.Server{&files, &search, &off, &off2}
@@ -94,6 +100,11 @@ func TestC1ParseErrors(t *testing.T) {
 		{"effect", `{"command":"x","tools":{"a":{"effect":"maybe"}}}`, "read, write or destructive"},
 		{"risk", `{"command":"x","tools":{"a":{"effect":"read","risk":"some"}}}`, "low, medium or high"},
 		{"tools", `{"command":"x","tools":{"a":{"efect":"read"}}}`, `"tools" is not`},
+		{"pinning", `{"command":"x","pinning":"sometimes"}`, "approve_changes, allow_new, trust_all"},
+		{"decision", `{"command":"x","permissions":[{"decision":"allow"},{"decision":"maybe"}]}`, "rule 2 must be allow, ask or deny"},
+		{"effects of a rule", `{"command":"x","permissions":[{"effects":["unspecified"],"decision":"deny"}]}`, "read, write or destructive"},
+		{"empty user", `{"command":"x","permissions":[{"users":[""],"decision":"deny"}]}`, "empty"},
+		{"permissions", `{"command":"x","permissions":[{"user":"ann","decision":"deny"}]}`, `"permissions" is not`},
 		{"url", `{"url":"example.com"}`, "http or https"},
 		{"not an object", `"x"`, "not a JSON object"},
 		{"null", `null`, "not a JSON object"},

@@ -91,6 +91,8 @@ func (f *fields) common(s *spec.Server) error {
 		func() (bool, error) { return f.duration("timeout", 24*time.Hour, &s.CallTimeout) },
 		func() (bool, error) { return f.duration("startTimeout", 10*time.Minute, &s.StartTimeout) },
 		func() (bool, error) { return f.policies(s) },
+		func() (bool, error) { return f.pinning(s) },
+		func() (bool, error) { return f.permissions(s) },
 	} {
 		if _, err := step(); err != nil {
 			return err
@@ -126,6 +128,19 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 		return false, fmt.Errorf("%q is not between 0 and %v", key, most)
 	}
 	*to = d
+	return true, nil
+}
+
+// pinning reads which tools need an approval.
+func (f *fields) pinning(s *spec.Server) (bool, error) {
+	var name string
+	ok, err := take(f, "pinning", "a text", &name)
+	if !ok || err != nil {
+		return false, err
+	}
+	if s.Pinning, ok = spec.ParsePinning(name); !ok {
+		return false, fmt.Errorf(`"pinning" must be one of %s`, strings.Join(spec.Pinnings(), ", "))
+	}
 	return true, nil
 }
 

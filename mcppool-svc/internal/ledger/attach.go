@@ -36,18 +36,24 @@ func (l *Ledger) Attach(q Query) (*Call, error) {
 	}
 	f := l.graves.fates[k]
 	if f == unknown {
-		f = unproven
-		if l.graves.never(k) && !isUnnamed(q.ID) {
-			f = denied
-		}
-		l.graves.bury(k, f)
+		f = l.bar(k, q.ID, denied)
 	}
 	return nil, notFound(q, f, l.id)
 }
 
+// bar refuses a call that is not known from then on, as one of this fate where it is certain that it never ran, and
+// returns what it is. Called with mu held.
+func (l *Ledger) bar(k key, id string, f fate) fate {
+	if isUnnamed(id) || !l.graves.never(k) {
+		f = unproven
+	}
+	l.graves.bury(k, f)
+	return f
+}
+
 func notFound(q Query, f fate, pool string) error {
 	outcome, why := f.outcome(), f.story()
-	if f == denied && q.Pool != pool {
+	if f.neverRan() && q.Pool != pool {
 		outcome, why = errs.OutcomeUnknown, "this pool never saw it, but another one, or this one before it was restarted, may have"
 	} else if f == denied {
 		why = "it never came here, and will be refused"

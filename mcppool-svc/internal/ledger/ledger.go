@@ -147,12 +147,20 @@ func (l *Ledger) End(c *Call, end End) {
 	}
 }
 
-// Cancel stops a user's running call; false where there is none of that id.
+// Cancel stops a user's running call; false where there is none of that id. One that is not known was given up before it
+// came: it is refused from then on.
 func (l *Ledger) Cancel(user, id string, cause error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.calls[keyOf(user, id)]
-	if c == nil || c.cancel == nil {
+	k := keyOf(user, id)
+	c := l.calls[k]
+	if c == nil {
+		if l.graves.fates[k] == unknown {
+			l.bar(k, id, cancelled)
+		}
+		return false
+	}
+	if c.cancel == nil {
 		return false
 	}
 	c.cancel(cause)

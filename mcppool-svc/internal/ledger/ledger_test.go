@@ -373,3 +373,36 @@ func TestFilter(t *testing.T) {
 		t.Errorf("%d of 10,000 are taken for others", wrong)
 	}
 }
+
+// A23: a call that was given up before it came never runs: not when it comes, nor for whoever asks after it.
+func TestCancelledBeforeItCame(t *testing.T) {
+	l := New(Config{MaxTombstones: 3}, pool)
+	if l.Cancel("ann", "a", context.Canceled) {
+		t.Error("an unknown call was cancelled")
+	}
+	_, _, err := l.Begin(Start{User: "ann", ID: "a", Hashes: []Hash{{1}}, Cancel: func(error) {}})
+	wantOutcome(t, err, "ALREADY_EXISTS", errs.OutcomeNotExecuted)
+	if got := attach(l, "a"); got != errs.OutcomeNotExecuted {
+		t.Errorf("asked after: %s", got)
+	}
+	_, err = l.Attach(Query{User: "ann", ID: "a", Hash: Hash{1}, Pool: "another"})
+	wantOutcome(t, err, "CALL_NOT_FOUND", errs.OutcomeUnknown)
+	c, mine, err := l.Begin(Start{User: "bob", ID: "a", Hashes: []Hash{{1}}, Cancel: func(error) {}})
+	if err != nil || !mine {
+		t.Fatalf("somebody else's call of that id: mine %v, %v", mine, err)
+	}
+	l.End(c, End{})
+
+	// What ended, and was forgotten, may have run, whoever cancels it.
+	finish(t, l, "ran", 1)
+	l.Ack("ann", []string{"ran"})
+	for i := range 10 {
+		l.Cancel("ann", "other "+strconv.Itoa(i), context.Canceled)
+		if len(l.graves.fates) > 3 {
+			t.Fatalf("%d fates are kept", len(l.graves.fates))
+		}
+	}
+	l.Cancel("ann", "ran", context.Canceled)
+	_, _, err = l.Begin(Start{User: "ann", ID: "ran", Hashes: []Hash{{1}}, Cancel: func(error) {}})
+	wantOutcome(t, err, "ALREADY_EXISTS", errs.OutcomeUnknown)
+}

@@ -6,21 +6,25 @@ import "pawl.dev/services/errs"
 type fate byte
 
 const (
-	unknown  fate = iota // nothing is known of it
-	denied               // it was asked for before it came, and is refused from then on: it never ran here
-	unproven             // the same, but it may have run, and have been forgotten since
-	acked                // it ended, and what it came to is kept elsewhere
-	expired              // it ended, and nobody asked for too long
-	evicted              // it ended, and there was no room
+	unknown   fate = iota // nothing is known of it
+	denied                // it was asked for before it came, and is refused from then on: it never ran here
+	unproven              // the same, but it may have run, and have been forgotten since
+	cancelled             // it was given up before it came, and is refused from then on: it never ran here
+	acked                 // it ended, and what it came to is kept elsewhere
+	expired               // it ended, and nobody asked for too long
+	evicted               // it ended, and there was no room
 )
 
 // outcome is what is known of the effect.
 func (f fate) outcome() string {
-	if f == denied {
+	if f.neverRan() {
 		return errs.OutcomeNotExecuted
 	}
 	return errs.OutcomeUnknown
 }
+
+// neverRan says whether a call of this fate never ran here, and never will.
+func (f fate) neverRan() bool { return f == denied || f == cancelled }
 
 // story is the fate for people.
 func (f fate) story() string {
@@ -29,6 +33,8 @@ func (f fate) story() string {
 		return "it was asked after before it came, and found not executed"
 	case unproven:
 		return "it was asked after before it came, and not found"
+	case cancelled:
+		return "it was cancelled before it came"
 	case acked:
 		return "it ended, and its result was acknowledged"
 	case expired:

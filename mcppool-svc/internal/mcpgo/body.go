@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // eventWork bounds what joining the lines of one event may cost: mcp-go appends each line to all before it.
@@ -18,8 +15,10 @@ const eventWork = 32
 type boundedBody struct {
 	io.ReadCloser
 	limit  int
-	events bool
+	events bool // it is a stream of them
+	answer bool // it is the answer itself
 	x      *exchange
+	notes  *throttle
 	cancel context.CancelFunc
 
 	size int  // of the body, or of the current event
@@ -35,8 +34,9 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.count(p[:n]) {
-		b.err = &upstream.Error{Kind: upstream.TooLarge, Sent: true,
-			Message: fmt.Sprintf("the server sent a message of more than %d MiB; ask the tool for less", b.limit>>20)}
+		e := tooLong(b.limit)
+		e.Ended = b.answer
+		b.err = e
 		b.x.blame(b.err)
 		return 0, b.err
 	}
@@ -61,6 +61,7 @@ func (b *boundedBody) count(p []byte) bool {
 		case b.text:
 			b.work += b.size
 		default:
+			b.notes.wait(b.size)
 			b.size, b.work = 0, 0 // an empty line ends the event
 		}
 		b.text = b.text && !ended

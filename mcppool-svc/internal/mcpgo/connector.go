@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/netip"
 	"strings"
 
 	mcpclient "github.com/mark3labs/mcp-go/client"
@@ -29,6 +30,10 @@ type Config struct {
 	MaxMessage int      // bytes; DefaultMaxMessage where 0
 	Environ    []string // what children inherit from, and references are resolved in
 	Builtins   map[string]OpenBuiltin
+	// ChildLimits bound each process of a child.
+	ChildLimits process.Limits
+	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
+	AllowAddresses []netip.Prefix
 }
 
 // Connector makes connections.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,16 +21,35 @@ import (
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
+// lineTest is one of TestLineReader.
+type lineTest struct {
+	name, in, out string
+	kind          upstream.Kind // of the error, where there is one
+	fails         bool
+}
+
+// verdicts is out with the verdicts written out.
+func (tt lineTest) verdicts(j *judge) string {
+	return regexp.MustCompile(`(?m)^VERDICT (\d+) (\d)$`).ReplaceAllString(tt.out,
+		`{"jsonrpc":"2.0","id":$1,"error":{"code":-32099,"message":"`+j.word+`$2"}}`)
+}
+
 func TestLineReader(t *testing.T) {
-	tests := []struct {
-		name, in, out string
-		kind          upstream.Kind // of the error, where there is one
-		fails         bool
-	}{
+	tests := []lineTest{
 		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\r\n", 0, false},
 		{"noise is left out", "hello\n{}\n\n[1]\n{broken\n{}\n", "{}\n{}\n", 0, false},
 		{"last line without an end", "{}\n{\"a\":1}", "{}\n{\"a\":1}\n", 0, false},
 		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", upstream.TooLarge, true},
+		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
+		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
+		{"too long, another way", `{"result":"` + strings.Repeat("x", 10_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
+		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "VERDICT 7 0\n", 0, false},
+		{"too long notification", `{"method":"m","params":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "{}\n", 0, false},
+		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", upstream.TooLarge, true},
+		{"a key twice", `{"id":7,"result":{"a":1,"a":2}}` + "\n{}\n", "VERDICT 7 1\n{}\n", 0, false},
+		{"a key in another case", `{"id":7,"result":1,"Result":2}` + "\n{}\n", "VERDICT 7 2\n{}\n", 0, false},
+		{"broken answer", `{"id":7,"result":}` + "\n{}\n", "VERDICT 7 4\n{}\n", 0, false},
+		{"broken notification", `{"method":"m","method":"n"}` + "\n{}\n", "{}\n", 0, false},
 		{"endless", strings.Repeat("x", 1000), "", upstream.TooLarge, true},
 		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", upstream.Protocol, true},
 	}
@@ -36,7 +57,7 @@ func TestLineReader(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newLineReader(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
 			out, err := io.ReadAll(r)
-			if err != nil || string(out) != tt.out {
+			if err != nil || string(out) != tt.verdicts(r.judge) {
 				t.Errorf("read %q, %v; want %q", out, err, tt.out)
 			}
 			<-r.eof
@@ -45,6 +66,37 @@ func TestLineReader(t *testing.T) {
 				t.Errorf("Err = %v", r.Err())
 			}
 		})
+	}
+}
+
+// fill is n bytes of one kind.
+type fill struct{ n int }
+
+var filler = bytes.Repeat([]byte("x"), 4096)
+
+func (f *fill) Read(p []byte) (int, error) {
+	if f.n == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, filler[:min(len(filler), f.n)])
+	f.n -= n
+	return n, nil
+}
+
+// A result of 1 GiB costs no more memory than the longest message that is let through.
+func TestGigabyteTakesNoMemory(t *testing.T) {
+	line := io.MultiReader(strings.NewReader(`{"result":"`), &fill{1 << 30}, strings.NewReader(`","jsonrpc":"2.0","id":7}`+"\n{}\n"))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := newLineReader(line, DefaultMaxMessage)
+	out, err := io.ReadAll(r)
+	runtime.ReadMemStats(&after)
+	if err != nil || !strings.HasSuffix(string(out), "}}\n{}\n") || !strings.Contains(string(out), `"id":7,`) {
+		t.Errorf("read %q, %v", out, err)
+	}
+	// A buffer that grows by and by leaves smaller ones behind.
+	if used := after.TotalAlloc - before.TotalAlloc; used > 8*DefaultMaxMessage {
+		t.Errorf("%d MiB were allocated", used>>20)
 	}
 }
 
@@ -59,7 +111,7 @@ func FuzzLineReader(f *testing.F) {
 		}
 		s := bufio.NewScanner(bytes.NewReader(out))
 		for s.Scan() {
-			if line := bytes.TrimSpace(s.Bytes()); len(line) > limit || len(line) == 0 || line[0] != '{' {
+			if line := bytes.TrimSpace(s.Bytes()); len(line) > limit && !bytes.Contains(line, []byte("-32099")) || len(line) == 0 || line[0] != '{' {
 				t.Errorf("passed %q", line)
 			}
 		}

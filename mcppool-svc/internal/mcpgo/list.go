@@ -14,6 +14,7 @@ import (
 const (
 	maxTools     = 10_000
 	maxToolBytes = 16 << 20
+	maxPages     = 1_000
 )
 
 // ListTools implements upstream.Client.
@@ -37,8 +38,8 @@ func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 		if next == "" {
 			return tools, nil
 		}
-		if cursors[next] || len(cursors) > maxTools {
-			return nil, protocolError("the server repeats the cursor %q of tools/list for ever", cut(next))
+		if cursors[next] || len(cursors) >= maxPages {
+			return nil, protocolError("the server's tools/list has no end: %d pages, or a cursor twice", len(cursors)+1)
 		}
 		cursors[next] = true
 		cursor = next

@@ -26,7 +26,9 @@ func (c *client) outcome(x *exchange, err error) (json.RawMessage, error) {
 	if err == nil {
 		err = errMalformed
 	}
-	return nil, c.diagnose(r, err)
+	e := *c.diagnose(r, err)
+	e.Message = c.hide(e.Message)
+	return nil, &e
 }
 
 // lost is the end of a request whose connection ended.

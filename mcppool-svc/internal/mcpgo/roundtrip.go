@@ -51,9 +51,13 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.markStatus(resp.StatusCode)
+	if resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect {
+		x.notSent() // it is to be sent elsewhere
+	}
+	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	resp.Body = &boundedBody{
-		ReadCloser: resp.Body, limit: t.limit, x: x, cancel: cancel,
-		events: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream"),
+		ReadCloser: resp.Body, limit: t.limit, x: x, notes: newThrottle(), cancel: cancel,
+		events: events, answer: !events && resp.StatusCode == http.StatusOK,
 	}
 	return resp, nil
 }
@@ -86,9 +90,9 @@ func redirectError(format string, args ...any) error {
 }
 
 // newHTTPClient makes the client of one connection: nothing is shared with any other user's.
-func newHTTPClient(origin *url.URL, headers map[string]string, publicOnly bool, limit int) *http.Client {
+func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, publicOnly bool, limit int) *http.Client {
 	base := &http.Transport{
-		DialContext:            newDialer(publicOnly).DialContext,
+		DialContext:            reach.dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    8,
 		IdleConnTimeout:        90 * time.Second,
@@ -96,7 +100,8 @@ func newHTTPClient(origin *url.URL, headers map[string]string, publicOnly bool, 
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	if !publicOnly {
-		base.Proxy = http.ProxyFromEnvironment // behind a proxy there is no address to check
+		reach.trust(origin) // and nowhere else: it may not send us where it likes
+		base.Proxy = reach.proxy
 	}
 	return &http.Client{
 		Transport:     &roundTripper{base: base, origin: origin, headers: headers, limit: limit},

@@ -30,7 +30,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *spec.Server, e era) (*c
 	}
 	child, err := c.launcher.Start(process.Spec{
 		Command: s.Stdio.Command, Args: s.Stdio.Args, Dir: s.Stdio.Dir,
-		Env: process.Environ(c.cfg.Environ, env),
+		Env: process.Environ(c.cfg.Environ, env), Limits: c.cfg.ChildLimits,
 	})
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
@@ -57,7 +57,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		child.Close() // mcp-go notices a broken connection at the other end alone
 	})
 	conn = newClient(&tap{
-		Interface: transport.NewIO(in, out, nil), blind: true, gone: in.eof,
+		Interface: transport.NewIO(in, out, nil), blind: true, gone: in.eof, judge: in.judge,
 		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
 	}, e.option())
 	conn.lines = in

@@ -243,15 +243,18 @@ func TestListChangedIsCounted(t *testing.T) {
 	}
 }
 
-func TestTooLargeMessageEndsTheConnection(t *testing.T) {
+func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 	c := dialServer(t, newConnector(t, Config{MaxMessage: 1 << 20}), &spec.Server{ID: "fake", Stdio: fakemcp.Stdio(fakemcp.Good)})
 	if _, err := callTool(t, c, "large", `{"n":900000}`); err != nil {
 		t.Fatal(err)
 	}
 	_, err := callTool(t, c, "large", `{"n":1100000}`)
 	e := upstream.As(err)
-	if e.Kind != upstream.TooLarge || !e.Sent || !e.Lost || !strings.Contains(e.Message, "more than 1 MiB") {
+	if e.Kind != upstream.TooLarge || !e.Sent || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB") {
 		t.Errorf("error = %+v", e)
+	}
+	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
+		t.Errorf("the connection is of no use any more: %v", err)
 	}
 }
 
@@ -290,7 +293,7 @@ func TestWrongIDIsNoAnswer(t *testing.T) {
 func TestListErrors(t *testing.T) {
 	for mode, want := range map[string]string{
 		fakemcp.ListError: "the index is broken",
-		fakemcp.LoopPages: "for ever",
+		fakemcp.LoopPages: "no end",
 	} {
 		c := dial(t, mode)
 		if _, err := c.ListTools(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

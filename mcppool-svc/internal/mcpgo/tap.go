@@ -8,6 +8,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 // errMalformed means that an answer is JSON but not one to the request.
@@ -22,6 +24,9 @@ type tap struct {
 	undelivered func(mcp.RequestId) bool
 	// gone is closed once the transport is known to lead nowhere; nil where that never shows.
 	gone <-chan struct{}
+	// judge reads what was put in the place of answers; where it is nil and check is set, answers are checked here.
+	judge *judge
+	check bool
 }
 
 // SendRequest implements transport.Interface.
@@ -42,7 +47,7 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 		}
 		return nil, err
 	}
-	if err := check(request, response); err != nil {
+	if err := t.examine(request, response); err != nil {
 		x.blame(err)
 		return nil, err
 	}
@@ -53,6 +58,22 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 		return &short, nil
 	}
 	return response, nil
+}
+
+// examine refuses answers that cannot be used.
+func (t *tap) examine(request transport.JSONRPCRequest, response *transport.JSONRPCResponse) error {
+	if err := check(request, response); err != nil {
+		return err
+	}
+	if verdict := t.judge.read(response.Error); verdict != nil {
+		return verdict
+	}
+	if t.check && len(response.Result) > 0 {
+		if why := strict.Check(response.Result); why != nil {
+			return (&judge{}).failure(why)
+		}
+	}
+	return nil
 }
 
 // check refuses answers to somebody else and answers that say nothing. An error may lack the id: servers that could not

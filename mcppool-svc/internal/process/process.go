@@ -24,6 +24,7 @@ type Spec struct {
 	Args    []string
 	Env     []string // the whole environment
 	Dir     string   // the pool's own where empty
+	Limits  Limits
 }
 
 // Process is a running child.
@@ -64,7 +65,13 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 		p.drop()
 		return nil, fmt.Errorf("starting %s: %w", command, err)
 	}
+	err = limit(p.PID(), spec.Limits) // before anybody reaps it: its id is its own till then
 	go p.wait(stderr)
+	if err != nil {
+		killGroup(cmd.Process)
+		p.Close()
+		return nil, err
+	}
 	return p, nil
 }
 

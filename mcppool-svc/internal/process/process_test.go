@@ -160,6 +160,26 @@ func TestChildrenDieWithThePool(t *testing.T) {
 	}
 }
 
+// What a child may use is bounded, for what it starts too; it has no core files at all.
+func TestLimits(t *testing.T) {
+	if !LimitsWork {
+		t.Skip("limits are for Linux")
+	}
+	spec := sh(`read go; ulimit -c; sh -c 'ulimit -n; ulimit -d'; head -c 200000000 /dev/zero | tail -c 200000000 | wc -c`)
+	spec.Limits = Limits{Memory: 64 << 20, Files: 77}
+	p := launch(t, spec)
+	if _, err := io.WriteString(p.Stdin, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(p.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("0\n77\n65536\n0\n", string(out)); diff != "" {
+		t.Errorf("%s; stderr: %s", diff, p.Stderr(1000))
+	}
+}
+
 func TestStderrKeepsTheEnd(t *testing.T) {
 	p := launch(t, sh(`i=0; while [ $i -lt 3000 ]; do echo "line $i of the log, which is rather long" >&2; i=$((i+1)); done`))
 	<-p.Exited()

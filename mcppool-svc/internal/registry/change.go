@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
@@ -32,14 +33,14 @@ func (r *Registry) Create(user, requestID, digest string, s *spec.Server) (*spec
 	s.CreateTime = r.now().UTC()
 	s.UpdateTime = s.CreateTime
 
-	changes := []change{{bucketServers, s.Key(), encode(toRecord(s))}}
+	changes := []store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}
 	old := r.oldRequests()
 	for _, key := range old {
-		changes = append(changes, change{bucketRequests, key, nil})
+		changes = append(changes, store.Change{Bucket: bucketRequests, Key: key})
 	}
 	q := request{Version: recordVersion, Digest: digest, Answer: toRecord(s), Time: s.CreateTime}
 	if requestID != "" {
-		changes = append(changes, change{bucketRequests, key, encode(q)})
+		changes = append(changes, store.Change{Bucket: bucketRequests, Key: key, Value: encode(q)})
 	}
 	err = r.commit(changes, func() {
 		r.servers[s.Key()] = s.Seal()
@@ -96,7 +97,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error)
 	}
 	s.Generation++
 	s.UpdateTime = r.now().UTC()
-	err = r.commit([]change{{bucketServers, s.Key(), encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
+	err = r.commit([]store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
 	return s, err
 }
 
@@ -108,12 +109,12 @@ func (r *Registry) Delete(owner, id, etag string) (*spec.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes := []change{{bucketServers, s.Key(), nil}}
+	changes := []store.Change{{Bucket: bucketServers, Key: s.Key()}}
 	isOf := func(key string, _ bool) bool { return key == keyUser(key)+"\x00"+s.Key() }
 	r.mu.RLock()
 	for key, active := range r.active {
 		if isOf(key, active) {
-			changes = append(changes, change{bucketActivations, key, nil})
+			changes = append(changes, store.Change{Bucket: bucketActivations, Key: key})
 		}
 	}
 	r.mu.RUnlock()
@@ -136,7 +137,7 @@ func (r *Registry) SetActive(user string, s *spec.Server, active bool) error {
 	defer r.writes.Unlock()
 	key := activationKey(user, s)
 	value := encode(activation{Version: recordVersion, Active: active})
-	return r.commit([]change{{bucketActivations, key, value}}, func() { r.active[key] = active })
+	return r.commit([]store.Change{{Bucket: bucketActivations, Key: key, Value: value}}, func() { r.active[key] = active })
 }
 
 // changeable finds a server that may be changed.
@@ -154,8 +155,8 @@ func (r *Registry) changeable(owner, id, etag string) (*spec.Server, error) {
 }
 
 // commit stores changes and only then shows them.
-func (r *Registry) commit(changes []change, show func()) error {
-	if err := r.store.apply(changes...); err != nil {
+func (r *Registry) commit(changes []store.Change, show func()) error {
+	if err := r.store.Apply(changes...); err != nil {
 		return errors.Join(ErrStorage, fmt.Errorf("writing the registered MCP servers: %w", err))
 	}
 	r.mu.Lock()

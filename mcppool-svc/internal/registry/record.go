@@ -29,6 +29,8 @@ type record struct {
 	OnlyNamed    bool              `json:"only_when_named,omitempty"`
 	Trusted      bool              `json:"trusted,omitempty"`
 	Policies     map[string]policy `json:"tool_policies,omitempty"`
+	Pinning      string            `json:"pinning,omitempty"`
+	Permissions  []rule            `json:"permissions,omitempty"`
 	CallTimeout  time.Duration     `json:"call_timeout,omitempty"`  // ns
 	StartTimeout time.Duration     `json:"start_timeout,omitempty"` // ns
 	ByOperator   bool              `json:"by_operator,omitempty"`
@@ -42,6 +44,34 @@ type policy struct {
 	Effect     string `json:"effect"`
 	Idempotent bool   `json:"idempotent,omitempty"`
 	RiskFloor  string `json:"risk_floor,omitempty"`
+}
+
+// rule is a permission as stored.
+type rule struct {
+	Users    []string `json:"users,omitempty"`
+	Tools    []string `json:"tools,omitempty"`
+	Effects  []string `json:"effects,omitempty"`
+	Decision string   `json:"decision"`
+}
+
+func toRule(r spec.Rule) rule {
+	out := rule{Users: r.Users, Tools: r.Tools, Decision: r.Decision.String()}
+	for _, e := range r.Effects {
+		out.Effects = append(out.Effects, e.String())
+	}
+	return out
+}
+
+// rule denies what cannot be read: a rule that is not understood must not let anything through.
+func (r rule) rule() spec.Rule {
+	out := spec.Rule{Users: r.Users, Tools: r.Tools, Decision: spec.Deny}
+	if d, ok := spec.ParseDecision(r.Decision); ok {
+		out.Decision = d
+	}
+	for _, e := range r.Effects {
+		out.Effects = append(out.Effects, commonv1.Effect(commonv1.Effect_value[e]))
+	}
+	return out
 }
 
 // activation is a user's explicit word on a server.
@@ -65,6 +95,12 @@ func toRecord(s *spec.Server) record {
 		Trusted: s.Trusted, CallTimeout: s.CallTimeout, StartTimeout: s.StartTimeout, ByOperator: s.ByOperator,
 		Generation: s.Generation, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime,
 	}
+	for _, p := range s.Permissions {
+		r.Permissions = append(r.Permissions, toRule(p))
+	}
+	if s.Pinning != spec.PinChanges {
+		r.Pinning = s.Pinning.String()
+	}
 	for name, p := range s.Policies {
 		if r.Policies == nil {
 			r.Policies = make(map[string]policy, len(s.Policies))
@@ -81,6 +117,10 @@ func (r record) server() *spec.Server {
 		Trusted: r.Trusted, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
 		Generation: r.Generation, CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
 	}
+	for _, p := range r.Permissions {
+		s.Permissions = append(s.Permissions, p.rule())
+	}
+	s.Pinning, _ = spec.ParsePinning(r.Pinning) // of no name: the default, which is the strictest
 	for name, p := range r.Policies {
 		if s.Policies == nil {
 			s.Policies = make(map[string]spec.Policy, len(r.Policies))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
@@ -27,9 +28,19 @@ var (
 // requestMemory is how long a create can be repeated.
 const requestMemory = 24 * time.Hour
 
+// Buckets of the store.
+const (
+	bucketServers     = "servers"     // server key → record
+	bucketActivations = "activations" // user, server key → activation
+	bucketRequests    = "requests"    // user, request id → request
+)
+
+// Buckets are those that a Registry's store must have.
+func Buckets() []string { return []string{bucketServers, bucketActivations, bucketRequests} }
+
 // Registry is safe for concurrent use. The servers it returns are shared: do not change them.
 type Registry struct {
-	store store
+	store store.Store
 	log   *slog.Logger
 	now   func() time.Time
 
@@ -42,21 +53,17 @@ type Registry struct {
 	requests map[string]request      // guarded by mu; by requestKey
 }
 
-// Open reads what is stored in dir (empty: nothing is stored) and adds the servers of configuration files, which win.
-func Open(dir string, config []*spec.Server, log *slog.Logger) (*Registry, error) {
+// New reads what is stored and adds the servers of configuration files, which win.
+func New(st store.Store, config []*spec.Server, log *slog.Logger) (*Registry, error) {
 	r := &Registry{
-		store: memory{}, log: log, now: time.Now,
+		store: st, log: log, now: time.Now,
 		servers: make(map[string]*spec.Server), active: make(map[string]bool), requests: make(map[string]request),
 	}
-	if dir != "" {
-		db, err := openBolt(dir)
+	for _, bucket := range Buckets() {
+		err := st.Load(bucket, func(key string, value []byte) error { return r.read(bucket, key, value) })
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("reading the registered MCP servers: %w", err)
 		}
-		r.store = db
-	}
-	if err := r.store.load(r.read); err != nil {
-		return nil, errors.Join(fmt.Errorf("reading the registered MCP servers: %w", err), r.store.close())
 	}
 	for _, s := range config {
 		if old := r.servers[s.Key()]; old != nil && !old.FromConfig {
@@ -91,9 +98,6 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 	}
 	return nil
 }
-
-// Close closes the file.
-func (r *Registry) Close() error { return r.store.close() }
 
 // Lookup returns the server that an id means for a user: the user's own, else everybody's.
 func (r *Registry) Lookup(user, id string) (*spec.Server, error) {

@@ -14,18 +14,23 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // open opens a registry and checks its file when the test ends.
 func open(t *testing.T, dir string, config ...*spec.Server) *Registry {
 	t.Helper()
-	r, err := Open(dir, config, slog.New(slog.DiscardHandler))
+	st, err := store.Open(dir, Buckets()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(st, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil { // closing twice is fine
+		if err := st.Close(); err != nil { // closing twice is fine
 			t.Error(err)
 		}
 		if dir != "" {
@@ -37,7 +42,7 @@ func open(t *testing.T, dir string, config ...*spec.Server) *Registry {
 
 func checkFile(t *testing.T, dir string) {
 	t.Helper()
-	db, err := bolt.Open(filepath.Join(dir, fileName), 0o600, &bolt.Options{Timeout: time.Second})
+	db, err := bolt.Open(filepath.Join(dir, store.FileName), 0o600, &bolt.Options{Timeout: time.Second})
 	if err != nil {
 		return // another registry has it
 	}
@@ -63,7 +68,9 @@ func TestEverythingIsStored(t *testing.T) {
 		ID: "full", Owner: "ann", DisplayName: "Full", Description: "all of it",
 		HTTP:     &spec.HTTP{URL: "https://a.example", Headers: map[string]string{"A": "secret"}, PublicOnly: true},
 		Disabled: true, AutoActivate: true, Trusted: true, ByOperator: true, CallTimeout: time.Minute, StartTimeout: time.Second,
-		Policies: map[string]spec.Policy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH}},
+		Pinning:     spec.PinNothing,
+		Permissions: []spec.Rule{{Users: []string{"bob"}, Tools: []string{"a*"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE}, Decision: spec.Ask}},
+		Policies:    map[string]spec.Policy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH}},
 	}
 	r := open(t, dir)
 	created, err := r.Create("ann", "r1", "digest", full)
@@ -88,7 +95,7 @@ func TestEverythingIsStored(t *testing.T) {
 	if _, err := r.Delete("", "gone", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil {
+	if err := r.store.Close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -184,9 +191,9 @@ func TestChangesAreRefused(t *testing.T) {
 }
 
 // brokenStore cannot write.
-type brokenStore struct{ memory }
+type brokenStore struct{ store.Store }
 
-func (brokenStore) apply(...change) error { return errors.New("disk full") }
+func (brokenStore) Apply(...store.Change) error { return errors.New("disk full") }
 
 func TestWhatCannotBeStoredDidNotHappen(t *testing.T) {
 	r := open(t, "")
@@ -199,19 +206,13 @@ func TestWhatCannotBeStoredDidNotHappen(t *testing.T) {
 	}
 }
 
-func TestSecondProcessAndNewerFormat(t *testing.T) {
+func TestNewerFormat(t *testing.T) {
 	dir := t.TempDir()
 	r := open(t, dir)
-	if _, err := Open(dir, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use by another process") {
-		t.Errorf("error = %v", err)
-	}
-	if err := r.store.apply(change{bucketServers, "\x00a", []byte(`{"v":2,"id":"a"}`)}); err != nil {
+	if err := r.store.Apply(store.Change{Bucket: bucketServers, Key: "\x00a", Value: []byte(`{"v":2,"id":"a"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(dir, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "newer version") {
+	if _, err := New(r.store, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "newer version") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -222,7 +223,7 @@ func TestConfigurationHidesWhatIsStored(t *testing.T) {
 	if _, err := r.Create("op", "", "", stdio("a", "")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil {
+	if err := r.store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	config := stdio("a", "")
@@ -231,7 +232,7 @@ func TestConfigurationHidesWhatIsStored(t *testing.T) {
 	if got, err := r.Lookup("ann", "a"); err != nil || !got.FromConfig {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if err := r.Close(); err != nil {
+	if err := r.store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := open(t, dir).Lookup("ann", "a"); err != nil || got.FromConfig {

@@ -2,7 +2,8 @@ package spec
 
 import commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-// AnyTool is the key of the policy for tools that have none of their own.
+// AnyTool stands for any text in the name of a tool; alone it is the key of the policy for tools that have none of their
+// own.
 const AnyTool = "*"
 
 // Hints are a tool's annotations, as its server gave them; nil where it gave none.
@@ -10,12 +11,19 @@ type Hints struct {
 	ReadOnly, Destructive, Idempotent *bool
 }
 
+// JudgeFor is Judge for a user: who is to be asked about a tool finds its risk MEDIUM at least.
+func (s *Server) JudgeFor(user, tool string, hints Hints) (Policy, Decision) {
+	policy := s.Judge(tool, hints)
+	decision := s.Permit(user, tool, policy.Effect)
+	if decision == Ask {
+		policy.RiskFloor = max(policy.RiskFloor, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
+	}
+	return policy, decision
+}
+
 // Judge says what a tool does to the world: the operator's word, else a trusted server's annotations, else WRITE.
 func (s *Server) Judge(tool string, hints Hints) Policy {
-	policy, ok := s.Policies[tool]
-	if !ok {
-		policy, ok = s.Policies[AnyTool]
-	}
+	policy, ok := s.policy(tool)
 	switch {
 	case ok:
 	case s.Trusted || s.Builtin != nil:

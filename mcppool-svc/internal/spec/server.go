@@ -37,9 +37,11 @@ type Server struct {
 	// OnlyWhenNamed keeps it out of tasks that name no servers.
 	OnlyWhenNamed bool
 	Trusted       bool
-	Policies      map[string]Policy // by tool name; "*" for those not named
-	CallTimeout   time.Duration     // 0: the default
-	StartTimeout  time.Duration     // 0: the default
+	Policies      map[string]Policy // by tool name; `*` stands for any text
+	Pinning       Pinning
+	Permissions   []Rule        // the first that fits a call decides
+	CallTimeout   time.Duration // 0: the default
+	StartTimeout  time.Duration // 0: the default
 
 	FromConfig bool
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
@@ -52,6 +54,7 @@ type Server struct {
 
 	// Remembered by Seal.
 	revision string
+	origin   string
 	config   uint64
 }
 
@@ -112,9 +115,31 @@ func (s *Server) Revision() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Origin changes whenever what answers is another program or address, as far as the registration tells: not with a key,
+// nor with a header. Tools that were approved were so for an origin.
+func (s *Server) Origin() string {
+	if s.origin != "" {
+		return s.origin
+	}
+	var uid, where any
+	if !s.FromConfig {
+		uid = s.UID // of a configured server it changes with each word of its text
+	}
+	switch {
+	case s.Stdio != nil:
+		where = []any{"stdio", s.Stdio.Command, s.Stdio.Args, s.Stdio.Dir}
+	case s.HTTP != nil:
+		where = []any{"http", s.HTTP.URL}
+	default:
+		where = []any{"builtin", s.Builtin}
+	}
+	sum := sha256.Sum256(binaryOf(s.Owner, s.ID, uid, where))
+	return hex.EncodeToString(sum[:16])
+}
+
 // Seal remembers what every call asks for, and returns the server, which must not change any more.
 func (s *Server) Seal() *Server {
-	s.revision, s.config = s.Revision(), s.ConfigRevision()
+	s.revision, s.origin, s.config = s.Revision(), s.Origin(), s.ConfigRevision()
 	return s
 }
 
@@ -137,7 +162,7 @@ func (s *Server) StartLimit() time.Duration {
 // Clone copies the server so that the copy can be changed.
 func (s *Server) Clone() *Server {
 	c := *s
-	c.revision, c.config = "", 0
+	c.revision, c.origin, c.config = "", "", 0
 	if s.Stdio != nil {
 		t := *s.Stdio
 		t.Args, t.Env = slices.Clone(t.Args), maps.Clone(t.Env)
@@ -153,6 +178,7 @@ func (s *Server) Clone() *Server {
 		c.Builtin = &t
 	}
 	c.Policies = maps.Clone(s.Policies)
+	c.Permissions = slices.Clone(s.Permissions)
 	return &c
 }
 

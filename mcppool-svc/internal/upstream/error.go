@@ -24,6 +24,8 @@ const (
 	Interrupted
 	// Misconfigured: what the registration says cannot be used.
 	Misconfigured
+	// AddressRefused: the server, or where it redirects to, is at an address that may not be reached.
+	AddressRefused
 )
 
 // Error is how a connect or a request failed.
@@ -33,6 +35,8 @@ type Error struct {
 	Message string
 	// Sent is false only where it is certain that the server never got the request.
 	Sent bool
+	// Ended says that the server answered the request, so that a tool ran, although the answer is of no use.
+	Ended bool
 	// Code is the JSON-RPC error code of an answer.
 	Code int
 	// Lost says that the connection is of no use any more, so that another one may do better.

@@ -1,0 +1,229 @@
+package pin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+const (
+	// Bucket is where pins are in the store: origin, tool name → record.
+	Bucket = "pins"
+	// recordVersion is the version of everything stored. A reader refuses what is newer than itself.
+	recordVersion = 1
+	// maxPins bounds what is kept of one server: the names that it ever had, as long as each was let through.
+	maxPins = 20_000
+	// maxKept is the longest definition whose text is kept, so that people see what changed.
+	maxKept = 256 << 10
+)
+
+// ErrStorage means that what was to be kept could not be.
+var ErrStorage = errors.New("storing failed")
+
+// Record is an approved definition, as stored.
+type Record struct {
+	Version    int       `json:"v"`
+	Hash       string    `json:"hash"`
+	Definition string    `json:"definition,omitempty"` // empty where it is too long
+	Time       time.Time `json:"time"`
+	By         string    `json:"by,omitempty"` // a user's sub; empty: seen at first use
+}
+
+// Book is safe for concurrent use.
+type Book struct {
+	store store.Store
+	now   func() time.Time
+
+	// writes puts changes in order, commit included; mu is not held while committing.
+	writes sync.Mutex
+
+	mu      sync.RWMutex
+	servers map[string]*server // guarded by mu; by origin
+}
+
+// server is what is known of one. It is replaced, never changed.
+type server struct {
+	hashes map[string]string // by tool name
+	of     question
+	answer *Review // to it
+}
+
+// question is what a review depends on beside the pins.
+type question struct {
+	digest  [32]byte
+	pinning spec.Pinning
+}
+
+// Open reads what is stored.
+func Open(st store.Store, now func() time.Time) (*Book, error) {
+	b := &Book{store: st, now: now, servers: make(map[string]*server)}
+	err := st.Load(Bucket, func(key string, value []byte) error {
+		origin, name, _ := strings.Cut(key, "\x00")
+		r, err := decode(value)
+		if err != nil {
+			return fmt.Errorf("tool %q: %w", name, err)
+		}
+		if b.servers[origin] == nil {
+			b.servers[origin] = &server{hashes: make(map[string]string)}
+		}
+		b.servers[origin].hashes[name] = r.Hash
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the approved tools: %w", err)
+	}
+	return b, nil
+}
+
+// Review says which tools of a server wait for an approval. What its pinning lets through for the first time is kept first;
+// the error is ErrStorage where that fails, and nothing may be used then.
+func (b *Book) Review(s *spec.Server, c *catalog.Catalog) (*Review, error) {
+	if s.Builtin != nil || s.Pinning == spec.PinNothing {
+		return nil, nil // holds nothing; built-in tools are this program's own, and change with it
+	}
+	origin, q := s.Origin(), question{c.Digest, s.Pinning}
+	if known := b.server(origin); known.answer != nil && known.of == q {
+		return known.answer, nil
+	}
+	b.writes.Lock()
+	defer b.writes.Unlock()
+	known := b.server(origin)
+	review, fresh := judge(s.Pinning, known.hashes, c)
+	hashes := known.hashes
+	if len(fresh) > 0 {
+		hashes = maps.Clone(hashes)
+		if hashes == nil {
+			hashes = make(map[string]string, len(fresh))
+		}
+		changes := make([]store.Change, 0, len(fresh))
+		for _, t := range fresh {
+			hashes[t.Name] = t.Hash
+			changes = append(changes, b.change(origin, t, ""))
+		}
+		if err := b.apply(changes); err != nil {
+			return nil, err
+		}
+	}
+	b.set(origin, &server{hashes: hashes, of: q, answer: review})
+	return review, nil
+}
+
+// judge divides the tools of a catalog into those to keep, those known and those held.
+func judge(pinning spec.Pinning, hashes map[string]string, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
+	r = &Review{held: make(map[string]bool)}
+	first := len(hashes) == 0
+	for _, t := range c.Tools {
+		hash, known := hashes[t.Name]
+		switch {
+		case known && hash == t.Hash:
+		case !known && (first || pinning == spec.PinAllowNew) && len(hashes)+len(fresh) < maxPins:
+			fresh = append(fresh, t)
+		default:
+			r.held[t.Name] = true
+		}
+	}
+	return r, fresh
+}
+
+// Approve lets a definition be used from now on, in place of the one before.
+func (b *Book) Approve(s *spec.Server, t *catalog.Tool, by string) error {
+	origin := s.Origin()
+	b.writes.Lock()
+	defer b.writes.Unlock()
+	hashes := maps.Clone(b.server(origin).hashes)
+	if hashes == nil {
+		hashes = make(map[string]string)
+	}
+	hashes[t.Name] = t.Hash
+	if err := b.apply([]store.Change{b.change(origin, t, by)}); err != nil {
+		return err
+	}
+	b.set(origin, &server{hashes: hashes})
+	return nil
+}
+
+// Approved returns what was approved of a tool; false where nothing was.
+func (b *Book) Approved(s *spec.Server, name string) (Record, bool, error) {
+	value, err := b.store.Get(Bucket, s.Origin()+"\x00"+name)
+	if err != nil {
+		return Record{}, false, errors.Join(ErrStorage, fmt.Errorf("reading the approved tools: %w", err))
+	}
+	if value == nil {
+		return Record{}, false, nil
+	}
+	r, err := decode(value)
+	return r, err == nil, err
+}
+
+// Forget takes back all approvals for an origin.
+func (b *Book) Forget(origin string) error {
+	b.writes.Lock()
+	defer b.writes.Unlock()
+	var changes []store.Change
+	for name := range b.server(origin).hashes {
+		changes = append(changes, store.Change{Bucket: Bucket, Key: origin + "\x00" + name})
+	}
+	if err := b.apply(changes); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.servers, origin)
+	return nil
+}
+
+// server returns what is known of an origin.
+func (b *Book) server(origin string) *server {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if s := b.servers[origin]; s != nil {
+		return s
+	}
+	return &server{}
+}
+
+func (b *Book) set(origin string, s *server) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.servers[origin] = s
+}
+
+func (b *Book) apply(changes []store.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := b.store.Apply(changes...); err != nil {
+		return errors.Join(ErrStorage, fmt.Errorf("keeping the approved tools: %w", err))
+	}
+	return nil
+}
+
+func (b *Book) change(origin string, t *catalog.Tool, by string) store.Change {
+	r := Record{Version: recordVersion, Hash: t.Hash, Time: b.now().UTC(), By: by}
+	if len(t.Raw) <= maxKept {
+		r.Definition = t.Raw
+	}
+	value, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // plain data
+	}
+	return store.Change{Bucket: Bucket, Key: origin + "\x00" + t.Name, Value: value}
+}
+
+func decode(value []byte) (r Record, err error) {
+	if err := json.Unmarshal(value, &r); err != nil {
+		return r, err
+	}
+	if r.Version < 1 || r.Version > recordVersion {
+		return r, fmt.Errorf("it was written by a newer version of this program (format %d); use that one", r.Version)
+	}
+	return r, nil
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package process
+
+import "errors"
+
+// LimitsWork says whether children can be limited on this system.
+const LimitsWork = false
+
+func limit(_ int, l Limits) error {
+	if l.None() {
+		return nil
+	}
+	return errors.New("processes can be limited on Linux only; run the pool without limits for children")
+}

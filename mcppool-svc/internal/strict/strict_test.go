@@ -1,0 +1,131 @@
+package strict
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf(`"k%d":{"a":1}`, i))
+	}
+	nested := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
+	for _, tt := range []struct {
+		text string
+		want error
+	}{
+		{`{"a":1,"b":{"a":2},"c":[{"a":1},{"a":1}]}`, nil},
+		{`{"a":"a","b":["a","a","\"a\""]}`, nil},
+		{`{"a":1,"A":2}`, nil}, // data may be so; Object is stricter
+		{`{` + strings.Join(many, ",") + `}`, nil},
+		{`"\\"`, nil},
+		{`{"a":1,"b":2,"a":3}`, ErrTwice},
+		{`{"x":{"y":[{"a":1,"a":2}]}}`, ErrTwice},
+		{`{"a":{"b":1},"a":2}`, ErrTwice},
+		{`{"a":1,"\u0061":2}`, ErrTwice},
+		{`{` + strings.Join(many, ",") + `,"k3":1}`, ErrTwice},
+		{nested(MaxDepth), nil},
+		{nested(MaxDepth + 1), ErrDeep},
+		{nested(1_000_000), ErrDeep},
+		{strings.Repeat(`{"a":`, 1000), ErrDeep},
+		{`{"a":1`, ErrInvalid},
+		{`]}{[`, ErrInvalid},
+		{`"`, ErrInvalid},
+		{``, ErrInvalid},
+	} {
+		if err := Check([]byte(tt.text)); !errors.Is(err, tt.want) {
+			t.Errorf("%.60s: %v, want %v", tt.text, err, tt.want)
+		}
+	}
+}
+
+func TestScanFindsTheID(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":7,"result":{"id":8}}`:        "7",
+		`{"result":{"id":8,"x":[{"id":9}]},"id": 7 }`:       "7",
+		`{"id":7,"result":` + strings.Repeat("[", 1000):     "7",
+		`{"id":7,"result":"` + strings.Repeat("x", 1000):    "7",
+		`{"id":"a,}b","result":1}`:                          `"a,}b"`,
+		`{"result":{"id":8}`:                                "",
+		`{"method":"m","params":{"id":8}}`:                  "",
+		`{"id":{"id":8},"result":1}`:                        "",
+		`{"a":1,"a":2,"id":7}`:                              "7",
+		strings.Repeat(`{"a":`, 300) + `{"id":8}`:           "",
+		`{"id":7,"id":8}`:                                   "7",
+		`[{"id":7}]`:                                        "",
+		`{"x":"\"id\":8","id":7}`:                           "7",
+		`{"x":"` + strings.Repeat(`\\\"`, 50) + `","id":7}`: "7",
+	} {
+		if got := string(Scan([]byte(text)).ID); got != want {
+			t.Errorf("%.60s: id %q, want %q", text, got, want)
+		}
+	}
+	if m := Scan([]byte(`{"method":"m","params":{"result":1}}`)); !m.Method || m.Answer || m.Err != nil {
+		t.Errorf("a notification: %+v", m)
+	}
+	for _, text := range []string{`{"id":7,"result":1,"Result":2}`, `{"ID":7,"result":1}`, `{"id":7,"re\u017Fult":1}`} {
+		if m := Scan([]byte(text)); !errors.Is(m.Err, ErrCase) {
+			t.Errorf("%s: %v", text, m.Err)
+		}
+	}
+	if m := Scan([]byte(`{"result":1}`)); m.Method || !m.Answer {
+		t.Errorf("an answer: %+v", m)
+	}
+}
+
+// What passes has each key once, by the account of another reader.
+func FuzzCheck(f *testing.F) {
+	for _, text := range []string{`{"a":{"b":[1,"x"]},"c":null}`, `{"a":1,"a":2}`, `{"a\"":1,"b\\":"{"}`, `[{"a":1},{"a":1}]`, `{"":{},"":1}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		err := Check([]byte(text))
+		if valid := json.Valid([]byte(text)); !valid || errors.Is(err, ErrDeep) {
+			if err == nil {
+				t.Error("invalid text passed")
+			}
+			return
+		}
+		if twice := hasTwice(json.NewDecoder(strings.NewReader(text))); twice != errors.Is(err, ErrTwice) {
+			t.Errorf("%q: %v, but twice is %v", text, err, twice)
+		}
+	})
+}
+
+// hasTwice reads one value of valid JSON by tokens.
+func hasTwice(dec *json.Decoder) bool {
+	tok, err := dec.Token()
+	if err != nil {
+		return false
+	}
+	twice := false
+	switch tok {
+	case json.Delim('{'):
+		keys := make(map[any]bool)
+		for dec.More() {
+			key, _ := dec.Token()
+			twice = twice || keys[key]
+			keys[key] = true
+			twice = hasTwice(dec) || twice
+		}
+		_, _ = dec.Token()
+	case json.Delim('['):
+		for dec.More() {
+			twice = hasTwice(dec) || twice
+		}
+		_, _ = dec.Token()
+	}
+	return twice
+}
+
+func BenchmarkScan(b *testing.B) {
+	text := []byte(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("some text and more ", 50) + `"}],"isError":false}}`)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		Scan(text)
+	}
+}
