@@ -238,21 +238,16 @@ type asked struct {
 
 // same says whether a command repeats the answer that was given.
 func same(c *storagev1.Command, given *storagev1.Fact, q asked) bool {
-	retry := q.outcome && c.GetOutcome().GetRetry()
-	approved := cmp.Or(c.GetApprove().GetInputJson(), q.input)
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
-		return retry || !q.outcome && c.GetApprove() != nil && k.StepInput == approved
+		return q.started(c, flow.InputHash(k.StepInput))
 	case *storagev1.Fact_StepCancel:
 		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
 	case *storagev1.Fact_StatusChanged:
-		switch {
-		case k.StatusChanged.GetReason() == agentflow.Approved:
-			return retry || !q.outcome && c.GetApprove() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.InputHash(approved))
-		case c.GetParams() == nil:
-			return false
+		if k.StatusChanged.GetReason() == agentflow.Approved {
+			return q.started(c, k.StatusChanged.GetSuppliedHash())
 		}
-		return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
+		return c.GetParams() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
 	case *storagev1.Fact_StepOutput:
 		return c.GetOutcome() != nil && c.GetOutcome().GetOutputJson() == k.StepOutput
 	case *storagev1.Fact_StepError:
@@ -260,4 +255,12 @@ func same(c *storagev1.Command, given *storagev1.Fact, q asked) bool {
 		return skip && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 	}
 	return false
+}
+
+// started says whether a command is the one that let the step run with the input of that hash.
+func (q asked) started(c *storagev1.Command, hash []byte) bool {
+	if q.outcome {
+		return c.GetOutcome().GetRetry()
+	}
+	return c.GetApprove() != nil && bytes.Equal(hash, flow.InputHash(cmp.Or(c.GetApprove().GetInputJson(), q.input)))
 }

@@ -139,13 +139,6 @@ func (w *world) livingPool() *pool {
 	return w.pool
 }
 
-// newestPool is the pool that lives, or the last one that did.
-func (w *world) newestPool() *pool {
-	w.poolMu.Lock()
-	defer w.poolMu.Unlock()
-	return w.pools[len(w.pools)-1]
-}
-
 func (w *world) startPool() {
 	w.poolMu.Lock()
 	defer w.poolMu.Unlock()
