@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/conf"
 )
 
@@ -58,6 +56,9 @@ type Deps struct {
 	Log   *slog.Logger     // nothing is logged where nil
 	Now   func() time.Time // time.Now where nil; for what the pool remembers and refuses, not for its timers
 	Meter metric.Meter     // the process's where nil, which measures nothing unless telemetry is set up
+
+	// Builtins are MCP servers of the program around the pool, by name, which is their id; everybody has them active.
+	Builtins map[string]Builtin
 }
 
 // defaultDrain leaves those calls that are stopped then the time to say what came of them, before the server cuts them
@@ -141,26 +142,4 @@ func (c Config) allowed() ([]netip.Prefix, error) {
 		list = append(list, p.Masked())
 	}
 	return list, nil
-}
-
-// workspaceServer is the built-in server that Config.Workspace asks for.
-func workspaceServer(dir string) (*spec.Server, error) {
-	root, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("the workspace folder %s: %w", dir, err)
-	}
-	info, err := os.Stat(root)
-	if err != nil {
-		return nil, fmt.Errorf("the workspace folder cannot be used: %w; give an existing one", err)
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("the workspace %s is not a folder; give a folder", root)
-	}
-	return &spec.Server{
-		UID: "builtin:workspace:" + root, ID: spec.BuiltinWorkspace, DisplayName: "Workspace",
-		Description: "Looks at the files of " + root,
-		Builtin:     &spec.Builtin{Name: spec.BuiltinWorkspace, Root: root},
-		// Trusted goes without saying for built-in servers; it is set so that it shows.
-		AutoActivate: true, Trusted: true, FromConfig: true, ByOperator: true,
-	}, nil
 }

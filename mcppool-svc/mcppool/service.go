@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"sync"
 
 	"github.com/google/uuid"
-	"github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -26,7 +23,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
-	"pawl.dev/mcppool-svc/workspace"
 )
 
 // Service is a running pool.
@@ -48,7 +44,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	cfg, deps = cfg.withDefaults(), deps.withDefaults()
-	servers, err := configured(cfg, deps.Log)
+	servers, err := configured(cfg, deps)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +90,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
-		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace},
+		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
@@ -111,30 +107,31 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	return nil
 }
 
-// configured lists the servers that come from files and flags.
-func configured(cfg Config, log *slog.Logger) ([]*spec.Server, error) {
-	servers, err := config.Read(cfg.MCPConfigs, log)
-	if err != nil || cfg.Workspace == "" {
-		return servers, err
-	}
-	w, err := workspaceServer(cfg.Workspace)
+// configured lists the servers that come from files, flags and the program around.
+func configured(cfg Config, deps Deps) ([]*spec.Server, error) {
+	servers, err := config.Read(cfg.MCPConfigs, deps.Log)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range servers {
-		if s.Key() == w.Key() {
-			return nil, fmt.Errorf("the MCP configuration names a server %q, and so does the workspace setting; rename the former", w.ID)
+	builtin, err := builtinServers(deps.Builtins)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Workspace != "" {
+		w, err := workspaceServer(cfg.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		builtin = append(builtin, w)
+	}
+	for _, b := range builtin {
+		for _, s := range servers {
+			if s.Key() == b.Key() {
+				return nil, fmt.Errorf("the MCP configuration names a server %q, which is a built-in one here; rename the former", b.ID)
+			}
 		}
 	}
-	return append(servers, w), nil
-}
-
-func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
-	w, err := workspace.NewServer(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	return w.MCP(), w, nil
+	return append(servers, builtin...), nil
 }
 
 // Register offers the pool over gRPC.

@@ -97,7 +97,7 @@ func (s *server) strangers(r request) {
 
 // ask asks the client back, many times.
 func (s *server) ask(r request) {
-	for i := range 5000 {
+	for i := range 400 {
 		s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, i))
 	}
 	s.text(r.message, "asked")

@@ -165,7 +165,10 @@ func (r *lineReader) sift(line []byte) error {
 		case m.Err == nil:
 			r.run = 0
 			r.line = line
-			if m.Method {
+			switch {
+			case m.Method && len(m.ID) > 0:
+				r.notes.ask(len(text))
+			case m.Method:
 				r.notes.wait(len(text))
 			}
 			return nil

@@ -9,6 +9,8 @@ const (
 	noteBurst = 20_000 // at once
 	// noteSize is what counts as one more notification, in bytes.
 	noteSize = 16 << 10
+	// question is how many notifications a request of the server counts as: each is answered by a goroutine of its own.
+	question = 80
 )
 
 // throttle is a token bucket. It belongs to one reader.
@@ -29,6 +31,9 @@ func (b *throttle) take(size int, now time.Time) time.Duration {
 	}
 	return time.Duration((b.used - b.burst) / b.rate * float64(time.Second))
 }
+
+// ask is wait for a request of the server.
+func (b *throttle) ask(size int) { b.wait(size + (question-1)*noteSize) }
 
 // wait is take, and waits.
 func (b *throttle) wait(size int) {

@@ -1,0 +1,89 @@
+package mcppool
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+)
+
+// closed counts ends of connections.
+type closed struct{ n atomic.Int32 }
+
+func (c *closed) Close() error { c.n.Add(1); return nil }
+
+// echo opens a server with one tool that only reads.
+func echo(closer io.Closer) Builtin {
+	return func() (*server.MCPServer, io.Closer, error) {
+		s := server.NewMCPServer("echo", "1")
+		s.AddTool(mcp.NewTool("echo", mcp.WithString("text"), mcp.WithReadOnlyHintAnnotation(true)),
+			func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return mcp.NewToolResultText(req.GetString("text", "")), nil
+			})
+		return s, closer, nil
+	}
+}
+
+// A program around the pool has servers of its own: everybody's, believed, and closed with their connections.
+func TestBuiltins(t *testing.T) {
+	var ended closed
+	s := startWith(t, Config{Workspace: t.TempDir()}, Deps{Builtins: map[string]Builtin{"echo": echo(&ended), "bare": echo(nil)}})
+	for _, user := range []string{"ann", "bob"} {
+		list, err := s.as(user).ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "echo"})
+		if err != nil || len(list.GetTools()) != 1 || list.GetTools()[0].GetEffect() != commonv1.Effect_EFFECT_READ {
+			t.Fatalf("%s: %v, %v", user, list, err)
+		}
+	}
+	for _, id := range []string{"echo", "bare"} {
+		if got := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: id, Name: "echo", InputJson: `{"text":"hi"}`}); got.err != nil || got.text() != "hi" {
+			t.Errorf("%s: %q, %v", id, got.text(), got.err)
+		}
+	}
+	if err := s.Close(); err != nil || ended.n.Load() != 2 {
+		t.Errorf("%v; %d of 2 connections of ann and bob were closed", err, ended.n.Load())
+	}
+}
+
+func TestBuiltinsThatCannotBe(t *testing.T) {
+	for says, deps := range map[string]struct {
+		builtins map[string]Builtin
+		cfg      Config
+	}{
+		"is no id":           {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
+		"the pool's own":     {map[string]Builtin{"workspace": echo(nil)}, Config{}},
+		"has no constructor": {map[string]Builtin{"echo": nil}, Config{}},
+		"rename the former":  {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": fakemcp.Good})}}},
+	} {
+		s, err := New(t.Context(), deps.cfg, Deps{Builtins: deps.builtins})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, got %v", says, err)
+		}
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+}
+
+// A server that cannot be made is one that cannot be connected to.
+func TestBuiltinThatFails(t *testing.T) {
+	s := startWith(t, Config{}, Deps{Builtins: map[string]Builtin{
+		"broken": func() (*server.MCPServer, io.Closer, error) { return nil, nil, errors.New("no licence") },
+		"none":   func() (*server.MCPServer, io.Closer, error) { return nil, nil, nil },
+	}})
+	for id, says := range map[string]string{"broken": "no licence", "none": "made none"} {
+		_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: id})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
