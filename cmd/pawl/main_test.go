@@ -91,13 +91,17 @@ func until(what string, done func(context.Context) bool) error {
 }
 
 // deskMCP is an MCP server on standard input and output: `note` appends a line to a file, `hold` returns when something
-// is written into the pipe `let`, both in the folder $DESK.
+// is written into the pipe `let`, both in the folder $DESK. A file `schema` there is what `note` takes.
 func deskMCP() {
 	desk := os.Getenv("DESK")
+	takes := `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
+	if raw, err := os.ReadFile(filepath.Join(desk, "schema")); err == nil {
+		takes = string(raw)
+	}
 	s := fake.MCP{Tools: []fake.MCPTool{
 		{
 			Name:   "note",
-			Schema: `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`,
+			Schema: takes,
 			Call: func(_ context.Context, input map[string]any) (string, error) {
 				return "noted", note(filepath.Join(desk, "notes"), fmt.Sprint(input["text"]))
 			},

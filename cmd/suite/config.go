@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/mcppool-svc/mcppool"
 )
 
 // Config says what to run and where. The zero value of a field means what its comment says.
@@ -24,6 +25,10 @@ type Config struct {
 	KeysFile string
 	// Executor are the executor's settings; its data folder is that of the suite.
 	Executor executor.Config
+	// Pool are the MCP pool's settings; its data folder, files, workspace and version are those of the suite.
+	Pool mcppool.Config
+	// Builtins are MCP servers of the program that runs the suite, by name, which is their id.
+	Builtins map[string]mcppool.Builtin
 	// DefaultModel plans where neither a task nor its agent names a model; empty: the planner's default.
 	DefaultModel string
 	// AllowHosts are Host headers that the gateway takes beside loopback and the address it listens on.

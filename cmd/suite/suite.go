@@ -106,9 +106,9 @@ func (s *Suite) services(ctx context.Context) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.executor.Close)
-	s.pool, err = mcppool.New(ctx, mcppool.Config{
-		DataDir: s.cfg.DataDir, MCPConfigs: s.cfg.MCPConfigs, Workspace: s.cfg.Workspace, Version: s.cfg.Version,
-	}, mcppool.Deps{Log: s.log})
+	pool := s.cfg.Pool
+	pool.DataDir, pool.MCPConfigs, pool.Workspace, pool.Version = s.cfg.DataDir, s.cfg.MCPConfigs, s.cfg.Workspace, s.cfg.Version
+	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins})
 	if err != nil {
 		return err
 	}

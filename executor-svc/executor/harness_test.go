@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -283,4 +285,19 @@ func (r *rig) callUntilStopped(req *executorv1.CreateTaskRequest) (id string, re
 	<-called
 	r.stop()
 	return id, func() { close(finish) }
+}
+
+// crash restarts the executor on the journal as it is now, as if its process had been killed.
+func (r *rig) crash() {
+	r.t.Helper()
+	path := filepath.Join(r.dir, "journal.db")
+	journal, err := os.ReadFile(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.stop()
+	if err := os.WriteFile(path, journal, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	r.start()
 }

@@ -12,8 +12,8 @@ import (
 
 // programs are the built binaries.
 type programs struct {
-	executor, planner, pool, pawl string
-	version                       string
+	executor, planner, pool, pawl, inProcess string
+	version                                  string
 }
 
 // findRoot is the folder of the workspace that this program is run in.
@@ -46,12 +46,12 @@ func (b *bench) build(ctx context.Context) error {
 			}
 			args = append(args, "-overlay", overlay)
 		}
-		if _, err := b.command(ctx, b.root, "go", append(args, "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc")...); err != nil {
+		if _, err := b.command(ctx, b.root, "go", append(args, "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc", "./test/bench/inprocess")...); err != nil {
 			return err
 		}
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	b.programs = programs{executor: in("executor-svc"), planner: in("planner-svc"), pool: in("mcppool-svc"), pawl: in("pawl")}
+	b.programs = programs{executor: in("executor-svc"), planner: in("planner-svc"), pool: in("mcppool-svc"), pawl: in("pawl"), inProcess: in("inprocess")}
 	version, err := b.command(ctx, b.root, b.programs.executor, "--version")
 	if err != nil {
 		return err

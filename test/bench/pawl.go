@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -64,7 +63,7 @@ func (b *bench) startFour(ctx context.Context) (*pawl, error) {
 	})
 }
 
-// startOne starts everything in one process, with the built-in server of a folder beside the stdio tool.
+// startOne starts everything in one process, beside the stdio tool.
 func (b *bench) startOne(ctx context.Context) (*pawl, error) {
 	config, err := b.toolConfig()
 	if err != nil {
@@ -82,17 +81,32 @@ func (b *bench) startOne(ctx context.Context) (*pawl, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := b.folder()
+	p := &pawl{b: b, addr: addr, journal: filepath.Join(data, "journal.db")}
+	args := append([]string{"up", "--grpc", addr, "--http", "none", "--data", data, "--mcp-config", config, "--no-workspace"}, limits...)
+	p.startExecutor = func(context.Context) (*process, error) {
+		return b.start("pawl", b.profileEnv("pawl"), b.programs.pawl, args...)
+	}
+	return p, p.begin(ctx, nil)
+}
+
+// startInProcess starts everything in one process, the tool included: program inprocess.
+func (b *bench) startInProcess(ctx context.Context) (*pawl, error) {
+	addr, err := freeAddr(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(files, "note.txt"), []byte("hello\n"), 0o600); err != nil {
+	limits, err := b.limits(ctx, b.programs.inProcess)
+	if err != nil {
+		return nil, err
+	}
+	data, err := b.folder()
+	if err != nil {
 		return nil, err
 	}
 	p := &pawl{b: b, addr: addr, journal: filepath.Join(data, "journal.db")}
-	args := append([]string{"up", "--grpc", addr, "--http", "none", "--data", data, "--mcp-config", config, "--workspace", files}, limits...)
+	args := append([]string{"--grpc", addr, "--data", data}, limits...)
 	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("pawl", b.profileEnv("pawl"), b.programs.pawl, args...)
+		return b.start("pawl", b.profileEnv("pawl"), b.programs.inProcess, args...)
 	}
 	return p, p.begin(ctx, nil)
 }
@@ -158,20 +172,20 @@ func playbook(n int, tool, input string) string {
 	return "steps:\n" + strings.Repeat(fmt.Sprintf("  - {tool: %s, input: {%s}}\n", tool, input), n)
 }
 
-// echo and note are the tasks that are measured: a tool over stdio, and one in the same process.
+// echo and echoInProcess are the tasks that are measured: a tool over stdio, and the same in Pawl's process.
 func echo() *executorv1.CreateTaskRequest {
 	return request(playbook(stepsPerTask, "t/echo", "text: hello"))
 }
 
-func note() *executorv1.CreateTaskRequest {
-	return request(playbook(stepsPerTask, "workspace/read_file", "path: note.txt"))
+func echoInProcess() *executorv1.CreateTaskRequest {
+	return request(playbook(stepsPerTask, "inprocess/echo", "text: hello"))
 }
 
 func request(playbook string) *executorv1.CreateTaskRequest {
 	yes := true
 	mcp := "t"
-	if strings.Contains(playbook, "workspace/") {
-		mcp = "workspace"
+	if strings.Contains(playbook, "inprocess/") {
+		mcp = "inprocess"
 	}
 	return &executorv1.CreateTaskRequest{AutoExecute: &yes, Playbook: playbook, McpIds: []string{mcp}}
 }

@@ -28,7 +28,7 @@ func (b *bench) overlay() (string, error) {
 		return "", err
 	}
 	replace := map[string]string{}
-	for _, folder := range []string{"cmd/pawl", "executor-svc", "mcppool-svc", "planner-svc"} {
+	for _, folder := range []string{"cmd/pawl", "executor-svc", "mcppool-svc", "planner-svc", "test/bench/inprocess"} {
 		replace[filepath.Join(b.root, folder, "bench_profiler.go")] = source
 	}
 	raw, err := json.Marshal(map[string]any{"Replace": replace})
@@ -62,12 +62,12 @@ func (b *bench) profiles(ctx context.Context) (err error) {
 	if err := errors.Join(err, four.stop()); err != nil {
 		return err
 	}
-	one, err := b.startOne(ctx)
+	inside, err := b.startInProcess(ctx)
 	if err != nil {
 		return err
 	}
-	err = b.record(ctx, one.contender(inProcess, note()))
-	return errors.Join(err, one.stop())
+	err = b.record(ctx, inside.contender(inProcess, echoInProcess()))
+	return errors.Join(err, inside.stop())
 }
 
 // record profiles a system under load.

@@ -58,7 +58,7 @@ func (s samples) own() []string {
 const (
 	fourProcesses = "Pawl, four processes, stdio tool"
 	oneProcess    = "Pawl, one process, stdio tool"
-	inProcess     = "Pawl, one process, built-in tool"
+	inProcess     = "One process, in-process tool"
 	peerTS        = "Restate, TypeScript SDK"
 	peerGo        = "Restate, Go SDK"
 )
@@ -136,7 +136,12 @@ func (b *bench) systems(ctx context.Context, d *document) (all []*contender, sto
 		return nil, stop, err
 	}
 	stops = append(stops, one.stop)
-	all = []*contender{four.contender(fourProcesses, echo()), one.contender(oneProcess, echo()), one.contender(inProcess, note())}
+	inside, err := b.startInProcess(ctx)
+	if err != nil {
+		return nil, stop, err
+	}
+	stops = append(stops, inside.stop)
+	all = []*contender{four.contender(fourProcesses, echo()), one.contender(oneProcess, echo()), inside.contender(inProcess, echoInProcess())}
 	all[2].toolOf = nil
 	if !b.peer {
 		return all, stop, nil
@@ -183,7 +188,7 @@ func (b *bench) inTurns(ctx context.Context, systems []*contender) (map[string]s
 
 func (b *bench) describeSuite(d *document, systems []*contender, results map[string]samples) {
 	d.text("Ten steps, each durable before the next. Pawl runs playbooks; its four processes are executor, planner, pool and the tool, an MCP server " +
-		"over stdio; the built-in tool reads a file of one line. Restate's tool is a function in its worker, which gives back its argument, called " +
+		"over stdio; the in-process tool is an MCP server within the one process, and does the same. Restate's tool is a function in its worker, which gives back its argument, called " +
 		"over the HTTP ingress. Each caller waits for one task before it creates the next and sees all its events (Restate's: the result).")
 	var names []string
 	for _, c := range systems {

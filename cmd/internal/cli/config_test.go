@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/mcppool-svc/mcppool"
 )
 
 func TestAgents(t *testing.T) {
@@ -88,7 +90,7 @@ func TestHelp(t *testing.T) {
 	w.golden("help", w.pawl())
 	for _, command := range [][]string{
 		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"outcome"}, {"pause"}, {"unpause"}, {"cancel"}, {"fork"}, {"export"}, {"delete"}, {"models"}, {"version"}, {"completion"},
-		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "call"}, {"mcp", "workspace"},
+		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "approve"}, {"mcp", "call"}, {"mcp", "workspace"},
 		{"agents", "list"}, {"agents", "show"}, {"agents", "create"}, {"agents", "update"}, {"agents", "delete"},
 		{"store", "info"}, {"store", "compact"}, {"store", "check"}, {"keys", "add"}, {"keys", "list"}, {"keys", "remove"},
 	} {
@@ -144,6 +146,49 @@ func TestExecutorSettings(t *testing.T) {
 	}
 	if diff := cmp.Diff(usual(), w.built()[1].cfg.Executor); diff != "" {
 		t.Errorf("inside a command: %s", diff)
+	}
+}
+
+// The pool's settings are flags of `pawl up` beside the executor's; inside other commands they are the pool's own.
+func TestPoolSettings(t *testing.T) {
+	w := newWorld(t)
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	t.Setenv("PAWL_MAX_CALLS", "7")
+	t.Setenv("PAWL_AUDIT", audit)
+	up := w.start("up", "--no-workspace", "--allow-addresses", "10.1.0.0/16", "--allow-addresses", "fd00::/8", "--max-child-files", "64",
+		"--max-tool-result-bytes", "1000", "--break-for", "1m", "--drain-timeout", "1s", "--pool-drain-timeout", "2s")
+	for len(w.built()) == 0 {
+		<-up.out.new
+	}
+	w.signals <- syscall.SIGTERM
+	up.wait().expect(t, 0, "", "")
+	w.pawl("tasks").expect(t, 0, "", "")
+	want := mcppool.Config{
+		Audit: audit, AllowAddresses: []string{"10.1.0.0/16", "fd00::/8"}, MaxChildFiles: 64, MaxToolResultBytes: 1000,
+		MaxCalls: 7, BreakFor: time.Minute, DrainTimeout: 2 * time.Second,
+	}
+	if diff := cmp.Diff(want, w.built()[0].cfg.Pool); diff != "" {
+		t.Errorf("pawl up: %s", diff)
+	}
+	if got := w.built()[0].cfg.Executor.DrainTimeout; got != time.Second {
+		t.Errorf("the executor drains for %v", got)
+	}
+	if diff := cmp.Diff(mcppool.Config{}, w.built()[1].cfg.Pool); diff != "" {
+		t.Errorf("inside a command: %s", diff)
+	}
+}
+
+// Whatever flag the pool gets is one of `pawl up`.
+func TestAllPoolSettingsAreFlags(t *testing.T) {
+	help := newWorld(t).pawl("up", "--help").out
+	parser, err := kong.New(&mcppool.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range parser.Model.Flags {
+		if !strings.Contains(help, "--"+f.Name) {
+			t.Errorf("pawl up has no --%s", f.Name)
+		}
 	}
 }
 

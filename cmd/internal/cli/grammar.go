@@ -47,6 +47,7 @@ func groups() []kong.Group {
 		{Key: "config", Title: "What tasks work with:"},
 		{Key: "server", Title: "Server and program:"},
 		{Key: "limits", Title: "How tasks run:"},
+		{Key: "pool", Title: "MCP servers and calls of their tools:"},
 		{Key: "sub", Title: "Commands:"},
 		{Key: "global", Title: "Flags of all commands:"},
 	}

@@ -16,6 +16,7 @@ type MCPCmd struct {
 	Activate   MCPActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
 	Deactivate MCPDeactivateCmd `cmd:"" group:"sub" help:"The contrary of activate."`
 	Tools      MCPToolsCmd      `cmd:"" group:"sub" help:"List the tools of your servers, or of one."`
+	Approve    MCPApproveCmd    `cmd:"" group:"sub" help:"Let a quarantined tool be used: one that is new or has changed."`
 	Call       MCPCallCmd       `cmd:"" group:"sub" help:"Call a tool."`
 	Workspace  MCPWorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }
@@ -108,6 +109,9 @@ func transportText(s *mcppoolv1.McpServer) string {
 	case *mcppoolv1.McpServer_Http:
 		return t.Http.GetUrl()
 	case *mcppoolv1.McpServer_Builtin:
+		if t.Builtin.GetRoot() == "" {
+			return "built in"
+		}
 		return "files of " + t.Builtin.GetRoot()
 	}
 	return ""

@@ -32,6 +32,9 @@ func TestMCPList(t *testing.T) {
 	w.serveElsewhere()
 	w.golden("mcp list", w.pawl("mcp", "list"))
 	w.golden("mcp list json", w.pawl("mcp", "list", "--active", "--json"))
+	w.pool = fake.NewPool(&mcppoolv1.McpServer{Id: "echo", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "echo"}}})
+	w.serveElsewhere()
+	w.pawl("mcp", "list").expect(t, 0, "built in\n", "")
 }
 
 func TestMCPAdd(t *testing.T) {

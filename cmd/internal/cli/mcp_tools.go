@@ -16,6 +16,8 @@ import (
 type MCPToolsCmd struct {
 	ID    string `arg:"" optional:"" help:"The server, or server/tool to see one tool whole (default: all that are active)."`
 	Query string `short:"q" placeholder:"WORDS" help:"Only tools that have all these words."`
+
+	Quarantined bool `help:"Those that wait for an approval instead, because they are new or have changed."`
 }
 
 // Help is shown by --help.
@@ -25,7 +27,8 @@ func (MCPToolsCmd) Help() string {
     pawl mcp tools
     pawl mcp tools workspace
     pawl mcp tools workspace/search_code
-    pawl mcp tools --query "read file" --json`
+    pawl mcp tools --query "read file" --json
+    pawl mcp tools github --quarantined`
 }
 
 // Run lists tools.
@@ -36,7 +39,10 @@ func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		if err != nil {
 			return err
 		}
-		if tool != "" {
+		switch {
+		case tool != "" && c.Quarantined:
+			return a.showQuarantined(ctx, g, pool, f.real(id), tool)
+		case tool != "":
 			return a.showTool(ctx, g, pool, f.real(id), tool)
 		}
 		ids := []string{f.real(id)}
@@ -46,11 +52,15 @@ func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 				return err
 			}
 		}
-		tools, failed := listTools(ctx, pool, ids, c.Query)
+		if c.Quarantined {
+			return a.quarantinedTools(ctx, g, pool, f, ids, c.Query)
+		}
+		tools, held, failed := listTools(ctx, pool, ids, c.Query)
 		if g.JSON {
-			err = render.JSONDocument(a.Console.Out, &mcppoolv1.ListToolsResponse{Tools: tools})
+			err = render.JSONDocument(a.Console.Out, &mcppoolv1.ListToolsResponse{Tools: tools, QuarantinedCount: held.sum()})
 		} else {
-			err = a.showTools(tools, f)
+			err = a.showTools(tools, f, len(held) > 0)
+			a.noteQuarantined(g, ids, held)
 		}
 		return cmp.Or(err, oneError(a, failed))
 	})
@@ -76,26 +86,41 @@ func activeIDs(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) ([]stri
 	return ids, err
 }
 
-// listTools gathers tools of several servers; one that fails does not hide the others.
-func listTools(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, ids []string, query string) (tools []*commonv1.Tool, failed []error) {
+// listTools gathers tools of several servers, and how many of each are quarantined.
+func listTools(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, ids []string, query string) (tools []*commonv1.Tool, held quarantine, failed []error) {
+	held = quarantine{}
+	failed = eachPage(ctx, pool, ids, &mcppoolv1.ListToolsRequest{Query: query}, func(id string, list *mcppoolv1.ListToolsResponse) {
+		tools = append(tools, list.GetTools()...)
+		if n := list.GetQuarantinedCount(); n > 0 {
+			held[id] = n
+		}
+	})
+	return tools, held, failed
+}
+
+// eachPage asks several servers the same; one that fails does not hide the others.
+func eachPage(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, ids []string, ask *mcppoolv1.ListToolsRequest, take func(id string, list *mcppoolv1.ListToolsResponse)) (failed []error) {
 	for _, id := range ids {
-		req := &mcppoolv1.ListToolsRequest{McpId: id, PageSize: 1000, Query: query}
+		req := &mcppoolv1.ListToolsRequest{McpId: id, PageSize: 1000, Query: ask.GetQuery(), Quarantined: ask.GetQuarantined()}
 		for {
 			list, err := pool.ListTools(ctx, req)
 			if err != nil {
 				failed = append(failed, named(id, err))
 				break
 			}
-			tools = append(tools, list.GetTools()...)
+			take(id, list)
 			if req.PageToken = list.GetNextPageToken(); req.GetPageToken() == "" {
 				break
 			}
 		}
 	}
-	return tools, failed
+	return failed
 }
 
-func (a *App) showTools(tools []*commonv1.Tool, f folder) error {
+func (a *App) showTools(tools []*commonv1.Tool, f folder, held bool) error {
+	if len(tools) == 0 && held {
+		return nil // what is said of those says why
+	}
 	if len(tools) == 0 {
 		a.note("no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one")
 		return nil
@@ -131,13 +156,19 @@ func effectStyle(st render.Style, text string) string {
 
 // findTool returns one tool of a server.
 func findTool(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name string) (*commonv1.Tool, error) {
-	tools, failed := listTools(ctx, pool, []string{id}, "")
+	tools, held, failed := listTools(ctx, pool, []string{id}, "")
 	if len(failed) > 0 {
 		return nil, failed[0]
 	}
 	for _, t := range tools {
 		if t.GetName() == name {
 			return t, nil
+		}
+	}
+	if held[id] > 0 {
+		if q, err := findQuarantined(ctx, pool, id, name); err == nil {
+			return nil, exit.Newf("%s/%s is quarantined: %s", id, name, quarantineReason(q)).
+				Then("pawl mcp approve %s %s shows it, and asks", id, name)
 		}
 	}
 	return nil, exit.Newf("%s has no tool %q", id, name).Then("pawl mcp tools %s lists its tools", id)

@@ -94,7 +94,9 @@ func (c *RunCmd) request(a *App) (*executorv1.CreateTaskRequest, error) {
 		if err != nil {
 			return nil, exit.Newf("read the playbook: %v", err)
 		}
-		req.Playbook = string(raw)
+		if req.Playbook = string(raw); strings.TrimSpace(req.GetPlaybook()) == "" {
+			return nil, exit.Usagef("the playbook %s is empty", c.Playbook).Then("write its steps, or leave --playbook out")
+		}
 	}
 	if req.Goal == "" && req.Playbook == "" {
 		return nil, exit.Usagef("there is no goal").Then(`pawl run "what you want", or pawl run --playbook FILE`)

@@ -14,6 +14,7 @@ import (
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/mcppool-svc/mcppool"
 	"pawl.dev/services/serve"
 	"pawl.dev/services/telemetry"
 )
@@ -32,6 +33,25 @@ type UpCmd struct {
 
 	Executor executor.Config `embed:"" group:"limits"`
 	DataDir  struct{}        `kong:"-"` // of Executor: --data is the whole program's
+
+	Pool PoolFlags `embed:"" group:"pool"`
+}
+
+// PoolFlags are the pool's settings that neither this command nor the executor has a flag of that name for.
+type PoolFlags struct {
+	mcppool.Config `embed:""`
+
+	DataDir      struct{}      `kong:"-"`
+	MCPConfigs   struct{}      `kong:"-"`
+	Workspace    struct{}      `kong:"-"`
+	DrainTimeout struct{}      `kong:"-"`
+	Drain        time.Duration `name:"pool-drain-timeout" placeholder:"DURATION" help:"As --drain-timeout, of calls that no task makes; 7s where 0."`
+}
+
+func (f PoolFlags) config() mcppool.Config {
+	cfg := f.Config
+	cfg.DrainTimeout = f.Drain
+	return cfg
 }
 
 // Help is shown by --help.
@@ -42,7 +62,7 @@ start. The flags may also stand in a YAML file (--config) or in the environment 
 Examples:
 
     pawl up
-    pawl up --workspace ~/src/app --mcp-config mcp.json
+    pawl up --workspace ~/src/app --mcp-config mcp.json --audit audit.jsonl
     pawl up --keys keys.yaml --http 0.0.0.0:7410 --grpc 0.0.0.0:7411 --allow-host pawl.example.com`
 }
 
@@ -85,7 +105,7 @@ func (c *UpCmd) Run(ctx context.Context, a *App, g *Globals) (err error) {
 
 func (c *UpCmd) config(a *App, g *Globals) (suite.Config, error) {
 	cfg := suite.Config{
-		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Executor: c.Executor, Version: a.Version,
+		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Executor: c.Executor, Pool: c.Pool.config(), Version: a.Version,
 		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
 		HTTPAddr: listenAddr(c.HTTP), GRPCAddr: listenAddr(c.GRPC),
 	}

@@ -22,12 +22,16 @@ type Pool struct {
 	Tools  map[string][]*commonv1.Tool // by server
 	Broken map[string]string           // servers that cannot be connected to, and why
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
+	// Quarantined are tools that wait for an approval, by server.
+	Quarantined map[string][]*mcppoolv1.QuarantinedTool
 	// Deny makes registration a matter of operators.
 	Deny bool
 
 	mu      sync.Mutex // guards what follows
 	servers map[string]*mcppoolv1.McpServer
 	Calls   []*mcppoolv1.CallToolRequest
+	// Approved are the hashes that were approved.
+	Approved []string
 }
 
 // NewPool has no servers.
@@ -119,7 +123,38 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 	if why := p.Broken[req.GetMcpId()]; why != "" {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%s", why)
 	}
-	return &mcppoolv1.ListToolsResponse{Tools: p.Tools[req.GetMcpId()]}, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.Quarantined[req.GetMcpId()]
+	list := &mcppoolv1.ListToolsResponse{QuarantinedCount: uint32(len(held))}
+	if req.GetQuarantined() {
+		list.QuarantinedTools = held
+	} else {
+		list.Tools = p.Tools[req.GetMcpId()]
+	}
+	return list, nil
+}
+
+// ApproveTool approves a quarantined tool that still has the definition that was looked at.
+func (p *Pool) ApproveTool(_ context.Context, req *mcppoolv1.ApproveToolRequest) (*mcppoolv1.ApproveToolResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.Quarantined[req.GetMcpId()]
+	for i, q := range held {
+		tool := q.GetTool()
+		if tool.GetName() != req.GetName() {
+			continue
+		}
+		if tool.GetDefinitionHash() != req.GetDefinitionHash() {
+			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
+				"the definition of the tool %s is another one by now; look at it again", tool.GetId())
+		}
+		p.Quarantined[req.GetMcpId()] = slices.Delete(slices.Clone(held), i, i+1)
+		p.Tools[req.GetMcpId()] = append(p.Tools[req.GetMcpId()], tool)
+		p.Approved = append(p.Approved, req.GetDefinitionHash())
+		return &mcppoolv1.ApproveToolResponse{Tool: tool}, nil
+	}
+	return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "%s has no tool %q", req.GetMcpId(), req.GetName())
 }
 
 // CallTool records the call and plays what the test says.

@@ -87,7 +87,7 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 			o.cancel()
 			o.ctx, o.cancel = context.WithCancel(o.e.hard)
 		case flow.StopCall:
-			o.beside(o.session.StopCall)
+			o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
 		case flow.Release:
 			o.beside(o.session.Release)
 		default:

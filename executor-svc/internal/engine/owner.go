@@ -51,6 +51,8 @@ type owner struct {
 	abandon func()
 	// lapse fires when a deadline or the task's run time passes.
 	lapse *time.Timer
+	// lapsed says that it has fired for the running call, which was told to stop.
+	lapsed bool
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
@@ -101,6 +103,9 @@ func (o *owner) own() (again bool) {
 			continue
 		case o.draining():
 			o.drain()
+			if o.state.GetTakeups() > 0 && !o.idle() {
+				o.move([]item{{turn: o.turn, input: flow.Left{}}})
+			}
 			return false
 		case o.idle():
 			return false
@@ -108,6 +113,7 @@ func (o *owner) own() (again bool) {
 		select {
 		case <-o.in.wakeup:
 		case <-o.lapse.C:
+			o.lapsed = true
 			o.in.put(item{input: flow.Lapsed{}, turn: o.turn})
 		case <-o.lost:
 			return false
@@ -311,6 +317,9 @@ func deadline(c *storagev1.Checkpoint) time.Time {
 
 // setLapse sets the timer for the end of the task's run time.
 func (o *owner) setLapse() {
+	if o.lapsed = o.lapsed && o.calling; o.lapsed {
+		return
+	}
 	if limit := o.head.GetLimits().GetMaxRunTime(); limit > 0 && !o.idle() {
 		o.lapse.Reset(max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now()))))
 	}

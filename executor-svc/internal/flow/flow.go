@@ -66,7 +66,7 @@ type (
 		Attempt uint32
 	}
 	// StopCall asks a running call to stop; its Called still comes.
-	StopCall struct{}
+	StopCall struct{ Reason string }
 	// Derive makes the input of a failed attempt anew. Comes back as Derived.
 	Derive struct{ Ordinal uint32 }
 	// Judge asks whether an error is about parameters and, if so, what is missing. Comes back as Judged.
@@ -105,6 +105,8 @@ type (
 	Command struct{ *storagev1.Command }
 	// Lapsed says that a deadline or the task's run time may have passed.
 	Lapsed struct{}
+	// Left says that the process stops in an orderly way while the task has not got on since it was taken up.
+	Left struct{}
 	// Begun is what Begin found.
 	Begun struct {
 		Tools *storagev1.ToolsLoaded
@@ -177,6 +179,7 @@ type (
 
 func (Command) input()    {}
 func (Lapsed) input()     {}
+func (Left) input()       {}
 func (Begun) input()      {}
 func (Planned) input()    {}
 func (Called) input()     {}

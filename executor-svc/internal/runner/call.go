@@ -252,7 +252,7 @@ func receive[M message](recv func() (M, error), progress func(*storagev1.ToolPro
 }
 
 // StopCall asks the running call to stop and gives it a while to say what came of it.
-func (s *Session) StopCall(ctx context.Context) {
+func (s *Session) StopCall(ctx context.Context, reason string) {
 	s.mu.Lock()
 	c := s.call
 	s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *Session) StopCall(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
 	defer cancel()
 	for {
-		_, err := s.r.pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: "the task was cancelled"})
+		_, err := s.r.pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: reason})
 		if err == nil {
 			return
 		}

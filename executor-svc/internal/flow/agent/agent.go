@@ -97,6 +97,8 @@ func (m *move) on(in flow.Input) error {
 		return m.command(in.Command)
 	case flow.Lapsed:
 		return m.lapsed()
+	case flow.Left:
+		return m.left()
 	case flow.Begun:
 		return m.begun(in)
 	case flow.Planned:

@@ -23,20 +23,19 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 	if err := m.executor(waiting); err != nil {
 		return err
 	}
-	w := m.open(s, approval, m.askMessage(s))
+	if m.mayHaveRun(s) {
+		s.Risk = &storagev1.RiskNote{
+			Level:  s.GetRisk().GetLevel(),
+			Reason: "A step before this one made the same call, and it is not known whether it ran. " + s.GetRisk().GetReason(),
+		}
+	}
+	w := m.open(s, approval, s.GetRisk().GetReason())
 	w.Hash = flow.AskedHash(m.t, s)
 	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
 	m.stop()
 	return nil
-}
-
-func (m *move) askMessage(s *storagev1.ActiveStep) string {
-	if m.mayHaveRun(s) {
-		return "a step before this one made the same call, and it is not known whether it ran; " + s.GetRisk().GetReason()
-	}
-	return s.GetRisk().GetReason()
 }
 
 // judged asks a person for parameters where the error is about them, else gives the step up (A15, A16).
@@ -206,7 +205,7 @@ func (m *move) cancel(reason string) error {
 			return nil
 		}
 		m.s.CancelRequested, m.s.CancelReason = true, reason
-		m.run(flow.StopCall{})
+		m.run(flow.StopCall{Reason: "the task was cancelled"})
 		return nil
 	}
 	if len(m.s.GetActiveSteps()) > 0 {

@@ -189,7 +189,7 @@ func (m *move) interrupted() error {
 	}
 	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	if m.s.GetCancelRequested() {
-		m.run(flow.StopCall{})
+		m.run(flow.StopCall{Reason: "the task was cancelled"})
 	}
 	return nil
 }

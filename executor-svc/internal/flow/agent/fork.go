@@ -74,6 +74,11 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 			f.fact(fact)
 		}
 	}
+	for _, e := range f.log.Entries {
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING { // it runs now, and may have its effect
+			f.add(flow.ToolInputHash(e.ToolID, e.InputJSON))
+		}
+	}
 	said := &storagev1.Fact{Status: running, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
 		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
 	}}}
@@ -111,8 +116,9 @@ func (f *forked) fact(fact *storagev1.Fact) {
 	}
 }
 
-func (f *forked) unknown(fact *storagev1.Fact) {
-	hash := f.hash(fact)
+func (f *forked) unknown(fact *storagev1.Fact) { f.add(f.hash(fact)) }
+
+func (f *forked) add(hash []byte) {
 	if !slices.ContainsFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) }) {
 		f.c.UnknownCalls = append(f.c.UnknownCalls, hash)
 	}

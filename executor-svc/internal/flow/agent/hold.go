@@ -117,6 +117,7 @@ func (m *move) paused() error {
 	// In place of what would have begun, and of what runs and only thinks.
 	m.effects = []flow.Effect{flow.Abandon{}}
 	m.unchanged = false
+	m.spendReserve() // of what is given up: whether it was made is not known
 	m.s.PausedPhase = m.s.GetPhase()
 	if err := m.executor(running); err != nil { // a task in INIT
 		return err
@@ -149,7 +150,8 @@ func (m *move) unpause(u *storagev1.Unpause) error {
 		return notOpen(u.GetWaitId())
 	}
 	m.s.PauseRequested = false
-	if len(m.s.GetWaits()) > 0 || m.s.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED {
+	if len(m.s.GetWaits()) > 0 || m.s.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || m.s.GetPhase() == storagev1.Phase_PHASE_CALL {
+		m.s.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
 		m.statusFact(m.s.GetStatus(), closed, "unpaused")
 		return nil // other questions are still open, or a call is running
 	}
@@ -180,7 +182,7 @@ func (m *move) lapsed() error {
 		return nil
 	case m.s.GetPhase() == storagev1.Phase_PHASE_CALL:
 		m.unchanged = true
-		m.run(flow.StopCall{}) // what comes of it is recorded; nothing is begun then
+		m.run(flow.StopCall{Reason: "the task's run time is spent"}) // what comes of it is recorded; nothing is begun then
 		return nil
 	}
 	m.run(flow.Abandon{})
@@ -212,15 +214,17 @@ func (m *move) recover(recovered bool) {
 		return
 	}
 	m.s.Takeups++
-	if n := m.s.GetReservedModelCalls(); n > 0 {
-		// Whether it was made is not known; a budget is not to be overrun by crashes.
-		m.spend(&storagev1.Usage{ModelCalls: n})
-	}
-	m.s.ReservedModelCalls = 0
+	m.spendReserve() // whether it was made is not known; a budget is not to be overrun by crashes
 	if m.s.GetRunSince() != 0 {
 		m.s.RunTime += max(0, m.s.GetUpdateTime()-m.s.GetRunSince())
 		m.s.RunSince = m.t.Now.UnixNano()
 	}
+}
+
+// left: a process that stopped in an orderly way is no sign of a task that takes its host down.
+func (m *move) left() error {
+	m.s.Takeups = 0
+	return nil
 }
 
 // giveUp ends a task that gets nowhere, instead of letting it take its host down for ever.

@@ -148,6 +148,13 @@ func (m *move) settleReserve(u *storagev1.Usage) {
 	m.spend(u)
 }
 
+// spendReserve takes a reservation for spent.
+func (m *move) spendReserve() {
+	if n := m.s.GetReservedModelCalls(); n > 0 {
+		m.settleReserve(&storagev1.Usage{ModelCalls: n})
+	}
+}
+
 func repeatable(s *storagev1.ActiveStep) bool {
 	return s.GetEffect() == commonv1.Effect_EFFECT_READ || s.GetIdempotent()
 }

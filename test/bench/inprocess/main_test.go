@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"pawl.dev/cmd/suite"
+	"pawl.dev/mcppool-svc/mcppool"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// A task calls the tool of this process without anybody being asked: it only reads.
+func TestTaskCallsTheToolOfThisProcess(t *testing.T) {
+	pawl, err := suite.New(t.Context(), suite.Config{DataDir: t.TempDir(), Builtins: map[string]mcppool.Builtin{name: open}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- pawl.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	yes := true
+	stream, err := executorv1.NewExecutorServiceClient(pawl.Conn()).RunTask(t.Context(), &executorv1.RunTaskRequest{
+		Task: &executorv1.CreateTaskRequest{AutoExecute: &yes, McpIds: []string{name}, Playbook: "steps:\n  - {tool: inprocess/echo, input: {text: hello}}\n"},
+	}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outputs, last := 0, executorv1.EventType(0)
+	for {
+		e, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = e.GetType(); last == executorv1.EventType_EVENT_TYPE_STEP_OUTPUT {
+			outputs++
+		}
+	}
+	if last != executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS || outputs != 1 {
+		t.Errorf("it ended with %v after %d outputs", last, outputs)
+	}
+}
