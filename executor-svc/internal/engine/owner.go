@@ -103,9 +103,7 @@ func (o *owner) own() (again bool) {
 			continue
 		case o.draining():
 			o.drain()
-			if o.state.GetTakeups() > 0 && !o.idle() {
-				o.move([]item{{turn: o.turn, input: flow.Left{}}})
-			}
+			o.left()
 			return false
 		case o.idle():
 			return false
@@ -346,6 +344,13 @@ func (o *owner) drain() {
 		case <-o.ctx.Done():
 			return
 		}
+	}
+}
+
+// left notes that the process stops in an orderly way, where the task has not got on since it was taken up.
+func (o *owner) left() {
+	if o.state.GetTakeups() > 0 && !o.idle() {
+		o.move([]item{{turn: o.turn, input: flow.Left{}}})
 	}
 }
 
