@@ -79,6 +79,9 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := store.Suspect(); err != nil {
+		deps.Log.Error("the journal may lack its newest change", "error", err)
+	}
 	j := deps.Observe.journal(store)
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Observe.pool(deps.Pool))
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{

@@ -45,6 +45,9 @@ func CheckFile(path string) ([]Problem, error) {
 		return nil, err
 	}
 	problems, err := checkFile(f)
+	if suspect := metaProblem(path); suspect != nil {
+		problems = append(problems, Problem{Where: "the file", What: suspect.Error()})
+	}
 	return problems, errors.Join(err, f.db.Close())
 }
 

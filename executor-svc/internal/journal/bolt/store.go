@@ -30,6 +30,8 @@ type Store struct {
 	due  *due
 	// writes holds buffers that are used again.
 	writes sync.Pool
+	// suspect is what was wrong with the file when it was opened.
+	suspect error
 }
 
 var _ journal.Journal = (*Store)(nil)
@@ -41,12 +43,16 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	suspect := metaProblem(path) // before the first change writes a meta page
 	d, err := prepare(f)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.db.Close())
 	}
-	return &Store{path: path, file: f, c: newCommitter(f, d), due: d}, nil
+	return &Store{path: path, file: f, c: newCommitter(f, d), due: d, suspect: suspect}, nil
 }
+
+// Suspect says why the newest change may be missing from the file as it was opened; nil where nothing says so.
+func (s *Store) Suspect() error { return s.suspect }
 
 // begin makes a new file a journal.
 func begin(tx *bbolt.Tx) error {

@@ -1,0 +1,54 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+)
+
+// Where things are in a meta page of bbolt's format 2 (go.etcd.io/bbolt/internal/common, Page and Meta).
+const (
+	metaStart    = 16 // behind the page's header
+	metaMagic    = 0xED0CDAED
+	metaPageSize = 8
+	metaChecksum = 56
+	metaSize     = 64
+)
+
+// metaProblem says whether one of the file's two meta pages is not valid; bbolt goes by the other one without a word. Either
+// its writing was cut off, by a power failure say, and then nothing is lost: what it would have made durable was never
+// acknowledged. Or it was damaged later, and the newest change is missing.
+func metaProblem(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	first, firstErr := metaAt(f, 0)
+	pageSize := int64(os.Getpagesize())
+	if firstErr == nil {
+		pageSize = int64(binary.NativeEndian.Uint32(first[metaPageSize:]))
+	}
+	_, secondErr := metaAt(f, pageSize)
+	if (firstErr == nil) == (secondErr == nil) {
+		return nil // both are right, or bbolt refuses the file
+	}
+	return fmt.Errorf("one of its two meta pages is not valid (%w): its writing was cut off, or it was damaged since, and then the newest "+
+		"change is missing; look at what the tasks did that ran last", errors.Join(firstErr, secondErr))
+}
+
+func metaAt(f *os.File, at int64) ([]byte, error) {
+	meta := make([]byte, metaSize)
+	if _, err := f.ReadAt(meta, at+metaStart); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	sum := fnv.New64a()
+	sum.Write(meta[:metaChecksum])
+	if binary.NativeEndian.Uint32(meta) != metaMagic || binary.NativeEndian.Uint64(meta[metaChecksum:]) != sum.Sum64() {
+		return nil, fmt.Errorf("that at byte %d", at)
+	}
+	return meta, nil
+}
