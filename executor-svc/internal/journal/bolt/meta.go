@@ -26,7 +26,7 @@ func metaProblem(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	first, firstErr := metaAt(f, 0)
 	pageSize := int64(os.Getpagesize())
 	if firstErr == nil {
