@@ -450,7 +450,7 @@ func TestTakenUpWithoutProgress(t *testing.T) {
 	}
 	for range 5 {
 		<-asked
-		r.crash()
+		r.crash(id)
 	}
 	r.until(id, flowFailed)
 	if e := r.task(id).GetError(); e.GetReason() != commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS {

@@ -35,6 +35,8 @@ type rig struct {
 	planner *fake.Planner
 	pool    *fake.Pool
 	cfg     executor.Config
+	// started is when the executor was started last.
+	started time.Time
 	// keepPool lets the pool survive restarts of the executor.
 	keepPool bool
 	options  serve.Options
@@ -66,6 +68,7 @@ func (r *rig) start() {
 		r.pool.Restart() // it dies with the executor, as in one process
 	}
 	r.cfg.DataDir = r.dir
+	r.started = time.Now()
 	svc, err := executor.New(r.t.Context(), r.cfg, deps)
 	if err != nil {
 		r.t.Fatal(err)
@@ -287,9 +290,14 @@ func (r *rig) callUntilStopped(req *executorv1.CreateTaskRequest) (id string, re
 	return id, func() { close(finish) }
 }
 
-// crash restarts the executor on the journal as it is now, as if its process had been killed.
-func (r *rig) crash() {
+// crash restarts the executor on the journal as it is once the task was taken up, as if its process had been killed then.
+func (r *rig) crash(id string) {
 	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for r.task(id).GetUpdateTime().AsTime().Before(r.started) {
+		<-tick.C
+	}
 	path := filepath.Join(r.dir, "journal.db")
 	journal, err := os.ReadFile(path)
 	if err != nil {
