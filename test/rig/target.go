@@ -268,12 +268,6 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// ExitCode returns the exit code of a process that has ended.
-func (p *Process) ExitCode() int {
-	<-p.done
-	return p.cmd.ProcessState.ExitCode()
-}
-
 // Binaries are the built programs.
 type Binaries struct{ Pawl, Executor, Pool, Planner, Gateway string }
 

@@ -11,8 +11,9 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// What a journal answers beside success. Anything else is an error of the storage itself: what was submitted is not
-// stored, and may be submitted again.
+// What a journal answers beside success. Anything else is an error of the storage itself: what was submitted may be submitted
+// again. It is not stored, but for a disk that failed at the very moment that decides: then the second try is answered with
+// ErrStale, and reading the task says whether the first one was stored.
 var (
 	// ErrNotFound: there is no such task or agent for that user.
 	ErrNotFound = errors.New("not found")

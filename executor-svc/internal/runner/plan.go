@@ -78,7 +78,7 @@ func (s *Session) next(ctx context.Context, c *plannerv1.TaskContext, tools *too
 		out.Usage = add(out.Usage, res.GetUsage())
 		s.remember(res.GetContextName(), c)
 		if begun != nil {
-			called(begun, res)
+			named(begun, res)
 		}
 		if len(res.GetSteps()) == 0 {
 			out.CutShort = "The planner answered without a step."
@@ -100,8 +100,8 @@ func (s *Session) next(ctx context.Context, c *plannerv1.TaskContext, tools *too
 	return out
 }
 
-// called takes the name and the risk that the planner gave the flow.
-func called(begun *flow.Begun, res *plannerv1.PlanStepsResponse) {
+// named takes the name and the risk that the planner gave the flow.
+func named(begun *flow.Begun, res *plannerv1.PlanStepsResponse) {
 	if name := valid(res.GetFlowName()); name != "" {
 		begun.Name = name
 	}
