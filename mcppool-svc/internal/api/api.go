@@ -22,7 +22,7 @@ import (
 
 // Server implements McpPoolService.
 type Server struct {
-	mcppoolv1.UnsafeMcpPoolServiceServer
+	mcppoolv1.UnimplementedMcpPoolServiceServer
 	registry *registry.Registry
 	pool     *conn.Pool
 	caller   *call.Caller

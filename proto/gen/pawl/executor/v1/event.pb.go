@@ -62,6 +62,8 @@ const (
 	EventType_EVENT_TYPE_TOOLS_LOADED EventType = 15
 	// A running tool says how far it is.
 	EventType_EVENT_TYPE_TOOL_PROGRESS EventType = 16
+	// The tool's server asks a person for something in the middle of the call. FLOW_STOP follows where nothing else goes on.
+	EventType_EVENT_TYPE_INPUT_REQUIRED EventType = 17
 )
 
 // Enum value maps for EventType.
@@ -84,6 +86,7 @@ var (
 		14: "EVENT_TYPE_STATUS_CHANGED",
 		15: "EVENT_TYPE_TOOLS_LOADED",
 		16: "EVENT_TYPE_TOOL_PROGRESS",
+		17: "EVENT_TYPE_INPUT_REQUIRED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_TYPE_UNSPECIFIED":            0,
@@ -103,6 +106,7 @@ var (
 		"EVENT_TYPE_STATUS_CHANGED":         14,
 		"EVENT_TYPE_TOOLS_LOADED":           15,
 		"EVENT_TYPE_TOOL_PROGRESS":          16,
+		"EVENT_TYPE_INPUT_REQUIRED":         17,
 	}
 )
 
@@ -174,6 +178,7 @@ type ExecutorEvent struct {
 	//	*ExecutorEvent_StatusChanged
 	//	*ExecutorEvent_ToolsLoaded
 	//	*ExecutorEvent_ToolProgress
+	//	*ExecutorEvent_InputRequired
 	Payload       isExecutorEvent_Payload `protobuf_oneof:"payload"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -423,6 +428,15 @@ func (x *ExecutorEvent) GetToolProgress() *ToolProgress {
 	return nil
 }
 
+func (x *ExecutorEvent) GetInputRequired() *InputRequired {
+	if x != nil {
+		if x, ok := x.Payload.(*ExecutorEvent_InputRequired); ok {
+			return x.InputRequired
+		}
+	}
+	return nil
+}
+
 type isExecutorEvent_Payload interface {
 	isExecutorEvent_Payload()
 }
@@ -507,6 +521,11 @@ type ExecutorEvent_ToolProgress struct {
 	ToolProgress *ToolProgress `protobuf:"bytes,35,opt,name=tool_progress,json=toolProgress,proto3,oneof"`
 }
 
+type ExecutorEvent_InputRequired struct {
+	// INPUT_REQUIRED.
+	InputRequired *InputRequired `protobuf:"bytes,36,opt,name=input_required,json=inputRequired,proto3,oneof"`
+}
+
 func (*ExecutorEvent_FlowStart) isExecutorEvent_Payload() {}
 
 func (*ExecutorEvent_FlowStop) isExecutorEvent_Payload() {}
@@ -538,6 +557,8 @@ func (*ExecutorEvent_StatusChanged) isExecutorEvent_Payload() {}
 func (*ExecutorEvent_ToolsLoaded) isExecutorEvent_Payload() {}
 
 func (*ExecutorEvent_ToolProgress) isExecutorEvent_Payload() {}
+
+func (*ExecutorEvent_InputRequired) isExecutorEvent_Payload() {}
 
 // The flow and the step that an event is about, as they are after it.
 type Flow struct {
@@ -1655,11 +1676,93 @@ func (x *ToolProgress) GetMessage() string {
 	return ""
 }
 
+// A tool's server asks a person for something in the middle of the call.
+type InputRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the person reads.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// Exact JSON of the schema of what is asked for; empty where there is an address.
+	SchemaJson string `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
+	// The same for reading.
+	Schema *structpb.Struct `protobuf:"bytes,3,opt,name=schema,proto3" json:"schema,omitempty"`
+	// What the person is to open in a browser.
+	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	// When the wait lapses; absent where it does not.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputRequired) Reset() {
+	*x = InputRequired{}
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputRequired) ProtoMessage() {}
+
+func (x *InputRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
+func (*InputRequired) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *InputRequired) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *InputRequired) GetSchemaJson() string {
+	if x != nil {
+		return x.SchemaJson
+	}
+	return ""
+}
+
+func (x *InputRequired) GetSchema() *structpb.Struct {
+	if x != nil {
+		return x.Schema
+	}
+	return nil
+}
+
+func (x *InputRequired) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *InputRequired) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 var File_pawl_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpawl/executor/v1/event.proto\x12\x10pawl.executor.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\x92\v\n" +
+	"\x1cpawl/executor/v1/event.proto\x12\x10pawl.executor.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\xdc\v\n" +
 	"\rExecutorEvent\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12.\n" +
@@ -1693,7 +1796,8 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\btext_add\x18  \x01(\v2\x19.pawl.executor.v1.TextAddH\x00R\atextAdd\x12H\n" +
 	"\x0estatus_changed\x18! \x01(\v2\x1f.pawl.executor.v1.StatusChangedH\x00R\rstatusChanged\x12B\n" +
 	"\ftools_loaded\x18\" \x01(\v2\x1d.pawl.executor.v1.ToolsLoadedH\x00R\vtoolsLoaded\x12E\n" +
-	"\rtool_progress\x18# \x01(\v2\x1e.pawl.executor.v1.ToolProgressH\x00R\ftoolProgressB\t\n" +
+	"\rtool_progress\x18# \x01(\v2\x1e.pawl.executor.v1.ToolProgressH\x00R\ftoolProgress\x12H\n" +
+	"\x0einput_required\x18$ \x01(\v2\x1f.pawl.executor.v1.InputRequiredH\x00R\rinputRequiredB\t\n" +
 	"\apayload\"\xc5\x02\n" +
 	"\x04Flow\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
@@ -1773,7 +1877,14 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\fToolProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x01R\x05total\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\xfa\x03\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xc5\x01\n" +
+	"\rInputRequired\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1f\n" +
+	"\vschema_json\x18\x02 \x01(\tR\n" +
+	"schemaJson\x12/\n" +
+	"\x06schema\x18\x03 \x01(\v2\x17.google.protobuf.StructR\x06schema\x12\x10\n" +
+	"\x03url\x18\x04 \x01(\tR\x03url\x126\n" +
+	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline*\x99\x04\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15EVENT_TYPE_FLOW_START\x10\x01\x12\x18\n" +
@@ -1792,7 +1903,8 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\x13EVENT_TYPE_TEXT_ADD\x10\r\x12\x1d\n" +
 	"\x19EVENT_TYPE_STATUS_CHANGED\x10\x0e\x12\x1b\n" +
 	"\x17EVENT_TYPE_TOOLS_LOADED\x10\x0f\x12\x1c\n" +
-	"\x18EVENT_TYPE_TOOL_PROGRESS\x10\x10B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
+	"\x18EVENT_TYPE_TOOL_PROGRESS\x10\x10\x12\x1d\n" +
+	"\x19EVENT_TYPE_INPUT_REQUIRED\x10\x11B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
 
 var (
 	file_pawl_executor_v1_event_proto_rawDescOnce sync.Once
@@ -1807,7 +1919,7 @@ func file_pawl_executor_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_executor_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pawl_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_pawl_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_pawl_executor_v1_event_proto_goTypes = []any{
 	(EventType)(0),                // 0: pawl.executor.v1.EventType
 	(*ExecutorEvent)(nil),         // 1: pawl.executor.v1.ExecutorEvent
@@ -1829,22 +1941,23 @@ var file_pawl_executor_v1_event_proto_goTypes = []any{
 	(*ToolsLoaded)(nil),           // 17: pawl.executor.v1.ToolsLoaded
 	(*SkippedServer)(nil),         // 18: pawl.executor.v1.SkippedServer
 	(*ToolProgress)(nil),          // 19: pawl.executor.v1.ToolProgress
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*v1.Usage)(nil),              // 21: pawl.common.v1.Usage
-	(ExecutorStatus)(0),           // 22: pawl.executor.v1.ExecutorStatus
-	(StepType)(0),                 // 23: pawl.executor.v1.StepType
-	(StepStatus)(0),               // 24: pawl.executor.v1.StepStatus
-	(*v1.Risk)(nil),               // 25: pawl.common.v1.Risk
-	(*v1.ErrorMessage)(nil),       // 26: pawl.common.v1.ErrorMessage
-	(*structpb.Struct)(nil),       // 27: google.protobuf.Struct
-	(v1.Outcome)(0),               // 28: pawl.common.v1.Outcome
-	(v1.ErrorReason)(0),           // 29: pawl.common.v1.ErrorReason
+	(*InputRequired)(nil),         // 20: pawl.executor.v1.InputRequired
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*v1.Usage)(nil),              // 22: pawl.common.v1.Usage
+	(ExecutorStatus)(0),           // 23: pawl.executor.v1.ExecutorStatus
+	(StepType)(0),                 // 24: pawl.executor.v1.StepType
+	(StepStatus)(0),               // 25: pawl.executor.v1.StepStatus
+	(*v1.Risk)(nil),               // 26: pawl.common.v1.Risk
+	(*v1.ErrorMessage)(nil),       // 27: pawl.common.v1.ErrorMessage
+	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
+	(v1.Outcome)(0),               // 29: pawl.common.v1.Outcome
+	(v1.ErrorReason)(0),           // 30: pawl.common.v1.ErrorReason
 }
 var file_pawl_executor_v1_event_proto_depIdxs = []int32{
-	20, // 0: pawl.executor.v1.ExecutorEvent.time:type_name -> google.protobuf.Timestamp
+	21, // 0: pawl.executor.v1.ExecutorEvent.time:type_name -> google.protobuf.Timestamp
 	0,  // 1: pawl.executor.v1.ExecutorEvent.type:type_name -> pawl.executor.v1.EventType
 	2,  // 2: pawl.executor.v1.ExecutorEvent.flow:type_name -> pawl.executor.v1.Flow
-	21, // 3: pawl.executor.v1.ExecutorEvent.usage:type_name -> pawl.common.v1.Usage
+	22, // 3: pawl.executor.v1.ExecutorEvent.usage:type_name -> pawl.common.v1.Usage
 	3,  // 4: pawl.executor.v1.ExecutorEvent.flow_start:type_name -> pawl.executor.v1.FlowStart
 	4,  // 5: pawl.executor.v1.ExecutorEvent.flow_stop:type_name -> pawl.executor.v1.FlowStop
 	5,  // 6: pawl.executor.v1.ExecutorEvent.flow_success:type_name -> pawl.executor.v1.FlowSuccess
@@ -1861,31 +1974,34 @@ var file_pawl_executor_v1_event_proto_depIdxs = []int32{
 	16, // 17: pawl.executor.v1.ExecutorEvent.status_changed:type_name -> pawl.executor.v1.StatusChanged
 	17, // 18: pawl.executor.v1.ExecutorEvent.tools_loaded:type_name -> pawl.executor.v1.ToolsLoaded
 	19, // 19: pawl.executor.v1.ExecutorEvent.tool_progress:type_name -> pawl.executor.v1.ToolProgress
-	22, // 20: pawl.executor.v1.Flow.executor_status:type_name -> pawl.executor.v1.ExecutorStatus
-	23, // 21: pawl.executor.v1.Flow.step_type:type_name -> pawl.executor.v1.StepType
-	24, // 22: pawl.executor.v1.Flow.step_status:type_name -> pawl.executor.v1.StepStatus
-	25, // 23: pawl.executor.v1.FlowStart.risk:type_name -> pawl.common.v1.Risk
-	26, // 24: pawl.executor.v1.FlowFailed.error:type_name -> pawl.common.v1.ErrorMessage
-	27, // 25: pawl.executor.v1.StepInput.input:type_name -> google.protobuf.Struct
-	27, // 26: pawl.executor.v1.StepOutput.output:type_name -> google.protobuf.Struct
-	26, // 27: pawl.executor.v1.StepError.error:type_name -> pawl.common.v1.ErrorMessage
-	28, // 28: pawl.executor.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	28, // 29: pawl.executor.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	27, // 30: pawl.executor.v1.StepWaitingForStart.input:type_name -> google.protobuf.Struct
-	25, // 31: pawl.executor.v1.StepWaitingForStart.risk:type_name -> pawl.common.v1.Risk
-	20, // 32: pawl.executor.v1.StepWaitingForStart.deadline:type_name -> google.protobuf.Timestamp
-	26, // 33: pawl.executor.v1.StepWaitingForStart.error:type_name -> pawl.common.v1.ErrorMessage
-	27, // 34: pawl.executor.v1.StepWaitingForParam.params:type_name -> google.protobuf.Struct
-	20, // 35: pawl.executor.v1.StepWaitingForParam.deadline:type_name -> google.protobuf.Timestamp
-	22, // 36: pawl.executor.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	22, // 37: pawl.executor.v1.StatusChanged.to:type_name -> pawl.executor.v1.ExecutorStatus
-	18, // 38: pawl.executor.v1.ToolsLoaded.skipped:type_name -> pawl.executor.v1.SkippedServer
-	29, // 39: pawl.executor.v1.SkippedServer.reason:type_name -> pawl.common.v1.ErrorReason
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	20, // 20: pawl.executor.v1.ExecutorEvent.input_required:type_name -> pawl.executor.v1.InputRequired
+	23, // 21: pawl.executor.v1.Flow.executor_status:type_name -> pawl.executor.v1.ExecutorStatus
+	24, // 22: pawl.executor.v1.Flow.step_type:type_name -> pawl.executor.v1.StepType
+	25, // 23: pawl.executor.v1.Flow.step_status:type_name -> pawl.executor.v1.StepStatus
+	26, // 24: pawl.executor.v1.FlowStart.risk:type_name -> pawl.common.v1.Risk
+	27, // 25: pawl.executor.v1.FlowFailed.error:type_name -> pawl.common.v1.ErrorMessage
+	28, // 26: pawl.executor.v1.StepInput.input:type_name -> google.protobuf.Struct
+	28, // 27: pawl.executor.v1.StepOutput.output:type_name -> google.protobuf.Struct
+	27, // 28: pawl.executor.v1.StepError.error:type_name -> pawl.common.v1.ErrorMessage
+	29, // 29: pawl.executor.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	29, // 30: pawl.executor.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	28, // 31: pawl.executor.v1.StepWaitingForStart.input:type_name -> google.protobuf.Struct
+	26, // 32: pawl.executor.v1.StepWaitingForStart.risk:type_name -> pawl.common.v1.Risk
+	21, // 33: pawl.executor.v1.StepWaitingForStart.deadline:type_name -> google.protobuf.Timestamp
+	27, // 34: pawl.executor.v1.StepWaitingForStart.error:type_name -> pawl.common.v1.ErrorMessage
+	28, // 35: pawl.executor.v1.StepWaitingForParam.params:type_name -> google.protobuf.Struct
+	21, // 36: pawl.executor.v1.StepWaitingForParam.deadline:type_name -> google.protobuf.Timestamp
+	23, // 37: pawl.executor.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	23, // 38: pawl.executor.v1.StatusChanged.to:type_name -> pawl.executor.v1.ExecutorStatus
+	18, // 39: pawl.executor.v1.ToolsLoaded.skipped:type_name -> pawl.executor.v1.SkippedServer
+	30, // 40: pawl.executor.v1.SkippedServer.reason:type_name -> pawl.common.v1.ErrorReason
+	28, // 41: pawl.executor.v1.InputRequired.schema:type_name -> google.protobuf.Struct
+	21, // 42: pawl.executor.v1.InputRequired.deadline:type_name -> google.protobuf.Timestamp
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_event_proto_init() }
@@ -1911,6 +2027,7 @@ func file_pawl_executor_v1_event_proto_init() {
 		(*ExecutorEvent_StatusChanged)(nil),
 		(*ExecutorEvent_ToolsLoaded)(nil),
 		(*ExecutorEvent_ToolProgress)(nil),
+		(*ExecutorEvent_InputRequired)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1918,7 +2035,7 @@ func file_pawl_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_event_proto_rawDesc), len(file_pawl_executor_v1_event_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -27,6 +27,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What the person did.
+type InputAnswer_Action int32
+
+const (
+	// As ACCEPT.
+	InputAnswer_ACTION_UNSPECIFIED InputAnswer_Action = 0
+	// Answered; or opened the address and did what is asked there.
+	InputAnswer_ACTION_ACCEPT InputAnswer_Action = 1
+	// Said no; the tool goes on without it.
+	InputAnswer_ACTION_DECLINE InputAnswer_Action = 2
+	// Did not want to decide; the tool goes on without it.
+	InputAnswer_ACTION_CANCEL InputAnswer_Action = 3
+)
+
+// Enum value maps for InputAnswer_Action.
+var (
+	InputAnswer_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "ACTION_ACCEPT",
+		2: "ACTION_DECLINE",
+		3: "ACTION_CANCEL",
+	}
+	InputAnswer_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"ACTION_ACCEPT":      1,
+		"ACTION_DECLINE":     2,
+		"ACTION_CANCEL":      3,
+	}
+)
+
+func (x InputAnswer_Action) Enum() *InputAnswer_Action {
+	p := new(InputAnswer_Action)
+	*p = x
+	return p
+}
+
+func (x InputAnswer_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InputAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_executor_service_proto_enumTypes[0].Descriptor()
+}
+
+func (InputAnswer_Action) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_executor_service_proto_enumTypes[0]
+}
+
+func (x InputAnswer_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InputAnswer_Action.Descriptor instead.
+func (InputAnswer_Action) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16, 0}
+}
+
 // What to create.
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -627,6 +684,7 @@ type ResumeTaskRequest struct {
 	//	*ResumeTaskRequest_Params
 	//	*ResumeTaskRequest_Outcome
 	//	*ResumeTaskRequest_Unpause
+	//	*ResumeTaskRequest_Input
 	Answer        isResumeTaskRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -728,6 +786,15 @@ func (x *ResumeTaskRequest) GetUnpause() *Unpause {
 	return nil
 }
 
+func (x *ResumeTaskRequest) GetInput() *InputAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ResumeTaskRequest_Input); ok {
+			return x.Input
+		}
+	}
+	return nil
+}
+
 type isResumeTaskRequest_Answer interface {
 	isResumeTaskRequest_Answer()
 }
@@ -757,6 +824,11 @@ type ResumeTaskRequest_Unpause struct {
 	Unpause *Unpause `protobuf:"bytes,7,opt,name=unpause,proto3,oneof"`
 }
 
+type ResumeTaskRequest_Input struct {
+	// This is what the tool's server asked for.
+	Input *InputAnswer `protobuf:"bytes,8,opt,name=input,proto3,oneof"`
+}
+
 func (*ResumeTaskRequest_Approve) isResumeTaskRequest_Answer() {}
 
 func (*ResumeTaskRequest_Reject) isResumeTaskRequest_Answer() {}
@@ -766,6 +838,8 @@ func (*ResumeTaskRequest_Params) isResumeTaskRequest_Answer() {}
 func (*ResumeTaskRequest_Outcome) isResumeTaskRequest_Answer() {}
 
 func (*ResumeTaskRequest_Unpause) isResumeTaskRequest_Answer() {}
+
+func (*ResumeTaskRequest_Input) isResumeTaskRequest_Answer() {}
 
 // Run exactly what was shown, or the edited input.
 type Approve struct {
@@ -1156,6 +1230,70 @@ func (*Unpause) Descriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{15}
 }
 
+// An answer to what a tool's server asked for in the middle of the call (INPUT).
+type InputAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the person did.
+	Action InputAnswer_Action `protobuf:"varint,1,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
+	// Values by name, as the wait's schema asks; only with ACCEPT.
+	Content *structpb.Struct `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	// The same as exact JSON; give one of the two.
+	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputAnswer) Reset() {
+	*x = InputAnswer{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputAnswer) ProtoMessage() {}
+
+func (x *InputAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
+func (*InputAnswer) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *InputAnswer) GetAction() InputAnswer_Action {
+	if x != nil {
+		return x.Action
+	}
+	return InputAnswer_ACTION_UNSPECIFIED
+}
+
+func (x *InputAnswer) GetContent() *structpb.Struct {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *InputAnswer) GetContentJson() string {
+	if x != nil {
+		return x.ContentJson
+	}
+	return ""
+}
+
 // Do not run it.
 type Reject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1167,7 +1305,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1317,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1330,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reject) GetReason() string {
@@ -1217,7 +1355,7 @@ type Params struct {
 
 func (x *Params) Reset() {
 	*x = Params{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1367,7 @@ func (x *Params) String() string {
 func (*Params) ProtoMessage() {}
 
 func (x *Params) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1380,7 @@ func (x *Params) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Params.ProtoReflect.Descriptor instead.
 func (*Params) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{17}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Params) GetContent() *structpb.Struct {
@@ -1279,7 +1417,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1429,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1442,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{18}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelTaskRequest) GetId() string {
@@ -1334,7 +1472,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1484,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1497,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{19}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseTaskRequest) GetId() string {
@@ -1397,7 +1535,7 @@ type ForkTaskRequest struct {
 
 func (x *ForkTaskRequest) Reset() {
 	*x = ForkTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1547,7 @@ func (x *ForkTaskRequest) String() string {
 func (*ForkTaskRequest) ProtoMessage() {}
 
 func (x *ForkTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1560,7 @@ func (x *ForkTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkTaskRequest.ProtoReflect.Descriptor instead.
 func (*ForkTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{20}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ForkTaskRequest) GetId() string {
@@ -1478,7 +1616,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1628,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1641,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{21}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteTaskRequest) GetId() string {
@@ -1522,7 +1660,7 @@ type DeleteTaskResponse struct {
 
 func (x *DeleteTaskResponse) Reset() {
 	*x = DeleteTaskResponse{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1672,7 @@ func (x *DeleteTaskResponse) String() string {
 func (*DeleteTaskResponse) ProtoMessage() {}
 
 func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1685,7 @@ func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{22}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{23}
 }
 
 // Which task to export.
@@ -1561,7 +1699,7 @@ type ExportTaskRequest struct {
 
 func (x *ExportTaskRequest) Reset() {
 	*x = ExportTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1711,7 @@ func (x *ExportTaskRequest) String() string {
 func (*ExportTaskRequest) ProtoMessage() {}
 
 func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1724,7 @@ func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExportTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{23}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExportTaskRequest) GetId() string {
@@ -1607,7 +1745,7 @@ type ExportTaskResponse struct {
 
 func (x *ExportTaskResponse) Reset() {
 	*x = ExportTaskResponse{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1757,7 @@ func (x *ExportTaskResponse) String() string {
 func (*ExportTaskResponse) ProtoMessage() {}
 
 func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1770,7 @@ func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExportTaskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{24}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExportTaskResponse) GetData() []byte {
@@ -1651,7 +1789,7 @@ type GetStoreInfoRequest struct {
 
 func (x *GetStoreInfoRequest) Reset() {
 	*x = GetStoreInfoRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1801,7 @@ func (x *GetStoreInfoRequest) String() string {
 func (*GetStoreInfoRequest) ProtoMessage() {}
 
 func (x *GetStoreInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1814,7 @@ func (x *GetStoreInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStoreInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetStoreInfoRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{25}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{26}
 }
 
 // What is in the journal.
@@ -1714,7 +1852,7 @@ type StoreInfo struct {
 
 func (x *StoreInfo) Reset() {
 	*x = StoreInfo{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1864,7 @@ func (x *StoreInfo) String() string {
 func (*StoreInfo) ProtoMessage() {}
 
 func (x *StoreInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1877,7 @@ func (x *StoreInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreInfo.ProtoReflect.Descriptor instead.
 func (*StoreInfo) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{26}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StoreInfo) GetPath() string {
@@ -1887,7 +2025,7 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"i\n" +
 	"\x11ListStepsResponse\x12,\n" +
 	"\x05steps\x18\x01 \x03(\v2\x16.pawl.executor.v1.StepR\x05steps\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfe\x05\n" +
 	"\x11ResumeTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12!\n" +
 	"\await_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06waitId\x125\n" +
@@ -1895,8 +2033,9 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x06reject\x18\x04 \x01(\v2\x18.pawl.executor.v1.RejectH\x00R\x06reject\x122\n" +
 	"\x06params\x18\x05 \x01(\v2\x18.pawl.executor.v1.ParamsH\x00R\x06params\x12;\n" +
 	"\aoutcome\x18\x06 \x01(\v2\x1f.pawl.executor.v1.OutcomeAnswerH\x00R\aoutcome\x125\n" +
-	"\aunpause\x18\a \x01(\v2\x19.pawl.executor.v1.UnpauseH\x00R\aunpause:\xbd\x02\xbaH\xb9\x02\x1a\xbd\x01\n" +
-	"\x12resume_task.answer\x12Ban answer is required: approve, reject, params, outcome or unpause\x1achas(this.approve) || has(this.reject) || has(this.params) || has(this.outcome) || has(this.unpause)\x1aw\n" +
+	"\aunpause\x18\a \x01(\v2\x19.pawl.executor.v1.UnpauseH\x00R\aunpause\x125\n" +
+	"\x05input\x18\b \x01(\v2\x1d.pawl.executor.v1.InputAnswerH\x00R\x05input:\xd7\x02\xbaH\xd3\x02\x1a\xd7\x01\n" +
+	"\x12resume_task.answer\x12Ian answer is required: approve, reject, params, outcome, input or unpause\x1avhas(this.approve) || has(this.reject) || has(this.params) || has(this.outcome) || has(this.input) || has(this.unpause)\x1aw\n" +
 	"\x13resume_task.wait_id\x127wait_id is required: it names the wait that is answered\x1a'this.wait_id != '' || has(this.unpause)B\b\n" +
 	"\x06answer\"\x91\x01\n" +
 	"\aApprove\x12-\n" +
@@ -1919,7 +2058,16 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"outputJson\"/\n" +
 	"\vOutcomeSkip\x12 \n" +
 	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\t\n" +
-	"\aUnpause\"*\n" +
+	"\aUnpause\"\x92\x02\n" +
+	"\vInputAnswer\x12F\n" +
+	"\x06action\x18\x01 \x01(\x0e2$.pawl.executor.v1.InputAnswer.ActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06action\x121\n" +
+	"\acontent\x18\x02 \x01(\v2\x17.google.protobuf.StructR\acontent\x12,\n" +
+	"\fcontent_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\vcontentJson\"Z\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rACTION_ACCEPT\x10\x01\x12\x12\n" +
+	"\x0eACTION_DECLINE\x10\x02\x12\x11\n" +
+	"\rACTION_CANCEL\x10\x03\"*\n" +
 	"\x06Reject\x12 \n" +
 	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\x95\x01\n" +
 	"\x06Params\x121\n" +
@@ -2005,108 +2153,114 @@ func file_pawl_executor_v1_executor_service_proto_rawDescGZIP() []byte {
 	return file_pawl_executor_v1_executor_service_proto_rawDescData
 }
 
-var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_pawl_executor_v1_executor_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_pawl_executor_v1_executor_service_proto_goTypes = []any{
-	(*CreateTaskRequest)(nil),     // 0: pawl.executor.v1.CreateTaskRequest
-	(*RunTaskRequest)(nil),        // 1: pawl.executor.v1.RunTaskRequest
-	(*WatchTaskRequest)(nil),      // 2: pawl.executor.v1.WatchTaskRequest
-	(*GetTaskRequest)(nil),        // 3: pawl.executor.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),      // 4: pawl.executor.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 5: pawl.executor.v1.ListTasksResponse
-	(*ListStepsRequest)(nil),      // 6: pawl.executor.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),     // 7: pawl.executor.v1.ListStepsResponse
-	(*ResumeTaskRequest)(nil),     // 8: pawl.executor.v1.ResumeTaskRequest
-	(*Approve)(nil),               // 9: pawl.executor.v1.Approve
-	(*Grant)(nil),                 // 10: pawl.executor.v1.Grant
-	(*OutcomeAnswer)(nil),         // 11: pawl.executor.v1.OutcomeAnswer
-	(*OutcomeRetry)(nil),          // 12: pawl.executor.v1.OutcomeRetry
-	(*OutcomeOutput)(nil),         // 13: pawl.executor.v1.OutcomeOutput
-	(*OutcomeSkip)(nil),           // 14: pawl.executor.v1.OutcomeSkip
-	(*Unpause)(nil),               // 15: pawl.executor.v1.Unpause
-	(*Reject)(nil),                // 16: pawl.executor.v1.Reject
-	(*Params)(nil),                // 17: pawl.executor.v1.Params
-	(*CancelTaskRequest)(nil),     // 18: pawl.executor.v1.CancelTaskRequest
-	(*PauseTaskRequest)(nil),      // 19: pawl.executor.v1.PauseTaskRequest
-	(*ForkTaskRequest)(nil),       // 20: pawl.executor.v1.ForkTaskRequest
-	(*DeleteTaskRequest)(nil),     // 21: pawl.executor.v1.DeleteTaskRequest
-	(*DeleteTaskResponse)(nil),    // 22: pawl.executor.v1.DeleteTaskResponse
-	(*ExportTaskRequest)(nil),     // 23: pawl.executor.v1.ExportTaskRequest
-	(*ExportTaskResponse)(nil),    // 24: pawl.executor.v1.ExportTaskResponse
-	(*GetStoreInfoRequest)(nil),   // 25: pawl.executor.v1.GetStoreInfoRequest
-	(*StoreInfo)(nil),             // 26: pawl.executor.v1.StoreInfo
-	nil,                           // 27: pawl.executor.v1.StoreInfo.TasksEntry
-	nil,                           // 28: pawl.executor.v1.StoreInfo.BytesEntry
-	(v1.Language)(0),              // 29: pawl.common.v1.Language
-	(*Budget)(nil),                // 30: pawl.executor.v1.Budget
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(ExecutorStatus)(0),           // 32: pawl.executor.v1.ExecutorStatus
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*Task)(nil),                  // 34: pawl.executor.v1.Task
-	(*Step)(nil),                  // 35: pawl.executor.v1.Step
-	(*structpb.Struct)(nil),       // 36: google.protobuf.Struct
-	(v1.RiskLevel)(0),             // 37: pawl.common.v1.RiskLevel
-	(*ExecutorEvent)(nil),         // 38: pawl.executor.v1.ExecutorEvent
+	(InputAnswer_Action)(0),       // 0: pawl.executor.v1.InputAnswer.Action
+	(*CreateTaskRequest)(nil),     // 1: pawl.executor.v1.CreateTaskRequest
+	(*RunTaskRequest)(nil),        // 2: pawl.executor.v1.RunTaskRequest
+	(*WatchTaskRequest)(nil),      // 3: pawl.executor.v1.WatchTaskRequest
+	(*GetTaskRequest)(nil),        // 4: pawl.executor.v1.GetTaskRequest
+	(*ListTasksRequest)(nil),      // 5: pawl.executor.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 6: pawl.executor.v1.ListTasksResponse
+	(*ListStepsRequest)(nil),      // 7: pawl.executor.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),     // 8: pawl.executor.v1.ListStepsResponse
+	(*ResumeTaskRequest)(nil),     // 9: pawl.executor.v1.ResumeTaskRequest
+	(*Approve)(nil),               // 10: pawl.executor.v1.Approve
+	(*Grant)(nil),                 // 11: pawl.executor.v1.Grant
+	(*OutcomeAnswer)(nil),         // 12: pawl.executor.v1.OutcomeAnswer
+	(*OutcomeRetry)(nil),          // 13: pawl.executor.v1.OutcomeRetry
+	(*OutcomeOutput)(nil),         // 14: pawl.executor.v1.OutcomeOutput
+	(*OutcomeSkip)(nil),           // 15: pawl.executor.v1.OutcomeSkip
+	(*Unpause)(nil),               // 16: pawl.executor.v1.Unpause
+	(*InputAnswer)(nil),           // 17: pawl.executor.v1.InputAnswer
+	(*Reject)(nil),                // 18: pawl.executor.v1.Reject
+	(*Params)(nil),                // 19: pawl.executor.v1.Params
+	(*CancelTaskRequest)(nil),     // 20: pawl.executor.v1.CancelTaskRequest
+	(*PauseTaskRequest)(nil),      // 21: pawl.executor.v1.PauseTaskRequest
+	(*ForkTaskRequest)(nil),       // 22: pawl.executor.v1.ForkTaskRequest
+	(*DeleteTaskRequest)(nil),     // 23: pawl.executor.v1.DeleteTaskRequest
+	(*DeleteTaskResponse)(nil),    // 24: pawl.executor.v1.DeleteTaskResponse
+	(*ExportTaskRequest)(nil),     // 25: pawl.executor.v1.ExportTaskRequest
+	(*ExportTaskResponse)(nil),    // 26: pawl.executor.v1.ExportTaskResponse
+	(*GetStoreInfoRequest)(nil),   // 27: pawl.executor.v1.GetStoreInfoRequest
+	(*StoreInfo)(nil),             // 28: pawl.executor.v1.StoreInfo
+	nil,                           // 29: pawl.executor.v1.StoreInfo.TasksEntry
+	nil,                           // 30: pawl.executor.v1.StoreInfo.BytesEntry
+	(v1.Language)(0),              // 31: pawl.common.v1.Language
+	(*Budget)(nil),                // 32: pawl.executor.v1.Budget
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(ExecutorStatus)(0),           // 34: pawl.executor.v1.ExecutorStatus
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*Task)(nil),                  // 36: pawl.executor.v1.Task
+	(*Step)(nil),                  // 37: pawl.executor.v1.Step
+	(*structpb.Struct)(nil),       // 38: google.protobuf.Struct
+	(v1.RiskLevel)(0),             // 39: pawl.common.v1.RiskLevel
+	(*ExecutorEvent)(nil),         // 40: pawl.executor.v1.ExecutorEvent
 }
 var file_pawl_executor_v1_executor_service_proto_depIdxs = []int32{
-	29, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
-	30, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	31, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
-	0,  // 3: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	32, // 4: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
-	33, // 5: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
-	33, // 6: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	34, // 7: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
-	35, // 8: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
-	9,  // 9: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
-	16, // 10: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
-	17, // 11: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
-	11, // 12: pawl.executor.v1.ResumeTaskRequest.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
-	15, // 13: pawl.executor.v1.ResumeTaskRequest.unpause:type_name -> pawl.executor.v1.Unpause
-	36, // 14: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
-	10, // 15: pawl.executor.v1.Approve.grant:type_name -> pawl.executor.v1.Grant
-	37, // 16: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	12, // 17: pawl.executor.v1.OutcomeAnswer.retry:type_name -> pawl.executor.v1.OutcomeRetry
-	13, // 18: pawl.executor.v1.OutcomeAnswer.output:type_name -> pawl.executor.v1.OutcomeOutput
-	14, // 19: pawl.executor.v1.OutcomeAnswer.skip:type_name -> pawl.executor.v1.OutcomeSkip
-	36, // 20: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
-	36, // 21: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
-	30, // 22: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	31, // 23: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
-	27, // 24: pawl.executor.v1.StoreInfo.tasks:type_name -> pawl.executor.v1.StoreInfo.TasksEntry
-	28, // 25: pawl.executor.v1.StoreInfo.bytes:type_name -> pawl.executor.v1.StoreInfo.BytesEntry
-	33, // 26: pawl.executor.v1.StoreInfo.oldest:type_name -> google.protobuf.Timestamp
-	33, // 27: pawl.executor.v1.StoreInfo.newest:type_name -> google.protobuf.Timestamp
-	0,  // 28: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
-	1,  // 29: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
-	2,  // 30: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
-	3,  // 31: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
-	4,  // 32: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
-	6,  // 33: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
-	8,  // 34: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
-	18, // 35: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
-	19, // 36: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
-	20, // 37: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
-	21, // 38: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
-	23, // 39: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
-	25, // 40: pawl.executor.v1.ExecutorService.GetStoreInfo:input_type -> pawl.executor.v1.GetStoreInfoRequest
-	34, // 41: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
-	38, // 42: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
-	38, // 43: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
-	34, // 44: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
-	5,  // 45: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
-	7,  // 46: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
-	34, // 47: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
-	34, // 48: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
-	34, // 49: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
-	34, // 50: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
-	22, // 51: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
-	24, // 52: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
-	26, // 53: pawl.executor.v1.ExecutorService.GetStoreInfo:output_type -> pawl.executor.v1.StoreInfo
-	41, // [41:54] is the sub-list for method output_type
-	28, // [28:41] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	31, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
+	32, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	33, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	1,  // 3: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
+	34, // 4: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
+	35, // 5: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
+	35, // 6: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	36, // 7: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
+	37, // 8: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
+	10, // 9: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
+	18, // 10: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
+	19, // 11: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
+	12, // 12: pawl.executor.v1.ResumeTaskRequest.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	16, // 13: pawl.executor.v1.ResumeTaskRequest.unpause:type_name -> pawl.executor.v1.Unpause
+	17, // 14: pawl.executor.v1.ResumeTaskRequest.input:type_name -> pawl.executor.v1.InputAnswer
+	38, // 15: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
+	11, // 16: pawl.executor.v1.Approve.grant:type_name -> pawl.executor.v1.Grant
+	39, // 17: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	13, // 18: pawl.executor.v1.OutcomeAnswer.retry:type_name -> pawl.executor.v1.OutcomeRetry
+	14, // 19: pawl.executor.v1.OutcomeAnswer.output:type_name -> pawl.executor.v1.OutcomeOutput
+	15, // 20: pawl.executor.v1.OutcomeAnswer.skip:type_name -> pawl.executor.v1.OutcomeSkip
+	38, // 21: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
+	0,  // 22: pawl.executor.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	38, // 23: pawl.executor.v1.InputAnswer.content:type_name -> google.protobuf.Struct
+	38, // 24: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
+	32, // 25: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	33, // 26: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	29, // 27: pawl.executor.v1.StoreInfo.tasks:type_name -> pawl.executor.v1.StoreInfo.TasksEntry
+	30, // 28: pawl.executor.v1.StoreInfo.bytes:type_name -> pawl.executor.v1.StoreInfo.BytesEntry
+	35, // 29: pawl.executor.v1.StoreInfo.oldest:type_name -> google.protobuf.Timestamp
+	35, // 30: pawl.executor.v1.StoreInfo.newest:type_name -> google.protobuf.Timestamp
+	1,  // 31: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
+	2,  // 32: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
+	3,  // 33: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
+	4,  // 34: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
+	5,  // 35: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
+	7,  // 36: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
+	9,  // 37: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
+	20, // 38: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
+	21, // 39: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
+	22, // 40: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
+	23, // 41: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
+	25, // 42: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
+	27, // 43: pawl.executor.v1.ExecutorService.GetStoreInfo:input_type -> pawl.executor.v1.GetStoreInfoRequest
+	36, // 44: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
+	40, // 45: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
+	40, // 46: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
+	36, // 47: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
+	6,  // 48: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
+	8,  // 49: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
+	36, // 50: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
+	36, // 51: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
+	36, // 52: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
+	36, // 53: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
+	24, // 54: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
+	26, // 55: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
+	28, // 56: pawl.executor.v1.ExecutorService.GetStoreInfo:output_type -> pawl.executor.v1.StoreInfo
+	44, // [44:57] is the sub-list for method output_type
+	31, // [31:44] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_executor_service_proto_init() }
@@ -2123,6 +2277,7 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 		(*ResumeTaskRequest_Params)(nil),
 		(*ResumeTaskRequest_Outcome)(nil),
 		(*ResumeTaskRequest_Unpause)(nil),
+		(*ResumeTaskRequest_Input)(nil),
 	}
 	file_pawl_executor_v1_executor_service_proto_msgTypes[11].OneofWrappers = []any{
 		(*OutcomeAnswer_Retry)(nil),
@@ -2134,13 +2289,14 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_executor_service_proto_rawDesc), len(file_pawl_executor_v1_executor_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   29,
+			NumEnums:      1,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_pawl_executor_v1_executor_service_proto_goTypes,
 		DependencyIndexes: file_pawl_executor_v1_executor_service_proto_depIdxs,
+		EnumInfos:         file_pawl_executor_v1_executor_service_proto_enumTypes,
 		MessageInfos:      file_pawl_executor_v1_executor_service_proto_msgTypes,
 	}.Build()
 	File_pawl_executor_v1_executor_service_proto = out.File

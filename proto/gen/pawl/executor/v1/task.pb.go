@@ -295,6 +295,8 @@ const (
 	WaitKind_WAIT_KIND_OUTCOME WaitKind = 3
 	// Somebody paused the task. Answered by unpause.
 	WaitKind_WAIT_KIND_PAUSE WaitKind = 4
+	// The tool's server asks for something in the middle of the call. Answered by input.
+	WaitKind_WAIT_KIND_INPUT WaitKind = 5
 )
 
 // Enum value maps for WaitKind.
@@ -305,6 +307,7 @@ var (
 		2: "WAIT_KIND_PARAMS",
 		3: "WAIT_KIND_OUTCOME",
 		4: "WAIT_KIND_PAUSE",
+		5: "WAIT_KIND_INPUT",
 	}
 	WaitKind_value = map[string]int32{
 		"WAIT_KIND_UNSPECIFIED": 0,
@@ -312,6 +315,7 @@ var (
 		"WAIT_KIND_PARAMS":      2,
 		"WAIT_KIND_OUTCOME":     3,
 		"WAIT_KIND_PAUSE":       4,
+		"WAIT_KIND_INPUT":       5,
 	}
 )
 
@@ -1090,7 +1094,7 @@ type Wait struct {
 	InputJson string `protobuf:"bytes,8,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The same for reading.
 	Input *structpb.Struct `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
-	// JSON Schema of what is missing, every field nullable (PARAMS).
+	// JSON Schema of what is missing, every field nullable (PARAMS); or of what the server asks for (INPUT).
 	ParamsSchemaJson string `protobuf:"bytes,10,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
 	// The same for reading.
 	ParamsSchema *structpb.Struct `protobuf:"bytes,11,opt,name=params_schema,json=paramsSchema,proto3" json:"params_schema,omitempty"`
@@ -1099,7 +1103,9 @@ type Wait struct {
 	// When it was asked.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it lapses; absent where it does not.
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// What the person is to open in a browser, where the server asks for that (INPUT).
+	Url           string `protobuf:"bytes,15,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1236,13 @@ func (x *Wait) GetDeadline() *timestamppb.Timestamp {
 		return x.Deadline
 	}
 	return nil
+}
+
+func (x *Wait) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
 }
 
 // Someone that tasks run as: which servers, which model, and when a person is asked.
@@ -1495,7 +1508,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"createTime\x129\n" +
 	"\n" +
 	"start_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\x9e\x04\n" +
+	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xb0\x04\n" +
 	"\x04Wait\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x17\n" +
@@ -1514,7 +1527,8 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x04hash\x18\f \x01(\tR\x04hash\x12;\n" +
 	"\vcreate_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x126\n" +
-	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\xfa\x05\n" +
+	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
+	"\x03url\x18\x0f \x01(\tR\x03url\"\xfa\x05\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -1561,13 +1575,14 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x13CONFIRM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCONFIRM_ALWAYS\x10\x01\x12\x13\n" +
 	"\x0fCONFIRM_BY_RISK\x10\x02\x12\x11\n" +
-	"\rCONFIRM_NEVER\x10\x03*\x7f\n" +
+	"\rCONFIRM_NEVER\x10\x03*\x94\x01\n" +
 	"\bWaitKind\x12\x19\n" +
 	"\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12WAIT_KIND_APPROVAL\x10\x01\x12\x14\n" +
 	"\x10WAIT_KIND_PARAMS\x10\x02\x12\x15\n" +
 	"\x11WAIT_KIND_OUTCOME\x10\x03\x12\x13\n" +
-	"\x0fWAIT_KIND_PAUSE\x10\x04*\x8d\x01\n" +
+	"\x0fWAIT_KIND_PAUSE\x10\x04\x12\x13\n" +
+	"\x0fWAIT_KIND_INPUT\x10\x05*\x8d\x01\n" +
 	"\x10OnUnknownOutcome\x12\"\n" +
 	"\x1eON_UNKNOWN_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_UNKNOWN_OUTCOME_ASK\x10\x01\x12\x1c\n" +

@@ -149,6 +149,63 @@ func (Pinning) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{1}
 }
 
+// Who shares a connection to a server.
+type Isolation int32
+
+const (
+	// As USER.
+	Isolation_ISOLATION_UNSPECIFIED Isolation = 0
+	// Each user has one.
+	Isolation_ISOLATION_USER Isolation = 1
+	// Each task of each user has one, which closes when the task ends.
+	Isolation_ISOLATION_TASK Isolation = 2
+	// All users have the same one; for servers that keep nothing between calls. It has no login of a user's own.
+	Isolation_ISOLATION_SHARED Isolation = 3
+)
+
+// Enum value maps for Isolation.
+var (
+	Isolation_name = map[int32]string{
+		0: "ISOLATION_UNSPECIFIED",
+		1: "ISOLATION_USER",
+		2: "ISOLATION_TASK",
+		3: "ISOLATION_SHARED",
+	}
+	Isolation_value = map[string]int32{
+		"ISOLATION_UNSPECIFIED": 0,
+		"ISOLATION_USER":        1,
+		"ISOLATION_TASK":        2,
+		"ISOLATION_SHARED":      3,
+	}
+)
+
+func (x Isolation) Enum() *Isolation {
+	p := new(Isolation)
+	*p = x
+	return p
+}
+
+func (x Isolation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Isolation) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[2].Descriptor()
+}
+
+func (Isolation) Type() protoreflect.EnumType {
+	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[2]
+}
+
+func (x Isolation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Isolation.Descriptor instead.
+func (Isolation) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{2}
+}
+
 // What becomes of a call.
 type PermissionDecision int32
 
@@ -190,11 +247,11 @@ func (x PermissionDecision) String() string {
 }
 
 func (PermissionDecision) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[2].Descriptor()
+	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[3].Descriptor()
 }
 
 func (PermissionDecision) Type() protoreflect.EnumType {
-	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[2]
+	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[3]
 }
 
 func (x PermissionDecision) Number() protoreflect.EnumNumber {
@@ -203,7 +260,64 @@ func (x PermissionDecision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionDecision.Descriptor instead.
 func (PermissionDecision) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{2}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{3}
+}
+
+// What the person did.
+type InputAnswer_Action int32
+
+const (
+	// Not said.
+	InputAnswer_ACTION_UNSPECIFIED InputAnswer_Action = 0
+	// Answered.
+	InputAnswer_ACTION_ACCEPT InputAnswer_Action = 1
+	// Said no.
+	InputAnswer_ACTION_DECLINE InputAnswer_Action = 2
+	// Went away.
+	InputAnswer_ACTION_CANCEL InputAnswer_Action = 3
+)
+
+// Enum value maps for InputAnswer_Action.
+var (
+	InputAnswer_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "ACTION_ACCEPT",
+		2: "ACTION_DECLINE",
+		3: "ACTION_CANCEL",
+	}
+	InputAnswer_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"ACTION_ACCEPT":      1,
+		"ACTION_DECLINE":     2,
+		"ACTION_CANCEL":      3,
+	}
+)
+
+func (x InputAnswer_Action) Enum() *InputAnswer_Action {
+	p := new(InputAnswer_Action)
+	*p = x
+	return p
+}
+
+func (x InputAnswer_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InputAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[4].Descriptor()
+}
+
+func (InputAnswer_Action) Type() protoreflect.EnumType {
+	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[4]
+}
+
+func (x InputAnswer_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InputAnswer_Action.Descriptor instead.
+func (InputAnswer_Action) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // An MCP server.
@@ -260,7 +374,21 @@ type McpServer struct {
 	Pinning Pinning `protobuf:"varint,23,opt,name=pinning,proto3,enum=pawl.mcppool.v1.Pinning" json:"pinning,omitempty"`
 	// Who may call what, in order: the first rule that fits a call decides, and where none does the call is allowed. Operators
 	// only, who alone see them.
-	Permissions   []*PermissionRule `protobuf:"bytes,24,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	Permissions []*PermissionRule `protobuf:"bytes,24,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	// Who shares a connection. Operators only.
+	Isolation Isolation `protobuf:"varint,25,opt,name=isolation,proto3,enum=pawl.mcppool.v1.Isolation" json:"isolation,omitempty"`
+	// Connections to it at once, of all users; 0: as many as the pool allows. Operators only.
+	MaxConnections uint32 `protobuf:"varint,26,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
+	// Folders that the server is told of when it asks for roots: `file:` URIs, or absolute paths. Operators only.
+	Roots []string `protobuf:"bytes,27,rep,name=roots,proto3" json:"roots,omitempty"`
+	// How long the result of a reading tool may be given again for the same user, tool definition and input; absent: it is not
+	// kept. Operators only.
+	CacheTtl *durationpb.Duration `protobuf:"bytes,28,opt,name=cache_ttl,json=cacheTtl,proto3" json:"cache_ttl,omitempty"`
+	// The caller's login, where the server asks for one. Output only.
+	Login LoginState `protobuf:"varint,29,opt,name=login,proto3,enum=pawl.mcppool.v1.LoginState" json:"login,omitempty"`
+	// What the server offers beside tools: resources, resource_subscriptions, prompts, completions, logging, tasks. Output only;
+	// empty until it was connected to.
+	Capabilities  []string `protobuf:"bytes,30,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +604,48 @@ func (x *McpServer) GetPermissions() []*PermissionRule {
 	return nil
 }
 
+func (x *McpServer) GetIsolation() Isolation {
+	if x != nil {
+		return x.Isolation
+	}
+	return Isolation_ISOLATION_UNSPECIFIED
+}
+
+func (x *McpServer) GetMaxConnections() uint32 {
+	if x != nil {
+		return x.MaxConnections
+	}
+	return 0
+}
+
+func (x *McpServer) GetRoots() []string {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
+func (x *McpServer) GetCacheTtl() *durationpb.Duration {
+	if x != nil {
+		return x.CacheTtl
+	}
+	return nil
+}
+
+func (x *McpServer) GetLogin() LoginState {
+	if x != nil {
+		return x.Login
+	}
+	return LoginState_LOGIN_STATE_UNSPECIFIED
+}
+
+func (x *McpServer) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
 type isMcpServer_Transport interface {
 	isMcpServer_Transport()
 }
@@ -580,7 +750,12 @@ type HttpTransport struct {
 	// Its address, http or https.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// Headers of each request, for keys and the like. Values are never returned.
-	Headers       map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The server speaks the older HTTP+SSE transport (2024-11-05). Needs not be said: where a server refuses streamable HTTP, the
+	// older one is tried.
+	Sse bool `protobuf:"varint,3,opt,name=sse,proto3" json:"sse,omitempty"`
+	// How the pool logs in; absent: as the server's metadata say.
+	Oauth         *OAuth `protobuf:"bytes,4,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -625,6 +800,20 @@ func (x *HttpTransport) GetUrl() string {
 func (x *HttpTransport) GetHeaders() map[string]string {
 	if x != nil {
 		return x.Headers
+	}
+	return nil
+}
+
+func (x *HttpTransport) GetSse() bool {
+	if x != nil {
+		return x.Sse
+	}
+	return false
+}
+
+func (x *HttpTransport) GetOauth() *OAuth {
+	if x != nil {
+		return x.Oauth
 	}
 	return nil
 }
@@ -1707,7 +1896,14 @@ type CallToolRequest struct {
 	AckCallIds []string `protobuf:"bytes,13,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
 	// The pool that is to make the call, from ListToolsResponse. Another one refuses it, so that AttachCall's word that it was
 	// not executed holds with several of them too.
-	PoolId        string `protobuf:"bytes,14,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	PoolId string `protobuf:"bytes,14,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	// A result that is kept (cache_ttl) will not do.
+	BypassCache bool `protobuf:"varint,15,opt,name=bypass_cache,json=bypassCache,proto3" json:"bypass_cache,omitempty"`
+	// Goes on with a call that ended by asking for something: what it said as `request_state` in CallInputRequired. The call needs a
+	// new call_id, and the same server, tool and input.
+	RequestState string `protobuf:"bytes,16,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
+	// The answers to what that call asked for.
+	Answers       []*InputAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1840,6 +2036,27 @@ func (x *CallToolRequest) GetPoolId() string {
 	return ""
 }
 
+func (x *CallToolRequest) GetBypassCache() bool {
+	if x != nil {
+		return x.BypassCache
+	}
+	return false
+}
+
+func (x *CallToolRequest) GetRequestState() string {
+	if x != nil {
+		return x.RequestState
+	}
+	return ""
+}
+
+func (x *CallToolRequest) GetAnswers() []*InputAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
 // Something about a running call, or its end.
 type CallToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1850,6 +2067,8 @@ type CallToolResponse struct {
 	//	*CallToolResponse_Progress
 	//	*CallToolResponse_Log
 	//	*CallToolResponse_Result
+	//	*CallToolResponse_InputRequired
+	//	*CallToolResponse_Task
 	Event         isCallToolResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1919,6 +2138,24 @@ func (x *CallToolResponse) GetResult() *CallResult {
 	return nil
 }
 
+func (x *CallToolResponse) GetInputRequired() *CallInputRequired {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolResponse_InputRequired); ok {
+			return x.InputRequired
+		}
+	}
+	return nil
+}
+
+func (x *CallToolResponse) GetTask() *CallTask {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolResponse_Task); ok {
+			return x.Task
+		}
+	}
+	return nil
+}
+
 type isCallToolResponse_Event interface {
 	isCallToolResponse_Event()
 }
@@ -1938,11 +2175,25 @@ type CallToolResponse_Result struct {
 	Result *CallResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
+type CallToolResponse_InputRequired struct {
+	// The server asks for something; AnswerCall answers. Until then the call's time stands still.
+	InputRequired *CallInputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
+}
+
+type CallToolResponse_Task struct {
+	// The server does the call as an MCP task.
+	Task *CallTask `protobuf:"bytes,5,opt,name=task,proto3,oneof"`
+}
+
 func (*CallToolResponse_Progress) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_Log) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_Result) isCallToolResponse_Event() {}
+
+func (*CallToolResponse_InputRequired) isCallToolResponse_Event() {}
+
+func (*CallToolResponse_Task) isCallToolResponse_Event() {}
 
 // How far a tool is.
 type CallProgress struct {
@@ -2072,6 +2323,336 @@ func (x *CallLog) GetDataJson() string {
 	return ""
 }
 
+// A server asks for something in the middle of a call (elicitation).
+type CallInputRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the question within the call.
+	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	// What the person reads.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// JSON Schema of what is asked for, an object of plain values; empty where there is an address.
+	SchemaJson string `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
+	// What the person is to open in a browser; what is entered there never passes through here. Empty where there is a schema.
+	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	// Where the server keeps nothing between its questions and their answers: what it wants back. Whoever has it can go on with the
+	// call in any pool (CallToolRequest.request_state), also when this one is gone. Empty where the question lives with the connection.
+	RequestState string `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
+	// When the pool gives the question up; the server is then told that nobody answered.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallInputRequired) Reset() {
+	*x = CallInputRequired{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallInputRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallInputRequired) ProtoMessage() {}
+
+func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallInputRequired.ProtoReflect.Descriptor instead.
+func (*CallInputRequired) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CallInputRequired) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
+func (x *CallInputRequired) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CallInputRequired) GetSchemaJson() string {
+	if x != nil {
+		return x.SchemaJson
+	}
+	return ""
+}
+
+func (x *CallInputRequired) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *CallInputRequired) GetRequestState() string {
+	if x != nil {
+		return x.RequestState
+	}
+	return ""
+}
+
+func (x *CallInputRequired) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+// An answer to what a server asked for.
+type InputAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which question.
+	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	// What the person did.
+	Action InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.mcppool.v1.InputAnswer_Action" json:"action,omitempty"`
+	// Exact JSON of what was answered, as the schema asks; only with ACCEPT.
+	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputAnswer) Reset() {
+	*x = InputAnswer{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputAnswer) ProtoMessage() {}
+
+func (x *InputAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
+func (*InputAnswer) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *InputAnswer) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
+func (x *InputAnswer) GetAction() InputAnswer_Action {
+	if x != nil {
+		return x.Action
+	}
+	return InputAnswer_ACTION_UNSPECIFIED
+}
+
+func (x *InputAnswer) GetContentJson() string {
+	if x != nil {
+		return x.ContentJson
+	}
+	return ""
+}
+
+// A server does a call as an MCP task: it goes on by itself, and its result can be had later by this name.
+type CallTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's name for it.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// How long the server keeps it; absent where it does not say.
+	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// working, input_required, completed, failed or cancelled.
+	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// What the server says of it.
+	StatusMessage string `protobuf:"bytes,4,opt,name=status_message,json=statusMessage,proto3" json:"status_message,omitempty"`
+	// It can be asked for over any connection to the server, not only over the one that began it.
+	Portable      bool `protobuf:"varint,5,opt,name=portable,proto3" json:"portable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallTask) Reset() {
+	*x = CallTask{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallTask) ProtoMessage() {}
+
+func (x *CallTask) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallTask.ProtoReflect.Descriptor instead.
+func (*CallTask) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CallTask) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *CallTask) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *CallTask) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *CallTask) GetStatusMessage() string {
+	if x != nil {
+		return x.StatusMessage
+	}
+	return ""
+}
+
+func (x *CallTask) GetPortable() bool {
+	if x != nil {
+		return x.Portable
+	}
+	return false
+}
+
+// Which question of which call, and the answer.
+type AnswerCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The answer.
+	Answer        *InputAnswer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerCallRequest) Reset() {
+	*x = AnswerCallRequest{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerCallRequest) ProtoMessage() {}
+
+func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerCallRequest.ProtoReflect.Descriptor instead.
+func (*AnswerCallRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AnswerCallRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *AnswerCallRequest) GetAnswer() *InputAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+// Nothing to say: the call goes on.
+type AnswerCallResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerCallResponse) Reset() {
+	*x = AnswerCallResponse{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerCallResponse) ProtoMessage() {}
+
+func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerCallResponse.ProtoReflect.Descriptor instead.
+func (*AnswerCallResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+}
+
 // How a call ended: the tool answered. The outcome is KNOWN.
 type CallResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2084,14 +2665,18 @@ type CallResult struct {
 	// The call's name.
 	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// How long it took.
-	Duration      *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
+	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
+	// It is a result that was kept (cache_ttl); the tool was not called.
+	Cached bool `protobuf:"varint,6,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Content was left out, because the result was larger than the pool allows; what is missing is said in its place.
+	Truncated     bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallResult) Reset() {
 	*x = CallResult{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2688,7 @@ func (x *CallResult) String() string {
 func (*CallResult) ProtoMessage() {}
 
 func (x *CallResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2701,7 @@ func (x *CallResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResult.ProtoReflect.Descriptor instead.
 func (*CallResult) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallResult) GetIsError() bool {
@@ -2154,343 +2739,18 @@ func (x *CallResult) GetDuration() *durationpb.Duration {
 	return nil
 }
 
-// One block of a tool's result.
-type Content struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
-	//
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*Content_Text
-	//	*Content_Image
-	//	*Content_Audio
-	//	*Content_Resource
-	//	*Content_ResourceLink
-	Kind          isContent_Kind `protobuf_oneof:"kind"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Content) Reset() {
-	*x = Content{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Content) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Content) ProtoMessage() {}
-
-func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+func (x *CallResult) GetCached() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Cached
 	}
-	return mi.MessageOf(x)
+	return false
 }
 
-// Deprecated: Use Content.ProtoReflect.Descriptor instead.
-func (*Content) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *Content) GetKind() isContent_Kind {
+func (x *CallResult) GetTruncated() bool {
 	if x != nil {
-		return x.Kind
+		return x.Truncated
 	}
-	return nil
-}
-
-func (x *Content) GetText() string {
-	if x != nil {
-		if x, ok := x.Kind.(*Content_Text); ok {
-			return x.Text
-		}
-	}
-	return ""
-}
-
-func (x *Content) GetImage() *Blob {
-	if x != nil {
-		if x, ok := x.Kind.(*Content_Image); ok {
-			return x.Image
-		}
-	}
-	return nil
-}
-
-func (x *Content) GetAudio() *Blob {
-	if x != nil {
-		if x, ok := x.Kind.(*Content_Audio); ok {
-			return x.Audio
-		}
-	}
-	return nil
-}
-
-func (x *Content) GetResource() *Resource {
-	if x != nil {
-		if x, ok := x.Kind.(*Content_Resource); ok {
-			return x.Resource
-		}
-	}
-	return nil
-}
-
-func (x *Content) GetResourceLink() *ResourceLink {
-	if x != nil {
-		if x, ok := x.Kind.(*Content_ResourceLink); ok {
-			return x.ResourceLink
-		}
-	}
-	return nil
-}
-
-type isContent_Kind interface {
-	isContent_Kind()
-}
-
-type Content_Text struct {
-	// Text.
-	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
-}
-
-type Content_Image struct {
-	// An image.
-	Image *Blob `protobuf:"bytes,2,opt,name=image,proto3,oneof"`
-}
-
-type Content_Audio struct {
-	// A sound.
-	Audio *Blob `protobuf:"bytes,3,opt,name=audio,proto3,oneof"`
-}
-
-type Content_Resource struct {
-	// A resource, embedded.
-	Resource *Resource `protobuf:"bytes,4,opt,name=resource,proto3,oneof"`
-}
-
-type Content_ResourceLink struct {
-	// A resource that can be read from the server.
-	ResourceLink *ResourceLink `protobuf:"bytes,5,opt,name=resource_link,json=resourceLink,proto3,oneof"`
-}
-
-func (*Content_Text) isContent_Kind() {}
-
-func (*Content_Image) isContent_Kind() {}
-
-func (*Content_Audio) isContent_Kind() {}
-
-func (*Content_Resource) isContent_Kind() {}
-
-func (*Content_ResourceLink) isContent_Kind() {}
-
-// Bytes of a media type.
-type Blob struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes.
-	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Their type, such as image/png.
-	MimeType      string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Blob) Reset() {
-	*x = Blob{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Blob) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Blob) ProtoMessage() {}
-
-func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Blob.ProtoReflect.Descriptor instead.
-func (*Blob) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *Blob) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-func (x *Blob) GetMimeType() string {
-	if x != nil {
-		return x.MimeType
-	}
-	return ""
-}
-
-// A resource's content.
-type Resource struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its address.
-	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Its type.
-	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Its text, where it is text.
-	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Its bytes, where it is not.
-	Blob          []byte `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Resource) Reset() {
-	*x = Resource{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Resource) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Resource) ProtoMessage() {}
-
-func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Resource.ProtoReflect.Descriptor instead.
-func (*Resource) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *Resource) GetUri() string {
-	if x != nil {
-		return x.Uri
-	}
-	return ""
-}
-
-func (x *Resource) GetMimeType() string {
-	if x != nil {
-		return x.MimeType
-	}
-	return ""
-}
-
-func (x *Resource) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *Resource) GetBlob() []byte {
-	if x != nil {
-		return x.Blob
-	}
-	return nil
-}
-
-// Where a resource is.
-type ResourceLink struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its address.
-	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Its name.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is.
-	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Its type.
-	MimeType      string `protobuf:"bytes,4,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResourceLink) Reset() {
-	*x = ResourceLink{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResourceLink) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResourceLink) ProtoMessage() {}
-
-func (x *ResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResourceLink.ProtoReflect.Descriptor instead.
-func (*ResourceLink) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *ResourceLink) GetUri() string {
-	if x != nil {
-		return x.Uri
-	}
-	return ""
-}
-
-func (x *ResourceLink) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ResourceLink) GetDescription() string {
-	if x != nil {
-		return x.Description
-	}
-	return ""
-}
-
-func (x *ResourceLink) GetMimeType() string {
-	if x != nil {
-		return x.MimeType
-	}
-	return ""
+	return false
 }
 
 // Which call.
@@ -2505,14 +2765,20 @@ type AttachCallRequest struct {
 	// The session (a task) that made it.
 	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The owner that asks, as in CallToolRequest: calls of older owners are refused from then on.
-	Epoch         uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The MCP task that does the call, where the pool said one (CallTask): a pool that does not know the call asks the server for it.
+	TaskId string `protobuf:"bytes,6,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The server and the tool of that task.
+	McpId string `protobuf:"bytes,7,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
+	// The tool.
+	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachCallRequest) Reset() {
 	*x = AttachCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2790,7 @@ func (x *AttachCallRequest) String() string {
 func (*AttachCallRequest) ProtoMessage() {}
 
 func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2803,7 @@ func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AttachCallRequest) GetCallId() string {
@@ -2575,6 +2841,27 @@ func (x *AttachCallRequest) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *AttachCallRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *AttachCallRequest) GetMcpId() string {
+	if x != nil {
+		return x.McpId
+	}
+	return ""
+}
+
+func (x *AttachCallRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // Something about a call, or its end.
 type AttachCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2585,6 +2872,8 @@ type AttachCallResponse struct {
 	//	*AttachCallResponse_Progress
 	//	*AttachCallResponse_Log
 	//	*AttachCallResponse_Result
+	//	*AttachCallResponse_InputRequired
+	//	*AttachCallResponse_Task
 	Event         isAttachCallResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2592,7 +2881,7 @@ type AttachCallResponse struct {
 
 func (x *AttachCallResponse) Reset() {
 	*x = AttachCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2893,7 @@ func (x *AttachCallResponse) String() string {
 func (*AttachCallResponse) ProtoMessage() {}
 
 func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2906,7 @@ func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
 func (*AttachCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
@@ -2654,6 +2943,24 @@ func (x *AttachCallResponse) GetResult() *CallResult {
 	return nil
 }
 
+func (x *AttachCallResponse) GetInputRequired() *CallInputRequired {
+	if x != nil {
+		if x, ok := x.Event.(*AttachCallResponse_InputRequired); ok {
+			return x.InputRequired
+		}
+	}
+	return nil
+}
+
+func (x *AttachCallResponse) GetTask() *CallTask {
+	if x != nil {
+		if x, ok := x.Event.(*AttachCallResponse_Task); ok {
+			return x.Task
+		}
+	}
+	return nil
+}
+
 type isAttachCallResponse_Event interface {
 	isAttachCallResponse_Event()
 }
@@ -2673,11 +2980,25 @@ type AttachCallResponse_Result struct {
 	Result *CallResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
+type AttachCallResponse_InputRequired struct {
+	// The server asks for something; AnswerCall answers. Until then the call's time stands still.
+	InputRequired *CallInputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
+}
+
+type AttachCallResponse_Task struct {
+	// The server does the call as an MCP task.
+	Task *CallTask `protobuf:"bytes,5,opt,name=task,proto3,oneof"`
+}
+
 func (*AttachCallResponse_Progress) isAttachCallResponse_Event() {}
 
 func (*AttachCallResponse_Log) isAttachCallResponse_Event() {}
 
 func (*AttachCallResponse_Result) isAttachCallResponse_Event() {}
+
+func (*AttachCallResponse_InputRequired) isAttachCallResponse_Event() {}
+
+func (*AttachCallResponse_Task) isAttachCallResponse_Event() {}
 
 // Which calls.
 type AckCallRequest struct {
@@ -2690,7 +3011,7 @@ type AckCallRequest struct {
 
 func (x *AckCallRequest) Reset() {
 	*x = AckCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +3023,7 @@ func (x *AckCallRequest) String() string {
 func (*AckCallRequest) ProtoMessage() {}
 
 func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +3036,7 @@ func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
 func (*AckCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AckCallRequest) GetCallIds() []string {
@@ -2736,7 +3057,7 @@ type AckCallResponse struct {
 
 func (x *AckCallResponse) Reset() {
 	*x = AckCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +3069,7 @@ func (x *AckCallResponse) String() string {
 func (*AckCallResponse) ProtoMessage() {}
 
 func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +3082,7 @@ func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
 func (*AckCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AckCallResponse) GetAcknowledged() uint32 {
@@ -2784,7 +3105,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +3117,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +3130,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -2835,7 +3156,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3168,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3181,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
 }
 
 // Which session.
@@ -2876,7 +3197,7 @@ type ReleaseSessionRequest struct {
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3209,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3222,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -2929,7 +3250,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3262,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3275,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -2964,12 +3285,75 @@ func (x *ReleaseSessionResponse) GetReleased() uint32 {
 	return 0
 }
 
+// A server, as the caller sees it now.
+type WatchMcpServersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server; only its id where it is gone.
+	McpServer *McpServer `protobuf:"bytes,1,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
+	// It was removed, or the caller can see it no more.
+	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Changes with its tools, as far as the caller's connection knows; 0 where there is none.
+	ToolsVersion  uint64 `protobuf:"varint,3,opt,name=tools_version,json=toolsVersion,proto3" json:"tools_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchMcpServersResponse) Reset() {
+	*x = WatchMcpServersResponse{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchMcpServersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchMcpServersResponse) ProtoMessage() {}
+
+func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchMcpServersResponse.ProtoReflect.Descriptor instead.
+func (*WatchMcpServersResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WatchMcpServersResponse) GetMcpServer() *McpServer {
+	if x != nil {
+		return x.McpServer
+	}
+	return nil
+}
+
+func (x *WatchMcpServersResponse) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *WatchMcpServersResponse) GetToolsVersion() uint64 {
+	if x != nil {
+		return x.ToolsVersion
+	}
+	return 0
+}
+
 var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xa2\n" +
-	"\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\xe2\f\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -3001,7 +3385,13 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"fromConfig\x12&\n" +
 	"\x0fonly_when_named\x18\x16 \x01(\bR\ronlyWhenNamed\x12<\n" +
 	"\apinning\x18\x17 \x01(\x0e2\x18.pawl.mcppool.v1.PinningB\b\xbaH\x05\x82\x01\x02\x10\x01R\apinning\x12K\n" +
-	"\vpermissions\x18\x18 \x03(\v2\x1f.pawl.mcppool.v1.PermissionRuleB\b\xbaH\x05\x92\x01\x02\x10dR\vpermissions\x1a\\\n" +
+	"\vpermissions\x18\x18 \x03(\v2\x1f.pawl.mcppool.v1.PermissionRuleB\b\xbaH\x05\x92\x01\x02\x10dR\vpermissions\x12B\n" +
+	"\tisolation\x18\x19 \x01(\x0e2\x1a.pawl.mcppool.v1.IsolationB\b\xbaH\x05\x82\x01\x02\x10\x01R\tisolation\x122\n" +
+	"\x0fmax_connections\x18\x1a \x01(\rB\t\xbaH\x06*\x04\x18\xa0\x8d\x06R\x0emaxConnections\x12'\n" +
+	"\x05roots\x18\x1b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80 R\x05roots\x12F\n" +
+	"\tcache_ttl\x18\x1c \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\bcacheTtl\x121\n" +
+	"\x05login\x18\x1d \x01(\x0e2\x1b.pawl.mcppool.v1.LoginStateR\x05login\x12\"\n" +
+	"\fcapabilities\x18\x1e \x03(\tR\fcapabilities\x1a\\\n" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +
@@ -3013,10 +3403,12 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x03cwd\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x03cwd\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\x01\n" +
 	"\rHttpTransport\x12 \n" +
 	"\x03url\x18\x01 \x01(\tB\x0e\xbaH\v\xd8\x01\x01r\x06\x18\x80 \x88\x01\x01R\x03url\x12E\n" +
-	"\aheaders\x18\x02 \x03(\v2+.pawl.mcppool.v1.HttpTransport.HeadersEntryR\aheaders\x1a:\n" +
+	"\aheaders\x18\x02 \x03(\v2+.pawl.mcppool.v1.HttpTransport.HeadersEntryR\aheaders\x12\x10\n" +
+	"\x03sse\x18\x03 \x01(\bR\x03sse\x12,\n" +
+	"\x05oauth\x18\x04 \x01(\v2\x16.pawl.mcppool.v1.OAuthR\x05oauth\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"M\n" +
@@ -3101,7 +3493,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04name\x12>\n" +
 	"\x0fdefinition_hash\x18\x03 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x0edefinitionHash\"?\n" +
 	"\x13ApproveToolResponse\x12(\n" +
-	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\x86\x05\n" +
+	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\x9b\x06\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -3122,11 +3514,16 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\bstart_by\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12+\n" +
 	"\fack_call_ids\x18\r \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\n" +
 	"ackCallIds\x12!\n" +
-	"\apool_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\"\xbd\x01\n" +
+	"\apool_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\x12!\n" +
+	"\fbypass_cache\x18\x0f \x01(\bR\vbypassCache\x12.\n" +
+	"\rrequest_state\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\frequestState\x12@\n" +
+	"\aanswers\x18\x11 \x03(\v2\x1c.pawl.mcppool.v1.InputAnswerB\b\xbaH\x05\x92\x01\x02\x10dR\aanswers\"\xbb\x02\n" +
 	"\x10CallToolResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
-	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06resultB\a\n" +
+	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06result\x12K\n" +
+	"\x0einput_required\x18\x04 \x01(\v2\".pawl.mcppool.v1.CallInputRequiredH\x00R\rinputRequired\x12/\n" +
+	"\x04task\x18\x05 \x01(\v2\x19.pawl.mcppool.v1.CallTaskH\x00R\x04taskB\a\n" +
 	"\x05event\"Z\n" +
 	"\fCallProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x14\n" +
@@ -3135,34 +3532,47 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\aCallLog\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
 	"\x06logger\x18\x02 \x01(\tR\x06logger\x12\x1b\n" +
-	"\tdata_json\x18\x03 \x01(\tR\bdataJson\"\xd4\x01\n" +
+	"\tdata_json\x18\x03 \x01(\tR\bdataJson\"\xdd\x01\n" +
+	"\x11CallInputRequired\x12\x19\n" +
+	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1f\n" +
+	"\vschema_json\x18\x03 \x01(\tR\n" +
+	"schemaJson\x12\x10\n" +
+	"\x03url\x18\x04 \x01(\tR\x03url\x12#\n" +
+	"\rrequest_state\x18\x05 \x01(\tR\frequestState\x12;\n" +
+	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\x87\x02\n" +
+	"\vInputAnswer\x12%\n" +
+	"\binput_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\ainputId\x12G\n" +
+	"\x06action\x18\x02 \x01(\x0e2#.pawl.mcppool.v1.InputAnswer.ActionB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06action\x12,\n" +
+	"\fcontent_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\vcontentJson\"Z\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rACTION_ACCEPT\x10\x01\x12\x12\n" +
+	"\x0eACTION_DECLINE\x10\x02\x12\x11\n" +
+	"\rACTION_CANCEL\x10\x03\"\xab\x01\n" +
+	"\bCallTask\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12+\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12%\n" +
+	"\x0estatus_message\x18\x04 \x01(\tR\rstatusMessage\x12\x1a\n" +
+	"\bportable\x18\x05 \x01(\bR\bportable\"v\n" +
+	"\x11AnswerCallRequest\x12#\n" +
+	"\acall_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x12<\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1c.pawl.mcppool.v1.InputAnswerB\x06\xbaH\x03\xc8\x01\x01R\x06answer\"\x14\n" +
+	"\x12AnswerCallResponse\"\x8a\x02\n" +
 	"\n" +
 	"CallResult\x12\x19\n" +
 	"\bis_error\x18\x01 \x01(\bR\aisError\x122\n" +
 	"\acontent\x18\x02 \x03(\v2\x18.pawl.mcppool.v1.ContentR\acontent\x12'\n" +
 	"\x0fstructured_json\x18\x03 \x01(\tR\x0estructuredJson\x12\x17\n" +
 	"\acall_id\x18\x04 \x01(\tR\x06callId\x125\n" +
-	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x84\x02\n" +
-	"\aContent\x12\x14\n" +
-	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12-\n" +
-	"\x05image\x18\x02 \x01(\v2\x15.pawl.mcppool.v1.BlobH\x00R\x05image\x12-\n" +
-	"\x05audio\x18\x03 \x01(\v2\x15.pawl.mcppool.v1.BlobH\x00R\x05audio\x127\n" +
-	"\bresource\x18\x04 \x01(\v2\x19.pawl.mcppool.v1.ResourceH\x00R\bresource\x12D\n" +
-	"\rresource_link\x18\x05 \x01(\v2\x1d.pawl.mcppool.v1.ResourceLinkH\x00R\fresourceLinkB\x06\n" +
-	"\x04kind\"7\n" +
-	"\x04Blob\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
-	"\tmime_type\x18\x02 \x01(\tR\bmimeType\"a\n" +
-	"\bResource\x12\x10\n" +
-	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
-	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
-	"\x04blob\x18\x04 \x01(\fR\x04blob\"s\n" +
-	"\fResourceLink\x12\x10\n" +
-	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1b\n" +
-	"\tmime_type\x18\x04 \x01(\tR\bmimeType\"\xd4\x01\n" +
+	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x16\n" +
+	"\x06cached\x18\x06 \x01(\bR\x06cached\x12\x1c\n" +
+	"\ttruncated\x18\a \x01(\bR\ttruncated\"\xb5\x02\n" +
 	"\x11AttachCallRequest\x12#\n" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x128\n" +
@@ -3170,11 +3580,16 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\apool_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\x12'\n" +
 	"\n" +
 	"session_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"\xbf\x01\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12!\n" +
+	"\atask_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\x06taskId\x12\x1e\n" +
+	"\x06mcp_id\x18\a \x01(\tB\a\xbaH\x04r\x02\x18@R\x05mcpId\x12\x1c\n" +
+	"\x04name\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04name\"\xbd\x02\n" +
 	"\x12AttachCallResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
-	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06resultB\a\n" +
+	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06result\x12K\n" +
+	"\x0einput_required\x18\x04 \x01(\v2\".pawl.mcppool.v1.CallInputRequiredH\x00R\rinputRequired\x12/\n" +
+	"\x04task\x18\x05 \x01(\v2\x19.pawl.mcppool.v1.CallTaskH\x00R\x04taskB\a\n" +
 	"\x05event\"8\n" +
 	"\x0eAckCallRequest\x12&\n" +
 	"\bcall_ids\x18\x01 \x03(\tB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\acallIds\"5\n" +
@@ -3192,7 +3607,12 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\fack_call_ids\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\n" +
 	"ackCallIds\"4\n" +
 	"\x16ReleaseSessionResponse\x12\x1a\n" +
-	"\breleased\x18\x01 \x01(\rR\breleased*\xa8\x01\n" +
+	"\breleased\x18\x01 \x01(\rR\breleased\"\x93\x01\n" +
+	"\x17WatchMcpServersResponse\x129\n" +
+	"\n" +
+	"mcp_server\x18\x01 \x01(\v2\x1a.pawl.mcppool.v1.McpServerR\tmcpServer\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\bR\aremoved\x12#\n" +
+	"\rtools_version\x18\x03 \x01(\x04R\ftoolsVersion*\xa8\x01\n" +
 	"\x0fConnectionState\x12 \n" +
 	"\x1cCONNECTION_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONNECTION_STATE_IDLE\x10\x01\x12\x1f\n" +
@@ -3203,12 +3623,17 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x13PINNING_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17PINNING_APPROVE_CHANGES\x10\x01\x12\x15\n" +
 	"\x11PINNING_ALLOW_NEW\x10\x02\x12\x15\n" +
-	"\x11PINNING_TRUST_ALL\x10\x03*\x93\x01\n" +
+	"\x11PINNING_TRUST_ALL\x10\x03*d\n" +
+	"\tIsolation\x12\x19\n" +
+	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eISOLATION_USER\x10\x01\x12\x12\n" +
+	"\x0eISOLATION_TASK\x10\x02\x12\x14\n" +
+	"\x10ISOLATION_SHARED\x10\x03*\x93\x01\n" +
 	"\x12PermissionDecision\x12#\n" +
 	"\x1fPERMISSION_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19PERMISSION_DECISION_ALLOW\x10\x01\x12\x1b\n" +
 	"\x17PERMISSION_DECISION_ASK\x10\x02\x12\x1c\n" +
-	"\x18PERMISSION_DECISION_DENY\x10\x032\x87\x0e\n" +
+	"\x18PERMISSION_DECISION_DENY\x10\x032\xa3\x1d\n" +
 	"\x0eMcpPoolService\x12z\n" +
 	"\x0fCreateMcpServer\x12'.pawl.mcppool.v1.CreateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"\"\x82\xd3\xe4\x93\x02\x1c:\n" +
 	"mcp_server\"\x0e/v1/mcpServers\x12m\n" +
@@ -3226,8 +3651,23 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"AttachCall\x12\".pawl.mcppool.v1.AttachCallRequest\x1a#.pawl.mcppool.v1.AttachCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:attach0\x01\x12i\n" +
 	"\aAckCall\x12\x1f.pawl.mcppool.v1.AckCallRequest\x1a .pawl.mcppool.v1.AckCallResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/mcpCalls:ack\x12u\n" +
 	"\n" +
-	"CancelCall\x12\".pawl.mcppool.v1.CancelCallRequest\x1a#.pawl.mcppool.v1.CancelCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:cancel\x12\x85\x01\n" +
-	"\x0eReleaseSession\x12&.pawl.mcppool.v1.ReleaseSessionRequest\x1a'.pawl.mcppool.v1.ReleaseSessionResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/mcpSessions:releaseB.Z,pawl.dev/proto/gen/pawl/mcppool/v1;mcppoolv1b\x06proto3"
+	"CancelCall\x12\".pawl.mcppool.v1.CancelCallRequest\x1a#.pawl.mcppool.v1.CancelCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:cancel\x12u\n" +
+	"\n" +
+	"AnswerCall\x12\".pawl.mcppool.v1.AnswerCallRequest\x1a#.pawl.mcppool.v1.AnswerCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:answer\x12\x85\x01\n" +
+	"\x0eReleaseSession\x12&.pawl.mcppool.v1.ReleaseSessionRequest\x1a'.pawl.mcppool.v1.ReleaseSessionResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/mcpSessions:release\x12\x84\x01\n" +
+	"\x0fWatchMcpServers\x12'.pawl.mcppool.v1.WatchMcpServersRequest\x1a(.pawl.mcppool.v1.WatchMcpServersResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/mcpServers:watch0\x01\x12\x83\x01\n" +
+	"\rTestMcpServer\x12%.pawl.mcppool.v1.TestMcpServerRequest\x1a&.pawl.mcppool.v1.TestMcpServerResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/mcpServers/{id}:test\x12\x85\x01\n" +
+	"\x0fGetMcpServerLog\x12'.pawl.mcppool.v1.GetMcpServerLogRequest\x1a(.pawl.mcppool.v1.GetMcpServerLogResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/mcpServers/{id}:log\x12\x89\x01\n" +
+	"\rListResources\x12%.pawl.mcppool.v1.ListResourcesRequest\x1a&.pawl.mcppool.v1.ListResourcesResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/mcpServers/{mcp_id}/resources\x12\xa9\x01\n" +
+	"\x15ListResourceTemplates\x12-.pawl.mcppool.v1.ListResourceTemplatesRequest\x1a..pawl.mcppool.v1.ListResourceTemplatesResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/mcpServers/{mcp_id}/resourceTemplates\x12\x8b\x01\n" +
+	"\fReadResource\x12$.pawl.mcppool.v1.ReadResourceRequest\x1a%.pawl.mcppool.v1.ReadResourceResponse\".\x82\xd3\xe4\x93\x02(\x12&/v1/mcpServers/{mcp_id}/resources:read\x12\xa1\x01\n" +
+	"\x11SubscribeResource\x12).pawl.mcppool.v1.SubscribeResourceRequest\x1a*.pawl.mcppool.v1.SubscribeResourceResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/mcpServers/{mcp_id}/resources:subscribe0\x01\x12\x81\x01\n" +
+	"\vListPrompts\x12#.pawl.mcppool.v1.ListPromptsRequest\x1a$.pawl.mcppool.v1.ListPromptsResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/mcpServers/{mcp_id}/prompts\x12\x82\x01\n" +
+	"\tGetPrompt\x12!.pawl.mcppool.v1.GetPromptRequest\x1a\".pawl.mcppool.v1.GetPromptResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/mcpServers/{mcp_id}/prompts:get\x12|\n" +
+	"\bComplete\x12 .pawl.mcppool.v1.CompleteRequest\x1a!.pawl.mcppool.v1.CompleteResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/mcpServers/{mcp_id}:complete\x12\x88\x01\n" +
+	"\rStartMcpLogin\x12%.pawl.mcppool.v1.StartMcpLoginRequest\x1a&.pawl.mcppool.v1.StartMcpLoginResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/mcpServers/{mcp_id}:login\x12\x82\x01\n" +
+	"\x0eFinishMcpLogin\x12&.pawl.mcppool.v1.FinishMcpLoginRequest\x1a'.pawl.mcppool.v1.FinishMcpLoginResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/mcpLogins:finish\x12\x8c\x01\n" +
+	"\x0eDeleteMcpLogin\x12&.pawl.mcppool.v1.DeleteMcpLoginRequest\x1a'.pawl.mcppool.v1.DeleteMcpLoginResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/mcpServers/{mcp_id}:logoutB.Z,pawl.dev/proto/gen/pawl/mcppool/v1;mcppoolv1b\x06proto3"
 
 var (
 	file_pawl_mcppool_v1_mcppool_proto_rawDescOnce sync.Once
@@ -3241,136 +3681,206 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescData
 }
 
-var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
-	(ConnectionState)(0),               // 0: pawl.mcppool.v1.ConnectionState
-	(Pinning)(0),                       // 1: pawl.mcppool.v1.Pinning
-	(PermissionDecision)(0),            // 2: pawl.mcppool.v1.PermissionDecision
-	(*McpServer)(nil),                  // 3: pawl.mcppool.v1.McpServer
-	(*StdioTransport)(nil),             // 4: pawl.mcppool.v1.StdioTransport
-	(*HttpTransport)(nil),              // 5: pawl.mcppool.v1.HttpTransport
-	(*BuiltinTransport)(nil),           // 6: pawl.mcppool.v1.BuiltinTransport
-	(*ToolPolicy)(nil),                 // 7: pawl.mcppool.v1.ToolPolicy
-	(*PermissionRule)(nil),             // 8: pawl.mcppool.v1.PermissionRule
-	(*CreateMcpServerRequest)(nil),     // 9: pawl.mcppool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),        // 10: pawl.mcppool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),      // 11: pawl.mcppool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),     // 12: pawl.mcppool.v1.ListMcpServersResponse
-	(*UpdateMcpServerRequest)(nil),     // 13: pawl.mcppool.v1.UpdateMcpServerRequest
-	(*DeleteMcpServerRequest)(nil),     // 14: pawl.mcppool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil),    // 15: pawl.mcppool.v1.DeleteMcpServerResponse
-	(*ActivateMcpServerRequest)(nil),   // 16: pawl.mcppool.v1.ActivateMcpServerRequest
-	(*DeactivateMcpServerRequest)(nil), // 17: pawl.mcppool.v1.DeactivateMcpServerRequest
-	(*ListToolsRequest)(nil),           // 18: pawl.mcppool.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),          // 19: pawl.mcppool.v1.ListToolsResponse
-	(*QuarantinedTool)(nil),            // 20: pawl.mcppool.v1.QuarantinedTool
-	(*ApproveToolRequest)(nil),         // 21: pawl.mcppool.v1.ApproveToolRequest
-	(*ApproveToolResponse)(nil),        // 22: pawl.mcppool.v1.ApproveToolResponse
-	(*CallToolRequest)(nil),            // 23: pawl.mcppool.v1.CallToolRequest
-	(*CallToolResponse)(nil),           // 24: pawl.mcppool.v1.CallToolResponse
-	(*CallProgress)(nil),               // 25: pawl.mcppool.v1.CallProgress
-	(*CallLog)(nil),                    // 26: pawl.mcppool.v1.CallLog
-	(*CallResult)(nil),                 // 27: pawl.mcppool.v1.CallResult
-	(*Content)(nil),                    // 28: pawl.mcppool.v1.Content
-	(*Blob)(nil),                       // 29: pawl.mcppool.v1.Blob
-	(*Resource)(nil),                   // 30: pawl.mcppool.v1.Resource
-	(*ResourceLink)(nil),               // 31: pawl.mcppool.v1.ResourceLink
-	(*AttachCallRequest)(nil),          // 32: pawl.mcppool.v1.AttachCallRequest
-	(*AttachCallResponse)(nil),         // 33: pawl.mcppool.v1.AttachCallResponse
-	(*AckCallRequest)(nil),             // 34: pawl.mcppool.v1.AckCallRequest
-	(*AckCallResponse)(nil),            // 35: pawl.mcppool.v1.AckCallResponse
-	(*CancelCallRequest)(nil),          // 36: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),         // 37: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),      // 38: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),     // 39: pawl.mcppool.v1.ReleaseSessionResponse
-	nil,                                // 40: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                // 41: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                // 42: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),        // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
-	(v1.Effect)(0),                     // 45: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                  // 46: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),      // 47: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                    // 48: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),            // 49: google.protobuf.Struct
+	(ConnectionState)(0),                  // 0: pawl.mcppool.v1.ConnectionState
+	(Pinning)(0),                          // 1: pawl.mcppool.v1.Pinning
+	(Isolation)(0),                        // 2: pawl.mcppool.v1.Isolation
+	(PermissionDecision)(0),               // 3: pawl.mcppool.v1.PermissionDecision
+	(InputAnswer_Action)(0),               // 4: pawl.mcppool.v1.InputAnswer.Action
+	(*McpServer)(nil),                     // 5: pawl.mcppool.v1.McpServer
+	(*StdioTransport)(nil),                // 6: pawl.mcppool.v1.StdioTransport
+	(*HttpTransport)(nil),                 // 7: pawl.mcppool.v1.HttpTransport
+	(*BuiltinTransport)(nil),              // 8: pawl.mcppool.v1.BuiltinTransport
+	(*ToolPolicy)(nil),                    // 9: pawl.mcppool.v1.ToolPolicy
+	(*PermissionRule)(nil),                // 10: pawl.mcppool.v1.PermissionRule
+	(*CreateMcpServerRequest)(nil),        // 11: pawl.mcppool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),           // 12: pawl.mcppool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),         // 13: pawl.mcppool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),        // 14: pawl.mcppool.v1.ListMcpServersResponse
+	(*UpdateMcpServerRequest)(nil),        // 15: pawl.mcppool.v1.UpdateMcpServerRequest
+	(*DeleteMcpServerRequest)(nil),        // 16: pawl.mcppool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil),       // 17: pawl.mcppool.v1.DeleteMcpServerResponse
+	(*ActivateMcpServerRequest)(nil),      // 18: pawl.mcppool.v1.ActivateMcpServerRequest
+	(*DeactivateMcpServerRequest)(nil),    // 19: pawl.mcppool.v1.DeactivateMcpServerRequest
+	(*ListToolsRequest)(nil),              // 20: pawl.mcppool.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),             // 21: pawl.mcppool.v1.ListToolsResponse
+	(*QuarantinedTool)(nil),               // 22: pawl.mcppool.v1.QuarantinedTool
+	(*ApproveToolRequest)(nil),            // 23: pawl.mcppool.v1.ApproveToolRequest
+	(*ApproveToolResponse)(nil),           // 24: pawl.mcppool.v1.ApproveToolResponse
+	(*CallToolRequest)(nil),               // 25: pawl.mcppool.v1.CallToolRequest
+	(*CallToolResponse)(nil),              // 26: pawl.mcppool.v1.CallToolResponse
+	(*CallProgress)(nil),                  // 27: pawl.mcppool.v1.CallProgress
+	(*CallLog)(nil),                       // 28: pawl.mcppool.v1.CallLog
+	(*CallInputRequired)(nil),             // 29: pawl.mcppool.v1.CallInputRequired
+	(*InputAnswer)(nil),                   // 30: pawl.mcppool.v1.InputAnswer
+	(*CallTask)(nil),                      // 31: pawl.mcppool.v1.CallTask
+	(*AnswerCallRequest)(nil),             // 32: pawl.mcppool.v1.AnswerCallRequest
+	(*AnswerCallResponse)(nil),            // 33: pawl.mcppool.v1.AnswerCallResponse
+	(*CallResult)(nil),                    // 34: pawl.mcppool.v1.CallResult
+	(*AttachCallRequest)(nil),             // 35: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),            // 36: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),                // 37: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),               // 38: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),             // 39: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),            // 40: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),         // 41: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),        // 42: pawl.mcppool.v1.ReleaseSessionResponse
+	(*WatchMcpServersResponse)(nil),       // 43: pawl.mcppool.v1.WatchMcpServersResponse
+	nil,                                   // 44: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                   // 45: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                   // 46: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),           // 47: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 48: google.protobuf.Timestamp
+	(LoginState)(0),                       // 49: pawl.mcppool.v1.LoginState
+	(*OAuth)(nil),                         // 50: pawl.mcppool.v1.OAuth
+	(v1.Effect)(0),                        // 51: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                     // 52: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),         // 53: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                       // 54: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),               // 55: google.protobuf.Struct
+	(*Content)(nil),                       // 56: pawl.mcppool.v1.Content
+	(*WatchMcpServersRequest)(nil),        // 57: pawl.mcppool.v1.WatchMcpServersRequest
+	(*TestMcpServerRequest)(nil),          // 58: pawl.mcppool.v1.TestMcpServerRequest
+	(*GetMcpServerLogRequest)(nil),        // 59: pawl.mcppool.v1.GetMcpServerLogRequest
+	(*ListResourcesRequest)(nil),          // 60: pawl.mcppool.v1.ListResourcesRequest
+	(*ListResourceTemplatesRequest)(nil),  // 61: pawl.mcppool.v1.ListResourceTemplatesRequest
+	(*ReadResourceRequest)(nil),           // 62: pawl.mcppool.v1.ReadResourceRequest
+	(*SubscribeResourceRequest)(nil),      // 63: pawl.mcppool.v1.SubscribeResourceRequest
+	(*ListPromptsRequest)(nil),            // 64: pawl.mcppool.v1.ListPromptsRequest
+	(*GetPromptRequest)(nil),              // 65: pawl.mcppool.v1.GetPromptRequest
+	(*CompleteRequest)(nil),               // 66: pawl.mcppool.v1.CompleteRequest
+	(*StartMcpLoginRequest)(nil),          // 67: pawl.mcppool.v1.StartMcpLoginRequest
+	(*FinishMcpLoginRequest)(nil),         // 68: pawl.mcppool.v1.FinishMcpLoginRequest
+	(*DeleteMcpLoginRequest)(nil),         // 69: pawl.mcppool.v1.DeleteMcpLoginRequest
+	(*TestMcpServerResponse)(nil),         // 70: pawl.mcppool.v1.TestMcpServerResponse
+	(*GetMcpServerLogResponse)(nil),       // 71: pawl.mcppool.v1.GetMcpServerLogResponse
+	(*ListResourcesResponse)(nil),         // 72: pawl.mcppool.v1.ListResourcesResponse
+	(*ListResourceTemplatesResponse)(nil), // 73: pawl.mcppool.v1.ListResourceTemplatesResponse
+	(*ReadResourceResponse)(nil),          // 74: pawl.mcppool.v1.ReadResourceResponse
+	(*SubscribeResourceResponse)(nil),     // 75: pawl.mcppool.v1.SubscribeResourceResponse
+	(*ListPromptsResponse)(nil),           // 76: pawl.mcppool.v1.ListPromptsResponse
+	(*GetPromptResponse)(nil),             // 77: pawl.mcppool.v1.GetPromptResponse
+	(*CompleteResponse)(nil),              // 78: pawl.mcppool.v1.CompleteResponse
+	(*StartMcpLoginResponse)(nil),         // 79: pawl.mcppool.v1.StartMcpLoginResponse
+	(*FinishMcpLoginResponse)(nil),        // 80: pawl.mcppool.v1.FinishMcpLoginResponse
+	(*DeleteMcpLoginResponse)(nil),        // 81: pawl.mcppool.v1.DeleteMcpLoginResponse
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
-	4,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
-	5,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
-	6,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	40, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	43, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	43, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	6,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
+	7,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
+	8,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
+	44, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	47, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	47, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	44, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	44, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	48, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	48, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: pawl.mcppool.v1.McpServer.pinning:type_name -> pawl.mcppool.v1.Pinning
-	8,  // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
-	41, // 11: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	42, // 12: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	45, // 13: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	46, // 14: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	45, // 15: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
-	2,  // 16: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
-	3,  // 17: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	3,  // 18: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
-	3,  // 19: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	47, // 20: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	48, // 21: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	20, // 22: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
-	48, // 23: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
-	44, // 24: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
-	48, // 25: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
-	49, // 26: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	43, // 27: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	44, // 28: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	25, // 29: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	26, // 30: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	27, // 31: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	28, // 32: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	43, // 33: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	29, // 34: pawl.mcppool.v1.Content.image:type_name -> pawl.mcppool.v1.Blob
-	29, // 35: pawl.mcppool.v1.Content.audio:type_name -> pawl.mcppool.v1.Blob
-	30, // 36: pawl.mcppool.v1.Content.resource:type_name -> pawl.mcppool.v1.Resource
-	31, // 37: pawl.mcppool.v1.Content.resource_link:type_name -> pawl.mcppool.v1.ResourceLink
-	25, // 38: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	26, // 39: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	27, // 40: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	7,  // 41: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	9,  // 42: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	10, // 43: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	11, // 44: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	13, // 45: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	14, // 46: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	16, // 47: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	17, // 48: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	18, // 49: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	21, // 50: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	23, // 51: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	32, // 52: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	34, // 53: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	36, // 54: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	38, // 55: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	3,  // 56: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	3,  // 57: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	12, // 58: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	3,  // 59: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	15, // 60: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	3,  // 61: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	3,  // 62: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	19, // 63: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	22, // 64: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	24, // 65: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	33, // 66: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	35, // 67: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	37, // 68: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	39, // 69: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	56, // [56:70] is the sub-list for method output_type
-	42, // [42:56] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	10, // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
+	2,  // 11: pawl.mcppool.v1.McpServer.isolation:type_name -> pawl.mcppool.v1.Isolation
+	47, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
+	49, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
+	45, // 14: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	46, // 15: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	50, // 16: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
+	51, // 17: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	52, // 18: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	51, // 19: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
+	3,  // 20: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
+	5,  // 21: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	5,  // 22: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
+	5,  // 23: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	53, // 24: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	54, // 25: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	22, // 26: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
+	54, // 27: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	48, // 28: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	54, // 29: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	55, // 30: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	47, // 31: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	48, // 32: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	30, // 33: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.InputAnswer
+	27, // 34: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	28, // 35: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	34, // 36: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	29, // 37: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	31, // 38: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	48, // 39: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 40: pawl.mcppool.v1.InputAnswer.action:type_name -> pawl.mcppool.v1.InputAnswer.Action
+	47, // 41: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	30, // 42: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.InputAnswer
+	56, // 43: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	47, // 44: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	27, // 45: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	28, // 46: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	34, // 47: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	29, // 48: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	31, // 49: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	5,  // 50: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	9,  // 51: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	11, // 52: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	12, // 53: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	13, // 54: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	15, // 55: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	16, // 56: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	18, // 57: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	19, // 58: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	20, // 59: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	23, // 60: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	25, // 61: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	35, // 62: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	37, // 63: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	39, // 64: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	32, // 65: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	41, // 66: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	57, // 67: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	58, // 68: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	59, // 69: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	60, // 70: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	61, // 71: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	62, // 72: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	63, // 73: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	64, // 74: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	65, // 75: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	66, // 76: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	67, // 77: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	68, // 78: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	69, // 79: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	5,  // 80: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	5,  // 81: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	14, // 82: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	5,  // 83: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	17, // 84: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	5,  // 85: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	5,  // 86: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	21, // 87: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	24, // 88: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	26, // 89: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	36, // 90: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	38, // 91: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	40, // 92: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	33, // 93: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	42, // 94: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	43, // 95: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	70, // 96: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	71, // 97: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	72, // 98: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	73, // 99: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	74, // 100: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	75, // 101: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	76, // 102: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	77, // 103: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	78, // 104: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	79, // 105: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	80, // 106: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	81, // 107: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	80, // [80:108] is the sub-list for method output_type
+	52, // [52:80] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -3378,6 +3888,10 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 	if File_pawl_mcppool_v1_mcppool_proto != nil {
 		return
 	}
+	file_pawl_mcppool_v1_check_proto_init()
+	file_pawl_mcppool_v1_content_proto_init()
+	file_pawl_mcppool_v1_login_proto_init()
+	file_pawl_mcppool_v1_resource_proto_init()
 	file_pawl_mcppool_v1_mcppool_proto_msgTypes[0].OneofWrappers = []any{
 		(*McpServer_Stdio)(nil),
 		(*McpServer_Http)(nil),
@@ -3387,26 +3901,23 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		(*CallToolResponse_Progress)(nil),
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
+		(*CallToolResponse_InputRequired)(nil),
+		(*CallToolResponse_Task)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[25].OneofWrappers = []any{
-		(*Content_Text)(nil),
-		(*Content_Image)(nil),
-		(*Content_Audio)(nil),
-		(*Content_Resource)(nil),
-		(*Content_ResourceLink)(nil),
-	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[30].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[31].OneofWrappers = []any{
 		(*AttachCallResponse_Progress)(nil),
 		(*AttachCallResponse_Log)(nil),
 		(*AttachCallResponse_Result)(nil),
+		(*AttachCallResponse_InputRequired)(nil),
+		(*AttachCallResponse_Task)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   40,
+			NumEnums:      5,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

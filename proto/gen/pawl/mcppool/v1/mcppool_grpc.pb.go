@@ -21,20 +21,34 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	McpPoolService_CreateMcpServer_FullMethodName     = "/pawl.mcppool.v1.McpPoolService/CreateMcpServer"
-	McpPoolService_GetMcpServer_FullMethodName        = "/pawl.mcppool.v1.McpPoolService/GetMcpServer"
-	McpPoolService_ListMcpServers_FullMethodName      = "/pawl.mcppool.v1.McpPoolService/ListMcpServers"
-	McpPoolService_UpdateMcpServer_FullMethodName     = "/pawl.mcppool.v1.McpPoolService/UpdateMcpServer"
-	McpPoolService_DeleteMcpServer_FullMethodName     = "/pawl.mcppool.v1.McpPoolService/DeleteMcpServer"
-	McpPoolService_ActivateMcpServer_FullMethodName   = "/pawl.mcppool.v1.McpPoolService/ActivateMcpServer"
-	McpPoolService_DeactivateMcpServer_FullMethodName = "/pawl.mcppool.v1.McpPoolService/DeactivateMcpServer"
-	McpPoolService_ListTools_FullMethodName           = "/pawl.mcppool.v1.McpPoolService/ListTools"
-	McpPoolService_ApproveTool_FullMethodName         = "/pawl.mcppool.v1.McpPoolService/ApproveTool"
-	McpPoolService_CallTool_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/CallTool"
-	McpPoolService_AttachCall_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/AttachCall"
-	McpPoolService_AckCall_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/AckCall"
-	McpPoolService_CancelCall_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/CancelCall"
-	McpPoolService_ReleaseSession_FullMethodName      = "/pawl.mcppool.v1.McpPoolService/ReleaseSession"
+	McpPoolService_CreateMcpServer_FullMethodName       = "/pawl.mcppool.v1.McpPoolService/CreateMcpServer"
+	McpPoolService_GetMcpServer_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/GetMcpServer"
+	McpPoolService_ListMcpServers_FullMethodName        = "/pawl.mcppool.v1.McpPoolService/ListMcpServers"
+	McpPoolService_UpdateMcpServer_FullMethodName       = "/pawl.mcppool.v1.McpPoolService/UpdateMcpServer"
+	McpPoolService_DeleteMcpServer_FullMethodName       = "/pawl.mcppool.v1.McpPoolService/DeleteMcpServer"
+	McpPoolService_ActivateMcpServer_FullMethodName     = "/pawl.mcppool.v1.McpPoolService/ActivateMcpServer"
+	McpPoolService_DeactivateMcpServer_FullMethodName   = "/pawl.mcppool.v1.McpPoolService/DeactivateMcpServer"
+	McpPoolService_ListTools_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/ListTools"
+	McpPoolService_ApproveTool_FullMethodName           = "/pawl.mcppool.v1.McpPoolService/ApproveTool"
+	McpPoolService_CallTool_FullMethodName              = "/pawl.mcppool.v1.McpPoolService/CallTool"
+	McpPoolService_AttachCall_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/AttachCall"
+	McpPoolService_AckCall_FullMethodName               = "/pawl.mcppool.v1.McpPoolService/AckCall"
+	McpPoolService_CancelCall_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/CancelCall"
+	McpPoolService_AnswerCall_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/AnswerCall"
+	McpPoolService_ReleaseSession_FullMethodName        = "/pawl.mcppool.v1.McpPoolService/ReleaseSession"
+	McpPoolService_WatchMcpServers_FullMethodName       = "/pawl.mcppool.v1.McpPoolService/WatchMcpServers"
+	McpPoolService_TestMcpServer_FullMethodName         = "/pawl.mcppool.v1.McpPoolService/TestMcpServer"
+	McpPoolService_GetMcpServerLog_FullMethodName       = "/pawl.mcppool.v1.McpPoolService/GetMcpServerLog"
+	McpPoolService_ListResources_FullMethodName         = "/pawl.mcppool.v1.McpPoolService/ListResources"
+	McpPoolService_ListResourceTemplates_FullMethodName = "/pawl.mcppool.v1.McpPoolService/ListResourceTemplates"
+	McpPoolService_ReadResource_FullMethodName          = "/pawl.mcppool.v1.McpPoolService/ReadResource"
+	McpPoolService_SubscribeResource_FullMethodName     = "/pawl.mcppool.v1.McpPoolService/SubscribeResource"
+	McpPoolService_ListPrompts_FullMethodName           = "/pawl.mcppool.v1.McpPoolService/ListPrompts"
+	McpPoolService_GetPrompt_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/GetPrompt"
+	McpPoolService_Complete_FullMethodName              = "/pawl.mcppool.v1.McpPoolService/Complete"
+	McpPoolService_StartMcpLogin_FullMethodName         = "/pawl.mcppool.v1.McpPoolService/StartMcpLogin"
+	McpPoolService_FinishMcpLogin_FullMethodName        = "/pawl.mcppool.v1.McpPoolService/FinishMcpLogin"
+	McpPoolService_DeleteMcpLogin_FullMethodName        = "/pawl.mcppool.v1.McpPoolService/DeleteMcpLogin"
 )
 
 // McpPoolServiceClient is the client API for McpPoolService service.
@@ -81,8 +95,38 @@ type McpPoolServiceClient interface {
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND, and it is
 	// refused, not executed, should it come later.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
+	// Answers what a running call asked for (CallInputRequired); the call goes on. Another answer to the same question is
+	// FAILED_PRECONDITION (WAIT_NOT_OPEN), the same one again is not.
+	AnswerCall(ctx context.Context, in *AnswerCallRequest, opts ...grpc.CallOption) (*AnswerCallResponse, error)
 	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
 	ReleaseSession(ctx context.Context, in *ReleaseSessionRequest, opts ...grpc.CallOption) (*ReleaseSessionResponse, error)
+	// Tells of the servers that the caller can see: first each as it is, then each change of configuration, connection or tools.
+	// Changes that come faster than they are read are one.
+	WatchMcpServers(ctx context.Context, in *WatchMcpServersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchMcpServersResponse], error)
+	// Tries a server step by step, and says what is wrong with it and what to do. Calls no tool.
+	TestMcpServer(ctx context.Context, in *TestMcpServerRequest, opts ...grpc.CallOption) (*TestMcpServerResponse, error)
+	// Returns what the caller's connection to a server has said beside the protocol.
+	GetMcpServerLog(ctx context.Context, in *GetMcpServerLogRequest, opts ...grpc.CallOption) (*GetMcpServerLogResponse, error)
+	// Lists the resources of a server.
+	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
+	// Lists the templates of a server's resources.
+	ListResourceTemplates(ctx context.Context, in *ListResourceTemplatesRequest, opts ...grpc.CallOption) (*ListResourceTemplatesResponse, error)
+	// Reads a resource.
+	ReadResource(ctx context.Context, in *ReadResourceRequest, opts ...grpc.CallOption) (*ReadResourceResponse, error)
+	// Says when a resource changes, for as long as the stream is open.
+	SubscribeResource(ctx context.Context, in *SubscribeResourceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResourceResponse], error)
+	// Lists the prompts of a server.
+	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
+	// Returns a prompt with its places filled in.
+	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error)
+	// Says how an argument of a prompt or of a resource's address may go on.
+	Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error)
+	// Begins a login of the caller to a server that asks for one. The person opens the address that it returns.
+	StartMcpLogin(ctx context.Context, in *StartMcpLoginRequest, opts ...grpc.CallOption) (*StartMcpLoginResponse, error)
+	// Ends a login with what the browser brought back.
+	FinishMcpLogin(ctx context.Context, in *FinishMcpLoginRequest, opts ...grpc.CallOption) (*FinishMcpLoginResponse, error)
+	// Forgets the caller's token of a server.
+	DeleteMcpLogin(ctx context.Context, in *DeleteMcpLoginRequest, opts ...grpc.CallOption) (*DeleteMcpLoginResponse, error)
 }
 
 type mcpPoolServiceClient struct {
@@ -241,10 +285,168 @@ func (c *mcpPoolServiceClient) CancelCall(ctx context.Context, in *CancelCallReq
 	return out, nil
 }
 
+func (c *mcpPoolServiceClient) AnswerCall(ctx context.Context, in *AnswerCallRequest, opts ...grpc.CallOption) (*AnswerCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerCallResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_AnswerCall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *mcpPoolServiceClient) ReleaseSession(ctx context.Context, in *ReleaseSessionRequest, opts ...grpc.CallOption) (*ReleaseSessionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseSessionResponse)
 	err := c.cc.Invoke(ctx, McpPoolService_ReleaseSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) WatchMcpServers(ctx context.Context, in *WatchMcpServersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchMcpServersResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[2], McpPoolService_WatchMcpServers_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchMcpServersRequest, WatchMcpServersResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_WatchMcpServersClient = grpc.ServerStreamingClient[WatchMcpServersResponse]
+
+func (c *mcpPoolServiceClient) TestMcpServer(ctx context.Context, in *TestMcpServerRequest, opts ...grpc.CallOption) (*TestMcpServerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TestMcpServerResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_TestMcpServer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) GetMcpServerLog(ctx context.Context, in *GetMcpServerLogRequest, opts ...grpc.CallOption) (*GetMcpServerLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetMcpServerLogResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_GetMcpServerLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListResourcesResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_ListResources_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) ListResourceTemplates(ctx context.Context, in *ListResourceTemplatesRequest, opts ...grpc.CallOption) (*ListResourceTemplatesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListResourceTemplatesResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_ListResourceTemplates_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) ReadResource(ctx context.Context, in *ReadResourceRequest, opts ...grpc.CallOption) (*ReadResourceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadResourceResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_ReadResource_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) SubscribeResource(ctx context.Context, in *SubscribeResourceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResourceResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[3], McpPoolService_SubscribeResource_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SubscribeResourceRequest, SubscribeResourceResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_SubscribeResourceClient = grpc.ServerStreamingClient[SubscribeResourceResponse]
+
+func (c *mcpPoolServiceClient) ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPromptsResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_ListPrompts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPromptResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_GetPrompt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompleteResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_Complete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) StartMcpLogin(ctx context.Context, in *StartMcpLoginRequest, opts ...grpc.CallOption) (*StartMcpLoginResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartMcpLoginResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_StartMcpLogin_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) FinishMcpLogin(ctx context.Context, in *FinishMcpLoginRequest, opts ...grpc.CallOption) (*FinishMcpLoginResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FinishMcpLoginResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_FinishMcpLogin_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpPoolServiceClient) DeleteMcpLogin(ctx context.Context, in *DeleteMcpLoginRequest, opts ...grpc.CallOption) (*DeleteMcpLoginResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteMcpLoginResponse)
+	err := c.cc.Invoke(ctx, McpPoolService_DeleteMcpLogin_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +497,38 @@ type McpPoolServiceServer interface {
 	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND, and it is
 	// refused, not executed, should it come later.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
+	// Answers what a running call asked for (CallInputRequired); the call goes on. Another answer to the same question is
+	// FAILED_PRECONDITION (WAIT_NOT_OPEN), the same one again is not.
+	AnswerCall(context.Context, *AnswerCallRequest) (*AnswerCallResponse, error)
 	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
 	ReleaseSession(context.Context, *ReleaseSessionRequest) (*ReleaseSessionResponse, error)
+	// Tells of the servers that the caller can see: first each as it is, then each change of configuration, connection or tools.
+	// Changes that come faster than they are read are one.
+	WatchMcpServers(*WatchMcpServersRequest, grpc.ServerStreamingServer[WatchMcpServersResponse]) error
+	// Tries a server step by step, and says what is wrong with it and what to do. Calls no tool.
+	TestMcpServer(context.Context, *TestMcpServerRequest) (*TestMcpServerResponse, error)
+	// Returns what the caller's connection to a server has said beside the protocol.
+	GetMcpServerLog(context.Context, *GetMcpServerLogRequest) (*GetMcpServerLogResponse, error)
+	// Lists the resources of a server.
+	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
+	// Lists the templates of a server's resources.
+	ListResourceTemplates(context.Context, *ListResourceTemplatesRequest) (*ListResourceTemplatesResponse, error)
+	// Reads a resource.
+	ReadResource(context.Context, *ReadResourceRequest) (*ReadResourceResponse, error)
+	// Says when a resource changes, for as long as the stream is open.
+	SubscribeResource(*SubscribeResourceRequest, grpc.ServerStreamingServer[SubscribeResourceResponse]) error
+	// Lists the prompts of a server.
+	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
+	// Returns a prompt with its places filled in.
+	GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error)
+	// Says how an argument of a prompt or of a resource's address may go on.
+	Complete(context.Context, *CompleteRequest) (*CompleteResponse, error)
+	// Begins a login of the caller to a server that asks for one. The person opens the address that it returns.
+	StartMcpLogin(context.Context, *StartMcpLoginRequest) (*StartMcpLoginResponse, error)
+	// Ends a login with what the browser brought back.
+	FinishMcpLogin(context.Context, *FinishMcpLoginRequest) (*FinishMcpLoginResponse, error)
+	// Forgets the caller's token of a server.
+	DeleteMcpLogin(context.Context, *DeleteMcpLoginRequest) (*DeleteMcpLoginResponse, error)
 	mustEmbedUnimplementedMcpPoolServiceServer()
 }
 
@@ -346,8 +578,50 @@ func (UnimplementedMcpPoolServiceServer) AckCall(context.Context, *AckCallReques
 func (UnimplementedMcpPoolServiceServer) CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelCall not implemented")
 }
+func (UnimplementedMcpPoolServiceServer) AnswerCall(context.Context, *AnswerCallRequest) (*AnswerCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerCall not implemented")
+}
 func (UnimplementedMcpPoolServiceServer) ReleaseSession(context.Context, *ReleaseSessionRequest) (*ReleaseSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseSession not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) WatchMcpServers(*WatchMcpServersRequest, grpc.ServerStreamingServer[WatchMcpServersResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchMcpServers not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) TestMcpServer(context.Context, *TestMcpServerRequest) (*TestMcpServerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TestMcpServer not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) GetMcpServerLog(context.Context, *GetMcpServerLogRequest) (*GetMcpServerLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetMcpServerLog not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListResources not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) ListResourceTemplates(context.Context, *ListResourceTemplatesRequest) (*ListResourceTemplatesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListResourceTemplates not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) ReadResource(context.Context, *ReadResourceRequest) (*ReadResourceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadResource not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) SubscribeResource(*SubscribeResourceRequest, grpc.ServerStreamingServer[SubscribeResourceResponse]) error {
+	return status.Error(codes.Unimplemented, "method SubscribeResource not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPrompts not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPrompt not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) Complete(context.Context, *CompleteRequest) (*CompleteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Complete not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) StartMcpLogin(context.Context, *StartMcpLoginRequest) (*StartMcpLoginResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartMcpLogin not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) FinishMcpLogin(context.Context, *FinishMcpLoginRequest) (*FinishMcpLoginResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinishMcpLogin not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) DeleteMcpLogin(context.Context, *DeleteMcpLoginRequest) (*DeleteMcpLoginResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteMcpLogin not implemented")
 }
 func (UnimplementedMcpPoolServiceServer) mustEmbedUnimplementedMcpPoolServiceServer() {}
 func (UnimplementedMcpPoolServiceServer) testEmbeddedByValue()                        {}
@@ -590,6 +864,24 @@ func _McpPoolService_CancelCall_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _McpPoolService_AnswerCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).AnswerCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_AnswerCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).AnswerCall(ctx, req.(*AnswerCallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _McpPoolService_ReleaseSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReleaseSessionRequest)
 	if err := dec(in); err != nil {
@@ -604,6 +896,226 @@ func _McpPoolService_ReleaseSession_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(McpPoolServiceServer).ReleaseSession(ctx, req.(*ReleaseSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_WatchMcpServers_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchMcpServersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(McpPoolServiceServer).WatchMcpServers(m, &grpc.GenericServerStream[WatchMcpServersRequest, WatchMcpServersResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_WatchMcpServersServer = grpc.ServerStreamingServer[WatchMcpServersResponse]
+
+func _McpPoolService_TestMcpServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TestMcpServerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).TestMcpServer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_TestMcpServer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).TestMcpServer(ctx, req.(*TestMcpServerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_GetMcpServerLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetMcpServerLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).GetMcpServerLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_GetMcpServerLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).GetMcpServerLog(ctx, req.(*GetMcpServerLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_ListResources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListResourcesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).ListResources(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_ListResources_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).ListResources(ctx, req.(*ListResourcesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_ListResourceTemplates_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListResourceTemplatesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).ListResourceTemplates(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_ListResourceTemplates_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).ListResourceTemplates(ctx, req.(*ListResourceTemplatesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_ReadResource_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadResourceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).ReadResource(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_ReadResource_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).ReadResource(ctx, req.(*ReadResourceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_SubscribeResource_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SubscribeResourceRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(McpPoolServiceServer).SubscribeResource(m, &grpc.GenericServerStream[SubscribeResourceRequest, SubscribeResourceResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_SubscribeResourceServer = grpc.ServerStreamingServer[SubscribeResourceResponse]
+
+func _McpPoolService_ListPrompts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPromptsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).ListPrompts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_ListPrompts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).ListPrompts(ctx, req.(*ListPromptsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_GetPrompt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPromptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).GetPrompt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_GetPrompt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).GetPrompt(ctx, req.(*GetPromptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_Complete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).Complete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_Complete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).Complete(ctx, req.(*CompleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_StartMcpLogin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartMcpLoginRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).StartMcpLogin(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_StartMcpLogin_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).StartMcpLogin(ctx, req.(*StartMcpLoginRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_FinishMcpLogin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FinishMcpLoginRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).FinishMcpLogin(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_FinishMcpLogin_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).FinishMcpLogin(ctx, req.(*FinishMcpLoginRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpPoolService_DeleteMcpLogin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteMcpLoginRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpPoolServiceServer).DeleteMcpLogin(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpPoolService_DeleteMcpLogin_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpPoolServiceServer).DeleteMcpLogin(ctx, req.(*DeleteMcpLoginRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -660,8 +1172,56 @@ var McpPoolService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _McpPoolService_CancelCall_Handler,
 		},
 		{
+			MethodName: "AnswerCall",
+			Handler:    _McpPoolService_AnswerCall_Handler,
+		},
+		{
 			MethodName: "ReleaseSession",
 			Handler:    _McpPoolService_ReleaseSession_Handler,
+		},
+		{
+			MethodName: "TestMcpServer",
+			Handler:    _McpPoolService_TestMcpServer_Handler,
+		},
+		{
+			MethodName: "GetMcpServerLog",
+			Handler:    _McpPoolService_GetMcpServerLog_Handler,
+		},
+		{
+			MethodName: "ListResources",
+			Handler:    _McpPoolService_ListResources_Handler,
+		},
+		{
+			MethodName: "ListResourceTemplates",
+			Handler:    _McpPoolService_ListResourceTemplates_Handler,
+		},
+		{
+			MethodName: "ReadResource",
+			Handler:    _McpPoolService_ReadResource_Handler,
+		},
+		{
+			MethodName: "ListPrompts",
+			Handler:    _McpPoolService_ListPrompts_Handler,
+		},
+		{
+			MethodName: "GetPrompt",
+			Handler:    _McpPoolService_GetPrompt_Handler,
+		},
+		{
+			MethodName: "Complete",
+			Handler:    _McpPoolService_Complete_Handler,
+		},
+		{
+			MethodName: "StartMcpLogin",
+			Handler:    _McpPoolService_StartMcpLogin_Handler,
+		},
+		{
+			MethodName: "FinishMcpLogin",
+			Handler:    _McpPoolService_FinishMcpLogin_Handler,
+		},
+		{
+			MethodName: "DeleteMcpLogin",
+			Handler:    _McpPoolService_DeleteMcpLogin_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
@@ -673,6 +1233,16 @@ var McpPoolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "AttachCall",
 			Handler:       _McpPoolService_AttachCall_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchMcpServers",
+			Handler:       _McpPoolService_WatchMcpServers_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "SubscribeResource",
+			Handler:       _McpPoolService_SubscribeResource_Handler,
 			ServerStreams: true,
 		},
 	},
