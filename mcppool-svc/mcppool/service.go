@@ -102,7 +102,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Log: deps.Log, ID: id.String(),
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Connector: s.connector, Log: deps.Log, ID: id.String(),
 	})
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/checkup"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/pin"
@@ -23,29 +24,35 @@ import (
 // Server implements McpPoolService.
 type Server struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
-	registry *registry.Registry
-	pool     *conn.Pool
-	caller   *call.Caller
-	ledger   *ledger.Ledger
-	pins     *pin.Book
-	log      *slog.Logger
-	id       string
+	registry  *registry.Registry
+	pool      *conn.Pool
+	caller    *call.Caller
+	ledger    *ledger.Ledger
+	pins      *pin.Book
+	connector checkup.Connector
+	checks    chan struct{} // one for each test of a server that runs
+	log       *slog.Logger
+	id        string
 }
 
 // Parts are what a Server stands on.
 type Parts struct {
-	Registry *registry.Registry
-	Pool     *conn.Pool
-	Caller   *call.Caller
-	Ledger   *ledger.Ledger
-	Pins     *pin.Book
-	Log      *slog.Logger
-	ID       string // of this pool
+	Registry  *registry.Registry
+	Pool      *conn.Pool
+	Caller    *call.Caller
+	Ledger    *ledger.Ledger
+	Pins      *pin.Book
+	Connector checkup.Connector // for tests of servers, beside the pool
+	Log       *slog.Logger
+	ID        string // of this pool
 }
 
 // New makes a Server.
 func New(p Parts) *Server {
-	return &Server{registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, log: p.Log, id: p.ID}
+	return &Server{
+		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins,
+		connector: p.Connector, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
+	}
 }
 
 // find returns the caller and the server that an id means for the caller.

@@ -144,7 +144,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.key)
-	e.client, e.tools, e.idle = client, catalog.NewCache(client), time.Now()
+	e.client, e.tools, e.made, e.idle = client, catalog.NewCache(client), time.Now(), time.Now()
 	if e.retired && e.calls == 0 {
 		p.finish(e) // it was retired, and everybody left, while it was being made
 		return
@@ -175,7 +175,7 @@ func (p *Pool) lost(e *entry) {
 
 // remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. Called with mu held.
 func (p *Pool) remember(e *entry, err error) {
-	p.failed[e.key] = &failure{err: err, at: time.Now().Add(-retryAfter)}
+	p.failed[e.key] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter)}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -15,9 +16,10 @@ const retryAfter = time.Second
 
 // failure is what is known of a connection that could not be made, or was lost.
 type failure struct {
-	err   error
-	at    time.Time // of the last one; such that a lost connection delays nothing
-	inRow int       // connects that failed since the last one that did not
+	err    error
+	stderr upstream.Stderr
+	at     time.Time // of the last one; such that a lost connection delays nothing
+	inRow  int       // connects that failed since the last one that did not
 }
 
 // refuse answers for a connection that failed before: the last failure for a moment, and for longer where it was one of
@@ -46,7 +48,7 @@ func (p *Pool) refuse(k key, id string) error {
 
 // failedAgain remembers a connect that failed. Called with mu held.
 func (p *Pool) failedAgain(k key, err error) {
-	f := &failure{err: err, at: time.Now(), inRow: 1}
+	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), inRow: 1}
 	if before := p.failed[k]; before != nil {
 		f.inRow += before.inRow
 	}

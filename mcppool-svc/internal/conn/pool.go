@@ -77,6 +77,7 @@ type entry struct {
 	ready chan struct{} // closed once connected or failed
 
 	client   upstream.Client // after ready; nil where it failed
+	made     time.Time       // after ready
 	tools    *catalog.Cache  // after ready
 	err      error           // after ready
 	calls    int             // leases out

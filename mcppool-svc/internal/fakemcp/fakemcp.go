@@ -41,6 +41,8 @@ const (
 	LoopPages  = "looppages"  // gives the same cursor for ever
 	Changed    = "changed"    // good, but info is another tool than it was
 	Renamed    = "renamed"    // the same, under the name info2
+	Empty      = "empty"      // has no tools
+	Talkative  = "talkative"  // good, after many words on stderr
 )
 
 // Stdio is how to start the server.
@@ -113,6 +115,10 @@ func (s *server) begin() {
 	case Exit:
 		fmt.Fprintln(os.Stderr, "fake: the database is missing, token", os.Getenv("SECRET_TOKEN"))
 		os.Exit(3)
+	case Talkative:
+		for i := range 2000 {
+			fmt.Fprintf(os.Stderr, "fake: line %d, token %s\n", i, os.Getenv("SECRET_TOKEN"))
+		}
 	case Rubbish:
 		for {
 			if _, err := fmt.Println("Welcome to this program!"); err != nil {
@@ -197,6 +203,9 @@ func (s *server) list(m message) {
 		return
 	case FarRef:
 		s.reply(m, farRef(os.Getenv("FAR_REF")))
+		return
+	case Empty:
+		s.reply(m, `{"tools":[]}`)
 		return
 	case LoopPages:
 		s.reply(m, `{"tools":[],"nextCursor":"again"}`)

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -45,6 +46,8 @@ type client struct {
 	// lines and said are of a child: what it writes, and what it wrote last, for error messages; nil otherwise.
 	lines *lineReader
 	said  func() string
+	// child is the process behind a stdio connection; nil otherwise.
+	child *process.Process
 	// release ends what is behind the transport, after that was closed.
 	release func()
 
@@ -88,6 +91,15 @@ func (c *client) Info() upstream.Info { return c.info }
 
 // ToolsVersion implements upstream.Client.
 func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
+
+// Stderr implements upstream.Talker.
+func (c *client) Stderr() upstream.Stderr {
+	if c.child == nil {
+		return upstream.Stderr{}
+	}
+	text, cut := c.child.StderrLog()
+	return upstream.Stderr{Text: c.hide(text), Cut: cut}
+}
 
 // Done implements upstream.Client.
 func (c *client) Done() <-chan struct{} { return c.done }

@@ -58,13 +58,9 @@ func newReach(allowed []netip.Prefix) *reach {
 
 // trust lets connections to where a URL leads be made whatever the address: an operator chose it.
 func (r *reach) trust(u *url.URL) {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trusted[net.JoinHostPort(u.Hostname(), port)] = true
+	r.trusted[net.JoinHostPort(u.Hostname(), portOf(u))] = true
 }
 
 // dial connects to host:port.

@@ -40,7 +40,10 @@ func (c *Connector) connectStdio(ctx context.Context, s *spec.Server, e era) (*c
 	conn.hide = hide.Replace
 	go conn.follow(child)
 	if err := c.handshake(ctx, conn); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		failure := *upstream.As(err)
+		closing := conn.Close()
+		failure.Stderr = conn.Stderr() // whole, now that the child is gone
+		return nil, errors.Join(&failure, closing)
 	}
 	return conn, nil
 }
@@ -61,6 +64,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
 	}, e.option())
 	conn.lines = in
+	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close
 	conn.obituary = func() *upstream.Error { return conn.stdioObituary(s, child) }

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// find resolves a command as its own PATH says, not the pool's. A relative path counts from dir.
-func find(command, path, dir string) (string, error) {
+// Find resolves a command as its own PATH says, not the pool's. A relative path counts from dir.
+func Find(command, path, dir string) (string, error) {
 	if dir != "" {
 		info, err := os.Stat(dir)
 		if err != nil {

@@ -42,7 +42,7 @@ type Process struct {
 // Start starts a child. The error says what to correct.
 func (l *Launcher) Start(spec Spec) (*Process, error) {
 	path, _ := Getenv(spec.Env, "PATH")
-	command, err := find(spec.Command, path, spec.Dir)
+	command, err := Find(spec.Command, path, spec.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +128,11 @@ func (p *Process) Stderr(limit int) string {
 		text = "…" + strings.ToValidUTF8(text[len(text)-limit:], "")
 	}
 	return text
+}
+
+// StderrLog returns all that is kept of what the child wrote to stderr, and whether more was dropped before it.
+func (p *Process) StderrLog() (text string, cut bool) {
+	return strings.ToValidUTF8(p.stderr.String(), "\uFFFD"), p.stderr.wasCut()
 }
 
 // Close ends the child and its whole group, first politely, and returns when it is gone. It takes a little more than two

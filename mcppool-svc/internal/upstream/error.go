@@ -41,6 +41,8 @@ type Error struct {
 	Code int
 	// Lost says that the connection is of no use any more, so that another one may do better.
 	Lost bool
+	// Stderr is what a child process had written to stderr; more of it than Message has.
+	Stderr Stderr
 	// Err is the cause, for errors.Is; may be nil.
 	Err error
 }

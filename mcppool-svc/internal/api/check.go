@@ -1,0 +1,70 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/checkup"
+	"pawl.dev/mcppool-svc/internal/pin"
+	"pawl.dev/services/errs"
+)
+
+// maxChecks is how many servers are tried at once: each is a connection, or a process, beside those that the limits count.
+const maxChecks = 8
+
+// TestMcpServer implements McpPoolService.
+func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServerRequest) (*mcppoolv1.TestMcpServerResponse, error) {
+	p, server, err := s.find(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case s.checks <- struct{}{}:
+		defer func() { <-s.checks }()
+	default:
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"%d MCP servers are being tested already; try again in a moment", maxChecks)
+	}
+	report := checkup.Run(ctx, s.connector, checkup.Subject{
+		Server: server, Active: s.registry.Active(p.Sub, server),
+		Review: func(all *catalog.Catalog) (*pin.Review, error) { return s.pins.Review(server, all) },
+	})
+	resp := &mcppoolv1.TestMcpServerResponse{Ok: report.OK(), ServerInfo: report.Info.String(), ProtocolVersion: report.Info.Protocol}
+	for _, r := range report.Results {
+		resp.Checks = append(resp.Checks, &mcppoolv1.ServerCheck{
+			Name: r.Name, Status: checkStatus[r.Status], Message: r.Message, Advice: r.Advice, Duration: durationpb.New(r.Took),
+		})
+	}
+	return resp, nil
+}
+
+var checkStatus = map[checkup.Status]mcppoolv1.ServerCheck_Status{
+	checkup.OK:      mcppoolv1.ServerCheck_STATUS_OK,
+	checkup.Warning: mcppoolv1.ServerCheck_STATUS_WARNING,
+	checkup.Failed:  mcppoolv1.ServerCheck_STATUS_FAILED,
+	checkup.Skipped: mcppoolv1.ServerCheck_STATUS_SKIPPED,
+}
+
+// GetMcpServerLog implements McpPoolService.
+func (s *Server) GetMcpServerLog(ctx context.Context, req *mcppoolv1.GetMcpServerLogRequest) (*mcppoolv1.GetMcpServerLogResponse, error) {
+	p, server, err := s.find(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	log := s.pool.Log(server, p.Sub)
+	resp := &mcppoolv1.GetMcpServerLogResponse{Stderr: log.Stderr.Text, Truncated: log.Stderr.Cut, Connected: log.Connected}
+	if !log.Time.IsZero() {
+		resp.ConnectTime = timestamppb.New(log.Time)
+	}
+	if log.Err != nil {
+		resp.LastError = log.Err.Error()
+	}
+	return resp, nil
+}
