@@ -11,12 +11,15 @@ import (
 // MCPCmd is `pawl mcp`.
 type MCPCmd struct {
 	List       MCPListCmd       `cmd:"" group:"sub" help:"List MCP servers."`
+	Show       MCPShowCmd       `cmd:"" group:"sub" help:"Show one MCP server."`
 	Add        MCPAddCmd        `cmd:"" group:"sub" help:"Register an MCP server."`
 	Remove     MCPRemoveCmd     `cmd:"" group:"sub" help:"Remove an MCP server."`
 	Activate   MCPActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
 	Deactivate MCPDeactivateCmd `cmd:"" group:"sub" help:"The contrary of activate."`
 	Tools      MCPToolsCmd      `cmd:"" group:"sub" help:"List the tools of your servers, or of one."`
 	Approve    MCPApproveCmd    `cmd:"" group:"sub" help:"Let a quarantined tool be used: one that is new or has changed."`
+	Test       MCPTestCmd       `cmd:"" group:"sub" help:"Say what is wrong with a server, and what to do."`
+	Logs       MCPLogsCmd       `cmd:"" group:"sub" help:"Show what a server's program wrote to stderr."`
 	Call       MCPCallCmd       `cmd:"" group:"sub" help:"Call a tool."`
 	Workspace  MCPWorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }

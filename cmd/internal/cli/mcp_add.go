@@ -26,8 +26,9 @@ type MCPAddCmd struct {
 	Cwd     string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
 	Trusted bool              `help:"Believe what the server says of its tools (read-only, destructive …)."`
 	Effect  map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
-	From    string            `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
-	NoCheck bool              `name:"no-check" help:"Do not connect to see whether it works."`
+	MCPTrustFlags
+	From    string `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
+	NoCheck bool   `name:"no-check" help:"Do not connect to see whether it works."`
 }
 
 // Help is shown by --help.
@@ -39,6 +40,8 @@ Examples:
     pawl mcp add files --trusted -- npx -y @modelcontextprotocol/server-filesystem ~/notes
     pawl mcp add github --env GITHUB_TOKEN=… -- github-mcp-server stdio
     pawl mcp add search --url https://example.com/mcp --header "Authorization=Bearer …" --effect "*=read"
+    pawl mcp add wiki --url https://example.com/mcp --deny "delete_*" --ask "*" --pinning trust-all
+    pawl mcp add browser --isolation task --call-timeout 5m -- npx -y browser-mcp
     pawl mcp add --from mcp.json`
 }
 
@@ -102,7 +105,7 @@ func (c *MCPAddCmd) add(ctx context.Context, a *App, g *Globals, pool mcppoolv1.
 	tools, err := pool.ListTools(ctx, &mcppoolv1.ListToolsRequest{McpId: s.GetId(), PageSize: 1000})
 	if err != nil {
 		return server, exit.Newf("%s is registered, but it does not work: %s", s.GetId(), exit.From(err).Message).
-			Then("pawl mcp remove %s%s, then add it again as it should be", s.GetId(), g.again())
+			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp remove %[1]s%[2]s, then add it again as it should be", s.GetId(), g.again())
 	}
 	a.say(g, "%s is registered and active: %d tools (pawl mcp tools %s)", s.GetId(), len(tools.GetTools()), s.GetId())
 	return server, nil
@@ -129,7 +132,7 @@ func (c *MCPAddCmd) servers() ([]*mcppoolv1.McpServer, error) {
 		return nil, exit.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
 	}
 	s := &mcppoolv1.McpServer{Id: c.Name}
-	if err := errors.Join(c.transport(s), c.policies(s)); err != nil {
+	if err := errors.Join(c.transport(s), c.policies(s), c.apply(s)); err != nil {
 		return nil, err
 	}
 	return []*mcppoolv1.McpServer{s}, nil
@@ -196,7 +199,7 @@ func (c *MCPAddCmd) imported() ([]*mcppoolv1.McpServer, error) {
 		if c.Name != "" && c.Name != s.GetId() && c.Name != s.GetDisplayName() {
 			continue
 		}
-		if err := c.policies(s); err != nil {
+		if err := errors.Join(c.policies(s), c.apply(s)); err != nil {
 			return nil, err
 		}
 		taken = append(taken, s)

@@ -24,6 +24,9 @@ type Pool struct {
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
 	// Quarantined are tools that wait for an approval, by server.
 	Quarantined map[string][]*mcppoolv1.QuarantinedTool
+	// Reports and Logs are what tests and logs of servers say.
+	Reports map[string]*mcppoolv1.TestMcpServerResponse
+	Logs    map[string]*mcppoolv1.GetMcpServerLogResponse
 	// Deny makes registration a matter of operators.
 	Deny bool
 
@@ -133,6 +136,22 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 		list.Tools = p.Tools[req.GetMcpId()]
 	}
 	return list, nil
+}
+
+// TestMcpServer reports what the test says.
+func (p *Pool) TestMcpServer(_ context.Context, req *mcppoolv1.TestMcpServerRequest) (*mcppoolv1.TestMcpServerResponse, error) {
+	if _, err := p.change(req.GetId(), nil); err != nil {
+		return nil, err
+	}
+	return p.Reports[req.GetId()], nil
+}
+
+// GetMcpServerLog returns what the test says.
+func (p *Pool) GetMcpServerLog(_ context.Context, req *mcppoolv1.GetMcpServerLogRequest) (*mcppoolv1.GetMcpServerLogResponse, error) {
+	if _, err := p.change(req.GetId(), nil); err != nil {
+		return nil, err
+	}
+	return p.Logs[req.GetId()], nil
 }
 
 // ApproveTool approves a quarantined tool that still has the definition that was looked at.

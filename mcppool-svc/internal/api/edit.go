@@ -135,7 +135,7 @@ func authorTransport(p identity.Principal, server *spec.Server) error {
 	if server.HTTP != nil {
 		for _, value := range server.HTTP.Headers {
 			if mcpgo.HasReference(value) {
-				return denied("only an operator may refer to the pool's environment (${env:…})")
+				return denied("only an operator may refer to secrets of the pool (${env:…}, ${file:…})")
 			}
 		}
 	}

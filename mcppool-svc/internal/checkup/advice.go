@@ -46,7 +46,7 @@ func byKind(kind upstream.Kind) string {
 	case upstream.Protocol:
 		return "check that it is an MCP server, and which revision of MCP it speaks; nothing but MCP may go to its stdout"
 	case upstream.Answered:
-		return "look into the server's own log (pawl mcp logs)"
+		return "look into the server's own log"
 	case upstream.TooLarge:
 		return "raise the pool's --max-message-bytes if you expect so much"
 	case upstream.Unauthorized:

@@ -109,8 +109,11 @@ func (r *run) hangUp() {
 }
 
 func (r *run) targetName() string {
-	if r.subject.Server.HTTP != nil {
+	switch s := r.subject.Server; {
+	case s.HTTP != nil:
 		return "address"
+	case s.Builtin != nil:
+		return "program"
 	}
 	return "command"
 }

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"pawl.dev/cmd/internal/exit"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// MCPTrustFlags say how far a server is trusted, who may call what of it, and what it may take.
+type MCPTrustFlags struct {
+	Deny  []string `sep:"none" placeholder:"TOOL" help:"Nobody may call such tools; * stands for any text (repeatable)."`
+	Ask   []string `sep:"none" placeholder:"TOOL" help:"A person is asked before each call of such tools (repeatable)."`
+	Allow []string `sep:"none" placeholder:"TOOL" help:"Such tools may be called; with it, no other ones but those of --ask (repeatable)."`
+
+	Pinning   string `enum:",approve-changes,allow-new,trust-all" default:"" placeholder:"WHAT" help:"Tools that need an approval: those that are new or changed (approve-changes), changed ones alone (allow-new), none (trust-all)."`
+	Isolation string `enum:",user,task,shared" default:"" placeholder:"WHOSE" help:"A connection is each user's (user), each task's (task), or all users' (shared)."`
+
+	CallTimeout    time.Duration `placeholder:"DURATION" help:"The longest that a call may take (default: 60s)."`
+	StartTimeout   time.Duration `placeholder:"DURATION" help:"The longest that connecting may take (default: 30s)."`
+	MaxConnections uint32        `placeholder:"N" help:"Connections to it at once."`
+	CacheTTL       time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"Results of reading tools may be given again for so long."`
+	Root           []string      `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
+}
+
+// apply writes them into a registration.
+func (f *MCPTrustFlags) apply(s *mcppoolv1.McpServer) error {
+	if f.CallTimeout < 0 || f.StartTimeout < 0 || f.CacheTTL < 0 {
+		return exit.Usagef("a time cannot be negative").Then("pawl mcp add --help")
+	}
+	s.Permissions = append(s.Permissions, f.rules()...)
+	if f.Pinning != "" {
+		s.Pinning = mcppoolv1.Pinning(mcppoolv1.Pinning_value["PINNING_"+enumWord(f.Pinning)])
+	}
+	if f.Isolation != "" {
+		s.Isolation = mcppoolv1.Isolation(mcppoolv1.Isolation_value["ISOLATION_"+enumWord(f.Isolation)])
+	}
+	for _, limit := range []struct {
+		from time.Duration
+		to   **durationpb.Duration
+	}{{f.CallTimeout, &s.CallTimeout}, {f.StartTimeout, &s.StartTimeout}, {f.CacheTTL, &s.CacheTtl}} {
+		if limit.from > 0 {
+			*limit.to = durationpb.New(limit.from)
+		}
+	}
+	if f.MaxConnections > 0 {
+		s.MaxConnections = f.MaxConnections
+	}
+	for _, root := range f.Root {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return exit.Newf("--root %s: %v", root, err)
+		}
+		s.Roots = append(s.Roots, abs)
+	}
+	return nil
+}
+
+// rules puts what is refused before what is allowed: the first that fits decides.
+func (f *MCPTrustFlags) rules() []*mcppoolv1.PermissionRule {
+	var rules []*mcppoolv1.PermissionRule
+	add := func(tools []string, decision mcppoolv1.PermissionDecision) {
+		if len(tools) > 0 {
+			rules = append(rules, &mcppoolv1.PermissionRule{Tools: tools, Decision: decision})
+		}
+	}
+	add(f.Deny, mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY)
+	add(f.Ask, mcppoolv1.PermissionDecision_PERMISSION_DECISION_ASK)
+	add(f.Allow, mcppoolv1.PermissionDecision_PERMISSION_DECISION_ALLOW)
+	if len(f.Allow) > 0 {
+		rules = append(rules, &mcppoolv1.PermissionRule{Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY})
+	}
+	return rules
+}
+
+// enumWord is a word of the command line as enums have it.
+func enumWord(word string) string { return strings.ToUpper(strings.ReplaceAll(word, "-", "_")) }

@@ -1,0 +1,204 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// Checkup shows what was seen of a server, a line for each check and one for what to do.
+func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) error {
+	var b strings.Builder
+	width := 0
+	for _, c := range report.GetChecks() {
+		width = max(width, Width(c.GetName()))
+	}
+	for _, c := range report.GetChecks() {
+		if c.GetStatus() == mcppoolv1.ServerCheck_STATUS_SKIPPED {
+			fmt.Fprintf(&b, "%s\n", st.Dim("· "+pad(Line(c.GetName()), width)+"  not tried"))
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s  %s%s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), Line(c.GetMessage()),
+			st.Dim(checkTime(c)))
+		if c.GetAdvice() != "" {
+			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), Line(c.GetAdvice()))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// checkTime is how long a check took, where that is worth a word.
+func checkTime(c *mcppoolv1.ServerCheck) string {
+	const worth = 100 * time.Millisecond
+	if d := c.GetDuration().AsDuration(); d >= worth {
+		return ", " + Duration(d)
+	}
+	return ""
+}
+
+func checkMark(st Style, s mcppoolv1.ServerCheck_Status) string {
+	switch s {
+	case mcppoolv1.ServerCheck_STATUS_OK:
+		return st.Green("✓")
+	case mcppoolv1.ServerCheck_STATUS_WARNING:
+		return st.Yellow("!")
+	}
+	return st.Red("✗")
+}
+
+// ServerLog shows what a server wrote; made harmless for a terminal.
+func ServerLog(w io.Writer, st Style, terminal bool, log *mcppoolv1.GetMcpServerLogResponse) error {
+	var b strings.Builder
+	if log.GetTruncated() {
+		fmt.Fprintf(&b, "%s\n", st.Dim("… earlier output was dropped"))
+	}
+	if text := log.GetStderr(); text != "" {
+		if terminal {
+			text = Text(text)
+		}
+		b.WriteString(strings.TrimRight(text, "\n") + "\n")
+	}
+	if log.GetLastError() != "" {
+		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), Line(log.GetLastError()))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Server shows one server as a whole; what is how it is reached.
+func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", st.Bold(Line(s.GetId())))
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %s %s\n", st.Dim(pad(name, 11)), Line(value))
+		}
+	}
+	row("name", s.GetDisplayName())
+	row("what", s.GetDescription())
+	row("reached by", what)
+	row("folder", s.GetStdio().GetCwd())
+	row("environment", names(s.GetStdio().GetEnv()))
+	row("headers", names(s.GetHttp().GetHeaders()))
+	row("owner", owner(s))
+	row("active", serverActivity(s))
+	row("connection", ConnectionName(s.GetState()))
+	row("login", loginText(s))
+	row("server", s.GetServerInfo())
+	row("offers", strings.Join(s.GetCapabilities(), ", "))
+	row("trusted", map[bool]string{true: "yes, what it says of its tools is believed"}[s.GetTrusted()])
+	row("pinning", strings.ReplaceAll(lower(s.GetPinning().String(), "PINNING_"), "_", "-"))
+	row("isolation", isolationText(s.GetIsolation()))
+	row("limits", limits(s))
+	row("roots", strings.Join(s.GetRoots(), ", "))
+	b.WriteString(policies(st, s))
+	if s.GetLastError() != "" {
+		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), Line(s.GetLastError()))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func names(values map[string]string) string {
+	return strings.Join(slices.Sorted(maps.Keys(values)), ", ")
+}
+
+func owner(s *mcppoolv1.McpServer) string {
+	switch {
+	case s.GetFromConfig():
+		return "a configuration file"
+	case s.GetOwnerSub() == "":
+		return "everybody"
+	}
+	return s.GetOwnerSub()
+}
+
+func serverActivity(s *mcppoolv1.McpServer) string {
+	switch {
+	case s.GetDisabled():
+		return "no, it is disabled"
+	case !s.GetActive():
+		return "no (pawl mcp activate " + s.GetId() + ")"
+	case s.GetOnlyWhenNamed():
+		return "yes, for tasks that name it"
+	}
+	return "yes"
+}
+
+func loginText(s *mcppoolv1.McpServer) string {
+	switch s.GetLogin() {
+	case mcppoolv1.LoginState_LOGIN_STATE_REQUIRED:
+		return "needed (pawl mcp login " + s.GetId() + ")"
+	case mcppoolv1.LoginState_LOGIN_STATE_ACTIVE:
+		return "done"
+	}
+	return ""
+}
+
+func isolationText(i mcppoolv1.Isolation) string {
+	switch i {
+	case mcppoolv1.Isolation_ISOLATION_TASK:
+		return "a connection for each task"
+	case mcppoolv1.Isolation_ISOLATION_SHARED:
+		return "one connection for all users"
+	}
+	return ""
+}
+
+func limits(s *mcppoolv1.McpServer) string {
+	var all []string
+	if d := s.GetCallTimeout(); d != nil {
+		all = append(all, "a call "+Duration(d.AsDuration()))
+	}
+	if d := s.GetStartTimeout(); d != nil {
+		all = append(all, "a start "+Duration(d.AsDuration()))
+	}
+	if n := s.GetMaxConnections(); n > 0 {
+		all = append(all, fmt.Sprintf("%d connections", n))
+	}
+	if d := s.GetCacheTtl(); d != nil {
+		all = append(all, "results of reading tools are kept for "+Duration(d.AsDuration()))
+	}
+	return strings.Join(all, ", ")
+}
+
+// policies is what the operator says of tools, and who may call them.
+func policies(st Style, s *mcppoolv1.McpServer) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.GetToolPolicies())) {
+		p := s.GetToolPolicies()[name]
+		text := EffectName(p.GetEffect())
+		if p.GetIdempotent() {
+			text += ", may be repeated"
+		}
+		if p.GetRiskFloor() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+			text += ", risk " + lower(p.GetRiskFloor().String(), "RISK_LEVEL_") + " at least"
+		}
+		fmt.Fprintf(&b, "  %s %s: %s\n", st.Dim(pad("tool", 11)), Line(name), text)
+	}
+	for _, r := range s.GetPermissions() {
+		fmt.Fprintf(&b, "  %s %s\n", st.Dim(pad(lower(r.GetDecision().String(), "PERMISSION_DECISION_"), 11)), Line(ruleText(r)))
+	}
+	return b.String()
+}
+
+func ruleText(r *mcppoolv1.PermissionRule) string {
+	var effects []string
+	for _, e := range r.GetEffects() {
+		effects = append(effects, EffectName(e))
+	}
+	part := func(what string, list []string) string {
+		if len(list) == 0 {
+			return "any " + what
+		}
+		return what + " " + strings.Join(list, ", ")
+	}
+	return part("user", r.GetUsers()) + "; " + part("tool", r.GetTools()) + "; " + part("effect", effects)
+}
