@@ -31,9 +31,11 @@ func (c *Caller) attempt(ctx context.Context, r Request, f *facts, notify func(u
 	}
 	var result *mcppoolv1.CallResult
 	use := conn.Use{Server: r.Server, User: r.User, Session: r.Session}
-	err := c.leased(ctx, use, func(lease *conn.Lease) (err error) {
-		result, err = c.over(ctx, lease, r, f, notify)
-		return err
+	err := c.retrying(ctx, r, f, func() error {
+		return c.leased(ctx, use, func(lease *conn.Lease) (err error) {
+			result, err = c.over(ctx, lease, r, f, notify)
+			return err
+		})
 	})
 	return result, err
 }
@@ -55,6 +57,7 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	}
 	if tool != nil {
 		f.definition = tool.Hash
+		f.repeatable = repeatable(r.Server.Judge(tool.Name, tool.Hints))
 	}
 	if err := c.permit(r, all, tool); err != nil {
 		f.decision = refused

@@ -136,7 +136,7 @@ func (c *Caller) guarded(ctx context.Context, r Request, call *ledger.Call, f *f
 	if failed.Metadata[errs.OutcomeKey] == "" {
 		failed = failed.With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
-	return nil, failed
+	return nil, failed.With(ClassKey, string(classOf(failed)))
 }
 
 var errStopping = errors.New("the MCP pool is stopping")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -22,16 +23,17 @@ type exchange struct {
 	// gate has the last word on whether the request goes out; may be nil.
 	gate func() error
 
-	mu        sync.Mutex
-	id        mcp.RequestId            // guarded by mu; set once handed over
-	handed    bool                     // guarded by mu; the transport has it
-	abandoned bool                     // guarded by mu; it must not be handed over any more
-	sent      bool                     // guarded by mu; it may have reached the server
-	result    json.RawMessage          // guarded by mu
-	rpcErr    *mcp.JSONRPCErrorDetails // guarded by mu
-	status    int                      // guarded by mu; HTTP status, 0 where there was none
-	cause     error                    // guarded by mu; what the transport saw, where mcp-go loses it
-	barred    error                    // guarded by mu; what the gate said
+	mu         sync.Mutex
+	id         mcp.RequestId            // guarded by mu; set once handed over
+	handed     bool                     // guarded by mu; the transport has it
+	abandoned  bool                     // guarded by mu; it must not be handed over any more
+	sent       bool                     // guarded by mu; it may have reached the server
+	result     json.RawMessage          // guarded by mu
+	rpcErr     *mcp.JSONRPCErrorDetails // guarded by mu
+	status     int                      // guarded by mu; HTTP status, 0 where there was none
+	retryAfter time.Duration            // guarded by mu; what came with the status
+	cause      error                    // guarded by mu; what the transport saw, where mcp-go loses it
+	barred     error                    // guarded by mu; what the gate said
 }
 
 type exchangeKey struct{}
@@ -86,10 +88,10 @@ func (x *exchange) markSent() {
 	x.sent = true
 }
 
-func (x *exchange) markStatus(status int) {
+func (x *exchange) markStatus(status int, retryAfter time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.status = status
+	x.status, x.retryAfter = status, retryAfter
 }
 
 // blame keeps the first cause.
@@ -113,12 +115,14 @@ type report struct {
 	result json.RawMessage
 	rpcErr *mcp.JSONRPCErrorDetails
 	status int
-	cause  error
-	barred error
+	// retryAfter came with the status.
+	retryAfter time.Duration
+	cause      error
+	barred     error
 }
 
 func (x *exchange) report() report {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return report{sent: x.sent, result: x.result, rpcErr: x.rpcErr, status: x.status, cause: x.cause, barred: x.barred}
+	return report{sent: x.sent, result: x.result, rpcErr: x.rpcErr, status: x.status, retryAfter: x.retryAfter, cause: x.cause, barred: x.barred}
 }

@@ -41,6 +41,8 @@ func (c *client) lost(r report) *upstream.Error {
 		e = *c.obituary()
 	}
 	e.Sent, e.Lost = r.sent, true
+	// A server that never got so far as to shake hands fails the same way again.
+	e.Transient = c.info != upstream.Info{} && e.Kind == upstream.Unavailable && !c.closing.Load()
 	return &e
 }
 
@@ -80,7 +82,7 @@ func (c *client) diagnose(r report, err error) *upstream.Error {
 			Message: "the server's answer is not MCP: " + cut(strip(r.cause))}
 	}
 	// Nothing was answered. What was never sent may do better on a new connection.
-	return &upstream.Error{Kind: upstream.Unavailable, Sent: r.sent, Lost: true, Err: r.cause,
+	return &upstream.Error{Kind: upstream.Unavailable, Sent: r.sent, Lost: true, Transient: networkPasses(r.cause), Err: r.cause,
 		Message: "the server cannot be reached: " + cut(strip(r.cause))}
 }
 
@@ -89,6 +91,7 @@ func (c *client) diagnose(r report, err error) *upstream.Error {
 func refused(r report) *upstream.Error {
 	e := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Err: r.cause,
 		Message: "the server answered HTTP " + statusText(r.status)}
+	e.Transient, e.RetryAfter = statusPasses(r.status), r.retryAfter
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Kind, e.Sent = upstream.Unauthorized, false

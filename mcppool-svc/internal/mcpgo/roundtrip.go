@@ -50,7 +50,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.blame(err)
 		return nil, err
 	}
-	x.markStatus(resp.StatusCode)
+	x.markStatus(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
 	if resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect {
 		x.notSent() // it is to be sent elsewhere
 	}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is what went wrong, as far as the caller's next step depends on it.
@@ -41,6 +42,10 @@ type Error struct {
 	Code int
 	// Lost says that the connection is of no use any more, so that another one may do better.
 	Lost bool
+	// Transient says that the same may do better in a moment: the network, a server that starts anew, too many requests.
+	Transient bool
+	// RetryAfter is how long the server wants to be left alone; 0 where it did not say.
+	RetryAfter time.Duration
 	// Stderr is what a child process had written to stderr; more of it than Message has.
 	Stderr Stderr
 	// Err is the cause, for errors.Is; may be nil.

@@ -1,0 +1,83 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// How a call is tried again (D11).
+const (
+	maxTries   = 3
+	firstPause = time.Second
+	longPause  = 10 * time.Second
+)
+
+// retrying makes a call up to three times, with a growing pause before each further try: where what went wrong passes by itself, and
+// where trying again cannot do anything twice, because the tool did not run or may run twice. All tries together take no longer than
+// the call may. What fails for ever is told at once.
+func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() error) error {
+	since := time.Now()
+	for n := 1; ; n++ {
+		err := try()
+		if err == nil || n == maxTries || !passing(err) || !f.harmless(err) {
+			return err
+		}
+		wait := pause(n, err)
+		if time.Since(since)+wait >= r.limit() || !sleep(ctx, wait) || r.inTime(c.deps.Now()) != nil {
+			return err
+		}
+		f.retries++
+		c.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID, "try", n+1, "error", err)
+	}
+}
+
+// passing says whether an error may be over in a moment.
+func passing(err error) bool {
+	var e *upstream.Error
+	return errors.As(err, &e) && e.Transient
+}
+
+// harmless says whether a call that failed so can be made again.
+func (f *facts) harmless(err error) bool {
+	if errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+		return true
+	}
+	return f.repeatable && errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeUnknown
+}
+
+// repeatable is what may be done twice.
+func repeatable(p spec.Policy) bool {
+	return p.Effect == commonv1.Effect_EFFECT_READ || p.Idempotent
+}
+
+// pause is how long to wait after the nth try: what the server asked for, or twice as long each time; never more than ten seconds, and
+// a little more or less, so that those who failed together do not come back together.
+func pause(n int, err error) time.Duration {
+	d := firstPause << (n - 1)
+	var e *upstream.Error
+	if errors.As(err, &e) && e.RetryAfter > 0 {
+		d = e.RetryAfter
+	}
+	d = min(d, longPause)
+	return d + time.Duration((rand.Float64()-0.5)*0.4*float64(d)) //nolint:gosec // nobody gains by guessing it
+}
+
+// sleep waits, unless ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

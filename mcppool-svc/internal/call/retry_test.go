@@ -1,0 +1,160 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/pin"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// flaky is a server with the tools `look` (READ) and `write` (WRITE), whose calls fail as the test says, one after the other.
+type flaky struct {
+	done chan struct{}
+
+	mu    sync.Mutex
+	fails []error     // guarded by mu; a nil one is a success, as are all behind the last
+	calls []time.Time // guarded by mu
+}
+
+func (s *flaky) Info() upstream.Info   { return upstream.Info{Name: "flaky", Protocol: "x"} }
+func (s *flaky) ToolsVersion() uint64  { return 0 }
+func (s *flaky) Done() <-chan struct{} { return s.done }
+func (s *flaky) Err() error            { return nil }
+func (s *flaky) Close() error          { return nil }
+
+func (s *flaky) ListTools(context.Context) ([]json.RawMessage, error) {
+	return []json.RawMessage{
+		json.RawMessage(`{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
+		json.RawMessage(`{"name":"write","inputSchema":{"type":"object"}}`),
+	}, nil
+}
+
+func (s *flaky) CallTool(_ context.Context, c upstream.Call) (json.RawMessage, error) {
+	if err := c.Gate(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, time.Now())
+	if n := len(s.calls); n <= len(s.fails) && s.fails[n-1] != nil {
+		return nil, s.fails[n-1]
+	}
+	return json.RawMessage(`{"content":[{"type":"text","text":"ok"}]}`), nil
+}
+
+// tries makes a call and returns how it ended, and when each try was made since the first.
+func tries(t *testing.T, fails []error, r Request) ([]time.Duration, error) {
+	t.Helper()
+	server := &flaky{done: make(chan struct{}), fails: fails}
+	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
+	st, err := store.Open("", pin.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := pin.Open(st, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(pool, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler), Pins: pins})
+	if r.Server == nil {
+		r.Server = &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}}
+	}
+	r.User, r.Input, r.CallID, r.Hashes = "ann", "{}", "c", []ledger.Hash{{}}
+	failed := c.Call(t.Context(), r, func(*mcppoolv1.CallToolResponse) error { return nil })
+	close(server.done)
+	pool.Close()
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+	var at []time.Duration
+	for _, when := range server.calls {
+		at = append(at, when.Sub(server.calls[0]))
+	}
+	return at, failed
+}
+
+// D11: what passes by itself is tried three times, with a second and then two between, but only what may be: a tool that reads, or a
+// request that never arrived.
+func TestRetry(t *testing.T) {
+	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	unsent := &upstream.Error{Kind: upstream.Unavailable, Transient: true, Message: "busy"}
+	broken := &upstream.Error{Kind: upstream.Protocol, Sent: true, Message: "rubbish"}
+	answered := &upstream.Error{Kind: upstream.Answered, Code: -32000, Sent: true, Message: "no"}
+	polite := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: 5 * time.Second, Message: "busy"}
+	rude := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: time.Hour, Message: "busy"}
+	short := &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}, CallTimeout: 2 * time.Second}
+	for _, tt := range []struct {
+		name   string
+		fails  []error
+		r      Request
+		pauses []time.Duration // give or take a fifth
+		class  Class           // of the error; empty: it succeeds
+	}{
+		{"a reader", []error{reset, reset}, Request{Tool: "look"}, []time.Duration{time.Second, 2 * time.Second}, ""},
+		{"a reader that fails for long", []error{reset, reset, reset, nil}, Request{Tool: "look"}, []time.Duration{time.Second, 2 * time.Second}, Retryable},
+		{"a writer may have written", []error{reset}, Request{Tool: "write"}, nil, Retryable},
+		{"a writer that was not called", []error{unsent}, Request{Tool: "write"}, []time.Duration{time.Second}, ""},
+		{"then it may have written", []error{unsent, reset}, Request{Tool: "write"}, []time.Duration{time.Second}, Retryable},
+		{"what does not pass", []error{broken}, Request{Tool: "look"}, nil, Permanent},
+		{"an answer", []error{answered}, Request{Tool: "look"}, nil, Permanent},
+		{"as the server asks", []error{polite}, Request{Tool: "look"}, []time.Duration{5 * time.Second}, ""},
+		{"but not for ever", []error{rude}, Request{Tool: "look"}, []time.Duration{10 * time.Second}, ""},
+		{"within the call's time", []error{reset, reset}, Request{Tool: "look", Server: short}, []time.Duration{time.Second}, Retryable},
+		{"before the call must have begun", []error{unsent}, Request{Tool: "look", StartBy: time.Date(2000, 1, 1, 0, 0, 0, 5e8, time.UTC)}, nil, Retryable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at, err := tries(t, tt.fails, tt.r)
+				if tt.class == "" && err != nil || tt.class != "" && Class(errs.From(err).Metadata[ClassKey]) != tt.class {
+					t.Errorf("ended with %v (%v), want class %q", err, errs.From(err).Metadata, tt.class)
+				}
+				if len(at) != len(tt.pauses)+1 {
+					t.Fatalf("tried at %v", at)
+				}
+				for i, want := range tt.pauses {
+					if got := at[i+1] - at[i]; got < want*8/10 || got > want*12/10 {
+						t.Errorf("pause %d is %v, want about %v", i+1, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Those who failed together do not come back together.
+func TestPauseJitters(t *testing.T) {
+	var all []time.Duration
+	for range 50 {
+		all = append(all, pause(1, nil))
+	}
+	slices.Sort(all)
+	if len(slices.Compact(all)) < 10 {
+		t.Errorf("pauses are %v", all)
+	}
+}
+
+// A caller that goes away does not wait for the next try.
+func TestCancelEndsThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		start := time.Now()
+		if sleep(ctx, time.Hour) || time.Since(start) != time.Millisecond {
+			t.Errorf("slept for %v", time.Since(start))
+		}
+	})
+}
