@@ -59,7 +59,8 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	deterministic := offline.New()
-	models, err := reason.NewModels(cfg.DefaultModel, deterministic, playbook.New(deterministic))
+	playbooks := playbook.New(deterministic)
+	models, err := reason.NewModels(cfg.DefaultModel, deterministic, playbooks)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
@@ -71,7 +72,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	return &Service{server: api.New(reasoner, contexts.New(cfg.contexts()))}, nil
+	return &Service{server: api.New(reasoner, contexts.New(cfg.contexts()), playbooks)}, nil
 }
 
 // Register adds PlannerService to a server or an in-process connection.

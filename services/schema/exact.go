@@ -1,8 +1,7 @@
 package schema
 
 import (
-	"encoding/json"
-	"strings"
+	"strconv"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -53,41 +52,35 @@ func ToStruct(jsonText string) *structpb.Struct {
 	if rawjson.Check(jsonText, nil) != nil || rawjson.Kind(jsonText) != "object" {
 		return nil
 	}
-	dec := json.NewDecoder(strings.NewReader(jsonText))
-	dec.UseNumber()
-	var object map[string]any
-	if err := dec.Decode(&object); err != nil {
-		return nil
-	}
-	return toStruct(object)
+	return toStruct(jsonText)
 }
 
-func toStruct(object map[string]any) *structpb.Struct {
-	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(object))}
-	for key, value := range object {
+func toStruct(object string) *structpb.Struct {
+	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for key, value := range rawjson.Members(object) {
 		s.Fields[key] = toValue(value)
 	}
 	return s
 }
 
-func toValue(v any) *structpb.Value {
-	switch v := v.(type) {
-	case map[string]any:
-		return structpb.NewStructValue(toStruct(v))
-	case []any:
-		list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(v))}
-		for _, item := range v {
+func toValue(value string) *structpb.Value {
+	switch rawjson.Kind(value) {
+	case "object":
+		return structpb.NewStructValue(toStruct(value))
+	case "array":
+		list := &structpb.ListValue{}
+		for item := range rawjson.Items(value) {
 			list.Values = append(list.Values, toValue(item))
 		}
 		return structpb.NewListValue(list)
-	case string:
-		return structpb.NewStringValue(v)
-	case bool:
-		return structpb.NewBoolValue(v)
-	case json.Number:
-		n, err := v.Float64()
+	case "string":
+		return structpb.NewStringValue(rawjson.Unquote(value))
+	case "boolean":
+		return structpb.NewBoolValue(value == "true")
+	case "number":
+		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return structpb.NewStringValue(v.String())
+			return structpb.NewStringValue(value)
 		}
 		return structpb.NewNumberValue(n)
 	}

@@ -32,6 +32,7 @@ func Dial(addr, token string) (*grpc.ClientConn, error) {
 		// Who repeats a call decides that by what it does: nothing does it underneath, least of all by a record in the DNS.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		telemetry.DialOption(),
 	)
 	if err != nil {

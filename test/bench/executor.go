@@ -82,7 +82,7 @@ func (b *bench) buildExecutorBenchmark(ctx context.Context) (string, error) {
 func benchmarkEnv(dir string) []string {
 	gogc := os.Getenv("GOGC")
 	if gogc == "" {
-		gogc = "400"
+		gogc = "300"
 	}
 	return []string{"TMPDIR=" + dir, "GOGC=" + gogc}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -20,6 +21,19 @@ import (
 
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
+
+// checkWithOthers asks pool and planner about a new task, at once.
+func (s *Tasks) checkWithOthers(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
+	var pool sync.WaitGroup
+	var unknown error
+	pool.Go(func() { unknown = s.checkServers(ctx, head.GetUserSub(), servers) })
+	err := s.choosePlanner(ctx, head)
+	pool.Wait()
+	if unknown != nil {
+		return unknown
+	}
+	return err
+}
 
 // checkServers refuses servers that do not exist. A pool that cannot be asked does not stop a task from being created:
 // what it then lacks is in its event log.

@@ -128,13 +128,7 @@ func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv
 	if head.GetModel() == "" && head.GetPlaybook() == "" {
 		head.Model = agent.GetModel()
 	}
-	if err := s.checkServers(ctx, who.Sub, req.GetMcpIds()); err != nil {
-		return nil, err
-	}
-	if err := s.choosePlanner(ctx, head); err != nil {
-		return nil, err
-	}
-	return head, nil
+	return head, s.checkWithOthers(ctx, head, req.GetMcpIds())
 }
 
 // agent loads the agent; without a name it is the default one.

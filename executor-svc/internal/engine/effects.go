@@ -102,9 +102,24 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 
 func (o *owner) effect(run func(context.Context, func(flow.Input))) {
 	turn, ctx := o.turn, o.ctx
-	o.effects.Go(func() {
+	o.effects.Add(1)
+	do := func() {
+		defer o.effects.Done()
 		run(ctx, func(in flow.Input) { o.in.put(item{input: in, turn: turn}) })
-	})
+	}
+	select {
+	case o.more <- do:
+	default:
+		go o.work(do)
+	}
+}
+
+// work runs one effect after the other, until the owner leaves: a stack that has grown for one call need not grow for the next.
+func (o *owner) work(do func()) {
+	for do != nil {
+		do()
+		do = <-o.more
+	}
 }
 
 // beside runs what bounds itself in time and has to be done also while the owner leaves.

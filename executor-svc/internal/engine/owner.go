@@ -46,6 +46,8 @@ type owner struct {
 	cancel  context.CancelFunc
 	ctx     context.Context
 	effects sync.WaitGroup
+	// more takes effects for goroutines that have run one; it is closed when the last effect has ended.
+	more chan func()
 	// lost is closed when the claim was lost.
 	lost    chan struct{}
 	abandon func()
@@ -56,7 +58,7 @@ type owner struct {
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), log: e.deps.Log.With("task_id", c.TaskID), lost: make(chan struct{})}
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), more: make(chan func()), log: e.deps.Log.With("task_id", c.TaskID), lost: make(chan struct{})}
 	o.abandon = sync.OnceFunc(func() { close(o.lost) })
 	return o
 }
@@ -70,6 +72,7 @@ func (o *owner) run() {
 		o.beside(o.session.Leave)
 	}
 	o.effects.Wait()
+	close(o.more)
 	o.e.leave(o, again)
 }
 

@@ -31,7 +31,7 @@ func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n)
 
 // CallID names one attempt of a step: <task>/<step>/<attempt>.
 func CallID(task string, ordinal, attempt uint32) string {
-	return fmt.Sprintf("%s/%s/%d", task, StepID(ordinal), attempt)
+	return task + "/step-" + strconv.FormatUint(uint64(ordinal), 10) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
 // IdempotencyKey is the same for each attempt of one step with one input.

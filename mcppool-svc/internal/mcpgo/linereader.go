@@ -45,6 +45,8 @@ type lineReader struct {
 	run  int    // lines in a row that were noise
 	skip bool   // the rest of the current line is to be left out
 
+	mailbox // of those that wait for answers
+
 	mu    sync.Mutex
 	err   error  // guarded by mu; why the stream ended
 	noise string // guarded by mu; the first line that was noise
@@ -124,7 +126,7 @@ func (r *lineReader) tooLong(part []byte, ended bool) error {
 	case m.Method:
 		return r.count() // it asks or tells something of that length
 	case numericID.Match(id):
-		r.line = r.judge.line(id, errTooLong)
+		r.refuse(id, errTooLong)
 		return nil
 	}
 	return r.endless()
@@ -162,6 +164,9 @@ func (r *lineReader) sift(line []byte) error {
 	text := bytes.TrimSpace(line)
 	if len(text) > 0 && text[0] == '{' {
 		switch m := strict.Scan(text); {
+		case m.Err == nil && !m.Method && r.settle(m):
+			r.run = 0
+			return nil
 		case m.Err == nil:
 			r.run = 0
 			r.line = line
@@ -173,7 +178,7 @@ func (r *lineReader) sift(line []byte) error {
 			}
 			return nil
 		case m.Answer && !m.Method && numericID.Match(m.ID):
-			r.line = r.judge.line(m.ID, m.Err)
+			r.refuse(m.ID, m.Err)
 			return nil
 		}
 	}
@@ -181,6 +186,28 @@ func (r *lineReader) sift(line []byte) error {
 		r.remember(text)
 	}
 	return r.count()
+}
+
+// settle gives an answer to who waits for it; false where nobody does.
+func (r *lineReader) settle(m strict.Message) bool {
+	if !m.Answer {
+		return false
+	}
+	to := r.take(m.ID)
+	if to == nil {
+		return false
+	}
+	to <- reply{result: bytes.Clone(m.Result), failure: bytes.Clone(m.Error)} // copies: the line's store is used again
+	return true
+}
+
+// refuse puts a verdict in the place of an answer.
+func (r *lineReader) refuse(id []byte, why error) {
+	if to := r.take(id); to != nil {
+		to <- reply{verdict: r.judge.details(why)}
+		return
+	}
+	r.line = r.judge.line(id, why)
 }
 
 // count counts a line that was left out.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
@@ -60,7 +59,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		child.Close() // mcp-go notices a broken connection at the other end alone
 	})
 	conn = newClient(&tap{
-		Interface: transport.NewIO(in, out, nil), blind: true, gone: in.eof, judge: in.judge,
+		Interface: newLines(in, out), blind: true, gone: in.eof, judge: in.judge,
 		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
 	}, e.option())
 	conn.lines = in
@@ -71,7 +70,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 	return conn
 }
 
-// beginning is how mcp-go begins the line of a request.
+// beginning is how the line of a request begins.
 func beginning(id mcp.RequestId) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%v,`, id.Value())
 }

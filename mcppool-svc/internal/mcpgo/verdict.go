@@ -25,7 +25,11 @@ func newJudge(limit int) *judge { return &judge{word: rand.Text(), limit: limit}
 // verdictCode is the JSON-RPC code of verdicts.
 const verdictCode = -32099
 
-// line is the verdict on an answer.
+// details is the verdict on an answer, and line the same as a message.
+func (j *judge) details(why error) *mcp.JSONRPCErrorDetails {
+	return &mcp.JSONRPCErrorDetails{Code: verdictCode, Message: j.word + name(why)}
+}
+
 func (j *judge) line(id []byte, why error) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s%s"}}`+"\n", id, verdictCode, j.word, name(why))
 }

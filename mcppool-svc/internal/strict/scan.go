@@ -34,6 +34,8 @@ type Message struct {
 	ID     []byte // raw; nil where there is none
 	Method bool   // it has a method
 	Answer bool   // it has a result or an error
+	Result []byte // raw; nil where there is none
+	Error  []byte // the same
 	Err    error  // why it cannot be used; nil where it can
 }
 
@@ -62,7 +64,19 @@ type scanner struct {
 	keys    [][]byte // of all open objects, the innermost last
 	beyond  int      // levels below MaxDepth
 	isID    bool     // the value of the message's id comes next
+	value   member   // the value of this member comes next
+	at      int      // where the scanner is
+	begun   int      // where that value began, while it is open
 }
+
+// member is one of a message whose value is kept.
+type member int
+
+const (
+	none member = iota
+	result
+	failure
+)
 
 // frame is an open object or array.
 type frame struct {
@@ -74,6 +88,7 @@ type frame struct {
 
 func (s *scanner) run() {
 	for i := 0; i < len(s.text); i++ {
+		s.at = i
 		switch c := s.text[i]; c {
 		case '"':
 			end := stringEnd(s.text, i)
@@ -138,6 +153,20 @@ func (s *scanner) token(raw []byte) {
 		s.m.ID = raw
 	}
 	s.isID = false
+	if len(s.frames) == 1 {
+		s.keep(raw)
+	}
+}
+
+// keep takes the whole value of a member.
+func (s *scanner) keep(raw []byte) {
+	switch s.value {
+	case result:
+		s.m.Result = raw
+	case failure:
+		s.m.Error = raw
+	}
+	s.value = none
 }
 
 // add takes a key.
@@ -184,8 +213,10 @@ func (s *scanner) member(key string) {
 		s.isID = s.m.ID == nil
 	case "method":
 		s.m.Method = true
-	case "result", "error":
-		s.m.Answer = true
+	case "result":
+		s.m.Answer, s.value = true, result
+	case "error":
+		s.m.Answer, s.value = true, failure
 	case "jsonrpc", "params":
 	default:
 		if s.message && slices.ContainsFunc(members, func(m string) bool { return strings.EqualFold(m, key) }) {
@@ -196,6 +227,9 @@ func (s *scanner) member(key string) {
 
 func (s *scanner) open(object bool) {
 	s.isID = false
+	if len(s.frames) == 1 {
+		s.begun = s.at
+	}
 	if len(s.frames) == MaxDepth {
 		s.fail(ErrDeep)
 		s.beyond++
@@ -211,6 +245,9 @@ func (s *scanner) close() {
 	case len(s.frames) > 0:
 		s.keys = s.keys[:s.frames[len(s.frames)-1].first]
 		s.frames = s.frames[:len(s.frames)-1]
+		if len(s.frames) == 1 {
+			s.keep(s.text[s.begun : s.at+1])
+		}
 	}
 }
 

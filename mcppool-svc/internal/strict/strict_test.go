@@ -78,6 +78,26 @@ func TestScanFindsTheID(t *testing.T) {
 }
 
 // What passes has each key once, by the account of another reader.
+// The values of result and error are those that encoding/json finds.
+func TestScanFindsTheValues(t *testing.T) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"a":[1,{"result":2}],"error":3}}`, `{"result" : "a\"}" , "id":1}`, `{"error":{"code":1,"message":"]}"},"id":1}`,
+		`{"id":1,"result":null,"error":  [ 1 ] }`, `{"id":1,"result":-1.5e3}`, `{"id":1,"method":"m","params":{"result":1}}`, `[{"result":1}]`,
+		`{"re\u0073ult":true}`, `{"result":{},"id":{"result":1}}`, `{}`,
+	} {
+		m := Scan([]byte(text))
+		var want struct{ Result, Error json.RawMessage }
+		if text[0] == '{' {
+			if err := json.Unmarshal([]byte(text), &want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(m.Result) != string(want.Result) || string(m.Error) != string(want.Error) || m.Err != nil {
+			t.Errorf("%s: %s, %s, %v", text, m.Result, m.Error, m.Err)
+		}
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	for _, text := range []string{`{"a":{"b":[1,"x"]},"c":null}`, `{"a":1,"a":2}`, `{"a\"":1,"b\\":"{"}`, `[{"a":1},{"a":1}]`, `{"":{},"":1}`} {
 		f.Add(text)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/identity"
 )
 
 // IsParamError implements PlannerService.
@@ -53,11 +54,14 @@ func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissing
 // GenerateAnswer implements PlannerService. Pieces are held back by one, so that the usage goes with the last.
 func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	ctx := stream.Context()
-	tc, err := s.whole(ctx, req.GetContext())
+	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return err
 	}
-	req.Context = tc
+	base := req.GetContext().GetBase()
+	if req.Context, err = s.contexts.Whole(p.Sub, req.GetContext()); err != nil {
+		return err
+	}
 	var held *plannerv1.GenerateAnswerResponse
 	usage, err := s.reasoner.Answer(ctx, req, func(piece string) error {
 		if piece == "" {
@@ -78,5 +82,7 @@ func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 		held = &plannerv1.GenerateAnswerResponse{}
 	}
 	held.Usage = usage.Proto()
+	// Nothing is asked of a task after its answer. One that asks again all the same tells its context whole.
+	s.contexts.Forget(p.Sub, base)
 	return stream.Send(held)
 }

@@ -14,15 +14,21 @@ import (
 // Server implements PlannerService.
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	reasoner *reason.Reasoner
-	contexts *contexts.Store
+	reasoner  *reason.Reasoner
+	contexts  *contexts.Store
+	playbooks Playbooks
+}
+
+// Playbooks parses playbooks: a playbook.Model.
+type Playbooks interface {
+	Parse(text string) (*playbook.Playbook, error)
 }
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
 // New makes the handlers over a reasoner. What requests tell about tasks is kept in the store, for those that go on from there.
-func New(r *reason.Reasoner, kept *contexts.Store) *Server {
-	return &Server{reasoner: r, contexts: kept}
+func New(r *reason.Reasoner, kept *contexts.Store, playbooks Playbooks) *Server {
+	return &Server{reasoner: r, contexts: kept, playbooks: playbooks}
 }
 
 // caller refuses calls of nobody.
@@ -126,7 +132,7 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 	if err := caller(ctx); err != nil {
 		return nil, err
 	}
-	p, err := playbook.Parse(req.GetPlaybook())
+	p, err := s.playbooks.Parse(req.GetPlaybook())
 	if err != nil {
 		return nil, err
 	}

@@ -148,13 +148,30 @@ func (s *Store) lineTo(steps []step) *line {
 	return nil
 }
 
+// Forget drops the context of that name, and what it has grown from and to.
+func (s *Store) Forget(user, base string) {
+	n, ok := parseName(base)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.names[n]; ok && p.user == user {
+		s.drop(p.line)
+	}
+}
+
 // evict drops what was used least recently until the rest fits. The newest fits by itself.
 func (s *Store) evict() {
 	for s.order.Len() > s.limits.Count || s.bytes > s.limits.Bytes {
-		l := s.order.Remove(s.order.Back()).(*line)
-		s.bytes -= l.bytes
-		for _, n := range l.names {
-			delete(s.names, n)
-		}
+		s.drop(s.order.Back().Value.(*line))
+	}
+}
+
+func (s *Store) drop(l *line) {
+	s.order.Remove(l.element)
+	s.bytes -= l.bytes
+	for _, n := range l.names {
+		delete(s.names, n)
 	}
 }

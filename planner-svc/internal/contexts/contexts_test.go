@@ -223,6 +223,23 @@ func TestTheLeastRecentlyUsedAreDropped(t *testing.T) {
 	}
 }
 
+func TestForget(t *testing.T) {
+	s := store()
+	a, b := keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
+	a1 := goOn(t, s, "u", a, entries("1")...)
+	for _, other := range []string{"", "no name", b} {
+		s.Forget("v", other)
+	}
+	isWhole(t, s, "u", a1, task("a", "1"))
+	s.Forget("u", a1)
+	missing(t, s, "u", a)
+	missing(t, s, "u", a1)
+	isWhole(t, s, "u", b, task("b"))
+	if n := lines(t, s); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
 // Whatever is asked in whatever order, a name gives its context or nothing.
 func TestNamesNeverLie(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -231,6 +248,10 @@ func TestNamesNeverLie(t *testing.T) {
 		users := map[string]string{}
 		names := []string{""}
 		for range rapid.IntRange(1, 40).Draw(rt, "requests") {
+			if rapid.IntRange(0, 5).Draw(rt, "forget") == 0 {
+				s.Forget("u", rapid.SampledFrom(names).Draw(rt, "forgotten"))
+				lines(t, s)
+			}
 			base := rapid.SampledFrom(names).Draw(rt, "base")
 			user := rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "user")
 			tc := task(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "task"), rapid.SliceOfN(rapid.SampledFrom([]string{"1", "2"}), 0, 3).Draw(rt, "history")...)

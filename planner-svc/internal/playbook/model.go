@@ -101,7 +101,7 @@ func (m *Model) PlanSteps(f *model.Facts) ([]*plannerv1.PlannedStep, error) {
 }
 
 func (m *Model) run(tc *plannerv1.TaskContext) (*run, error) {
-	p, err := m.parse(tc.GetPlaybook())
+	p, err := m.Parse(tc.GetPlaybook())
 	if err != nil {
 		return nil, precondition(err)
 	}
@@ -111,8 +111,8 @@ func (m *Model) run(tc *plannerv1.TaskContext) (*run, error) {
 	}, nil
 }
 
-// parse parses a playbook unless it was parsed before.
-func (m *Model) parse(text string) (*Playbook, error) {
+// Parse parses a playbook unless it was parsed before: one that was checked is not parsed again for its task's first step.
+func (m *Model) Parse(text string) (*Playbook, error) {
 	m.mu.Lock()
 	p := m.parsed[text]
 	m.mu.Unlock()
