@@ -24,6 +24,7 @@ import (
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/executor-svc/executor/invariant"
 	"pawl.dev/executor-svc/internal/fake"
+	"pawl.dev/executor-svc/internal/journal/bolt"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -298,14 +299,19 @@ func (r *rig) crash(id string) {
 	for r.task(id).GetUpdateTime().AsTime().Before(r.started) {
 		<-tick.C
 	}
-	path := filepath.Join(r.dir, "journal.db")
-	journal, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
+	files := map[string][]byte{}
+	for _, path := range bolt.Files(filepath.Join(r.dir, "journal.db")) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		files[path] = raw
 	}
 	r.stop()
-	if err := os.WriteFile(path, journal, 0o600); err != nil {
-		r.t.Fatal(err)
+	for path, raw := range files {
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	r.start()
 }

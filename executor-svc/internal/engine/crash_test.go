@@ -60,13 +60,15 @@ func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id 
 			calls = append(calls, len(r.pool.Called()))
 		}
 		err := do()
-		raw, readErr := os.ReadFile(r.path)
-		if readErr != nil {
-			t.Error(readErr)
-		}
 		path := filepath.Join(dir, fmt.Sprintf("%d.db", len(copies)))
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Error(err)
+		for i, from := range bolt.Files(r.path) {
+			raw, readErr := os.ReadFile(from)
+			if readErr != nil {
+				t.Error(readErr)
+			}
+			if err := os.WriteFile(bolt.Files(path)[i], raw, 0o600); err != nil {
+				t.Error(err)
+			}
 		}
 		copies = append(copies, path)
 		return err

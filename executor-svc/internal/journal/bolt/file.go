@@ -25,6 +25,13 @@ const fillPercent = 0.75
 // smallest is the size of an empty journal where pages are smallest.
 const smallest = 4 * 4096
 
+// Files are what a journal consists of. A journal that was closed is the last of them alone; one that is in use, or was not
+// closed, all of them, and is copied in this order: what is taken out of the log meanwhile is in the file then.
+func Files(path string) []string {
+	logs := wal.Paths(path)
+	return []string{logs[0], logs[1], path}
+}
+
 // openFile opens or creates a file, and checks that it is whole: pages beyond its end would fault when they are read.
 func openFile(path string, readOnly bool) (*file, error) {
 	if !readOnly {
