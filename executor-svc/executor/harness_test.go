@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"pawl.dev/executor-svc/executor/invariant"
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -299,19 +299,9 @@ func (r *rig) crash(id string) {
 	for r.task(id).GetUpdateTime().AsTime().Before(r.started) {
 		<-tick.C
 	}
-	files := map[string][]byte{}
-	for _, path := range bolt.Files(filepath.Join(r.dir, "journal.db")) {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		files[path] = raw
-	}
+	path, killed := filepath.Join(r.dir, "journal.db"), filepath.Join(r.t.TempDir(), "journal.db")
+	journaltest.Copy(r.t, bolt.Files(path), bolt.Files(killed))
 	r.stop()
-	for path, raw := range files {
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-	}
+	journaltest.Copy(r.t, bolt.Files(killed), bolt.Files(path))
 	r.start()
 }

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -61,15 +61,7 @@ func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id 
 		}
 		err := do()
 		path := filepath.Join(dir, fmt.Sprintf("%d.db", len(copies)))
-		for i, from := range bolt.Files(r.path) {
-			raw, readErr := os.ReadFile(from)
-			if readErr != nil {
-				t.Error(readErr)
-			}
-			if err := os.WriteFile(bolt.Files(path)[i], raw, 0o600); err != nil {
-				t.Error(err)
-			}
-		}
+		journaltest.Copy(t, bolt.Files(r.path), bolt.Files(path))
 		copies = append(copies, path)
 		return err
 	}

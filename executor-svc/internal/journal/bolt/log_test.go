@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -24,15 +26,7 @@ import (
 func copyJournal(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "journal.db")
-	for i, name := range bolt.Files(path) {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(bolt.Files(to)[i], raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	journaltest.Copy(t, bolt.Files(path), bolt.Files(to))
 	return to
 }
 
@@ -475,32 +469,40 @@ func TestReadWhileApplying(t *testing.T) {
 	check("all applied")
 }
 
-// The log is applied by itself after a while, and then nothing more is written.
+// The log is applied by itself after a while, and then nothing more is written until there is something again.
 func TestAppliedByItself(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
-	applied := make(chan struct{}, 100)
-	s.FailApplying(func(commit func() error) error {
-		defer func() { applied <- struct{}{} }()
-		return commit()
-	})
-	o := newOwned(t, s)
-	for range 50 {
-		if err := o.commit(s); err != nil {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := bolt.Open(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	select {
-	case <-applied:
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing was applied in 20 s")
-	}
-	if err := s.Apply(); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(applied); n > 20 {
-		t.Errorf("52 changes were applied in %d transactions", n)
-	}
-	s.FailApplying(nil)
+		defer s.Close()
+		var applied atomic.Int32
+		s.FailApplying(func(commit func() error) error {
+			applied.Add(1)
+			return commit()
+		})
+		o := newOwned(t, s)
+		for range 50 {
+			if err := o.commit(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for want := range int32(3) {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if n := applied.Load(); n != want+1 {
+				t.Errorf("%d transactions in %d hours, want one for each hour in which something was written", n, want+1)
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if err := o.commit(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.FailApplying(nil)
+	})
 }
 
 // Large batches are records of their own, in which nothing is lost.
