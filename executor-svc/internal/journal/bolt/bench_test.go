@@ -124,6 +124,10 @@ func storeTasks(b *testing.B, writers int) cost {
 				}
 			}
 		})
+		// What waits in the log is work too.
+		if err := s.Apply(); err != nil {
+			b.Error(err)
+		}
 	})
 }
 

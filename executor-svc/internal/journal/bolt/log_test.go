@@ -490,12 +490,12 @@ func TestAppliedByItself(t *testing.T) {
 			}
 		}
 		for want := range int32(3) {
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			synctest.Wait()
 			if n := applied.Load(); n != want+1 {
 				t.Errorf("%d transactions in %d hours, want one for each hour in which something was written", n, want+1)
 			}
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			synctest.Wait()
 			if err := o.commit(s); err != nil {
 				t.Fatal(err)

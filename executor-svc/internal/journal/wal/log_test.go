@@ -209,7 +209,7 @@ func TestWhatIsNoLogOfIt(t *testing.T) {
 			if _, _, err := read(path, 1); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			if err := wal.CheckOwner(path, id); errors.Is(err, wal.ErrForeign) != (c.want == wal.ErrForeign) {
+			if err := wal.CheckOwner(path, id); errors.Is(err, wal.ErrForeign) != errors.Is(c.want, wal.ErrForeign) {
 				t.Errorf("its owner: %v", err)
 			}
 		})
