@@ -49,30 +49,34 @@ func Compact(path string) (before, after int64, err error) {
 	if before, after, err = sizes(path, fresh); err != nil {
 		return 0, 0, err
 	}
+	// Everything is in the file. Once it has been replaced another process may have it, and a log of its own.
+	if err := wal.Remove(path); err != nil {
+		return 0, 0, fmt.Errorf("removing the log of %s, which is of no use any more: %w", path, err)
+	}
 	if err := os.Rename(fresh, path); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
 	}
-	// Everything is in the file: the log is of no use.
-	return before, after, errors.Join(syncFolder(filepath.Dir(path)), wal.Remove(path))
+	return before, after, syncFolder(filepath.Dir(path))
 }
 
 // openApplied opens a journal to read it, once its log is applied to it.
 func openApplied(path string) (*file, error) {
-	f, _, err := openToRead(path)
-	if err != nil || f.frozen == nil {
-		return f, err
+	for {
+		f, _, err := openToRead(path)
+		if err != nil || f.frozen == nil {
+			return f, err
+		}
+		if err := f.db.Close(); err != nil {
+			return nil, err
+		}
+		s, err := Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
 	}
-	if err := f.db.Close(); err != nil {
-		return nil, err
-	}
-	s, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Close(); err != nil {
-		return nil, err
-	}
-	return openFile(path, true)
 }
 
 // removeLeftovers removes what a compaction left that was killed. Nobody else makes a journal while this one is locked.

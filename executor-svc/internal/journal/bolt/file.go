@@ -65,10 +65,11 @@ const workFolder = ".journal-*"
 
 // createFile creates an empty journal where there is no file, whole or not at all: an empty file is a damaged one.
 func createFile(path string) error {
+	logged := wal.Size(path) // before looking for the file: who makes both makes that first
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if size := wal.Size(path); size > 0 {
+	if logged > 0 {
 		return fmt.Errorf("there is a log (%s), and no journal that it belongs to; bring the journal back, or move the log away too", wal.Paths(path)[0])
 	}
 	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)

@@ -139,12 +139,16 @@ func inOrder(first, second func() error) error {
 	return second()
 }
 
-// logState reads what the file says of its log.
+// logState reads what the file says of its log. Where one of its two meta pages is not valid, the other one may be older
+// than the log.
 func (f *file) logState() (s logState, err error) {
 	err = f.view(func(b *table) (err error) {
 		s, err = readLogState(b)
 		return err
 	})
+	if err == nil && !s.open {
+		s.open = metaProblem(f.path) != nil && wal.Size(f.path) > 0
+	}
 	return s, err
 }
 
