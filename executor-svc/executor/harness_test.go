@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +23,8 @@ import (
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/executor-svc/executor/invariant"
 	"pawl.dev/executor-svc/internal/fake"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -298,14 +299,9 @@ func (r *rig) crash(id string) {
 	for r.task(id).GetUpdateTime().AsTime().Before(r.started) {
 		<-tick.C
 	}
-	path := filepath.Join(r.dir, "journal.db")
-	journal, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	path, killed := filepath.Join(r.dir, "journal.db"), filepath.Join(r.t.TempDir(), "journal.db")
+	journaltest.Copy(r.t, bolt.Files(path), bolt.Files(killed))
 	r.stop()
-	if err := os.WriteFile(path, journal, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	journaltest.Copy(r.t, bolt.Files(killed), bolt.Files(path))
 	r.start()
 }

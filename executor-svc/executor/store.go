@@ -38,7 +38,7 @@ func StoreInfo(dir string) (Info, error) {
 func storeInfo(i Info) *executorv1.StoreInfo {
 	out := &executorv1.StoreInfo{
 		Path: i.Path, SizeBytes: i.Size, FreeBytes: i.Free, Schema: int32(i.Schema), Tasks: map[string]int64{}, Records: int64(i.Records),
-		Commands: int64(i.Commands), Payloads: int64(i.Payloads), Agents: int64(i.Agents), Bytes: i.Bytes,
+		Commands: int64(i.Commands), Payloads: int64(i.Payloads), Agents: int64(i.Agents), Bytes: i.Bytes, LogBytes: i.Log,
 	}
 	for status, n := range i.Tasks {
 		out.Tasks[status] = int64(n)

@@ -201,7 +201,7 @@ func (b *bench) describeSuite(d *document, systems []*contender, results map[str
 	d.table([]string{"system", "at", "sum", "of it", "tool", "caller"}, b.processRows(names, results, cpuFor))
 	d.text("**Anonymous memory under load, MB**, the highest seen; the tool and the caller are not part of the sum.")
 	d.table([]string{"system", "at", "sum", "of it", "tool", "caller"}, b.processRows(names, results, memoryFor))
-	d.text("**The journal**: bytes of the file per task (ten steps), and transactions, which tasks share.")
+	d.text("**The journal**: bytes of the file per task (ten steps), and transactions of the file, to which the log in front of it is applied.")
 	d.table(append([]string{"system"}, b.heads("%d: bytes", "transactions")...), b.rowsOf(names[:3], results,
 		func(s sample) float64 { return s.bytes }, func(s sample) float64 { return s.commits }))
 }

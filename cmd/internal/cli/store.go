@@ -43,7 +43,7 @@ func (a *App) storeError(dir string, err error) error {
 		}
 		return inUse.Then("stop it with kill %d, then run this command again; running tasks go on when it is started the next time", pid)
 	case errors.Is(err, executor.ErrDamaged):
-		return exit.Wrap(err, "%v", err).Then("keep a copy of the file; pawl store check says what is wrong with it, as far as it can be read")
+		return exit.Wrap(err, "%v", err).Then("keep a copy of the data folder; pawl store check says what is wrong with it, as far as it can be read")
 	}
 	return exit.Wrap(err, "%v", err)
 }
@@ -54,6 +54,9 @@ type StoreInfoCmd struct{}
 // Help is shown by --help.
 func (StoreInfoCmd) Help() string {
 	return `Asks the running server, which an operator may; without one it reads the data folder itself.
+
+The journal of a server that was stopped is one file, journal.db: that is what a backup needs. While a server runs, and after it was killed,
+journal.db-log0 and journal.db-log1 hold its newest changes: never move, copy or delete one without the others.
 
 Examples:
 
@@ -66,6 +69,7 @@ type storeView struct {
 	Path     string           `json:"path"`
 	Size     int64            `json:"size"`
 	Free     int64            `json:"free"`
+	Log      int64            `json:"log"`
 	Schema   int              `json:"schema"`
 	Tasks    map[string]int   `json:"tasks"`
 	Records  int              `json:"records"`
@@ -88,7 +92,7 @@ func (c *StoreInfoCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		return nil
 	}
 	view := storeView{
-		Path: i.Path, Size: i.Size, Free: i.Free, Schema: i.Schema, Tasks: i.Tasks, Records: i.Records,
+		Path: i.Path, Size: i.Size, Free: i.Free, Log: i.Log, Schema: i.Schema, Tasks: i.Tasks, Records: i.Records,
 		Commands: i.Commands, Payloads: i.Payloads, Agents: i.Agents, Bytes: i.Bytes,
 	}
 	if !i.Oldest.IsZero() {
@@ -128,7 +132,7 @@ func (a *App) storeErrorOrNil(dir string, err error) error {
 func ofServer(s *executorv1.StoreInfo) executor.Info {
 	i := executor.Info{
 		Path: s.GetPath(), Size: s.GetSizeBytes(), Free: s.GetFreeBytes(), Schema: int(s.GetSchema()), Tasks: map[string]int{},
-		Records: int(s.GetRecords()), Commands: int(s.GetCommands()), Payloads: int(s.GetPayloads()), Agents: int(s.GetAgents()), Bytes: s.GetBytes(),
+		Records: int(s.GetRecords()), Commands: int(s.GetCommands()), Payloads: int(s.GetPayloads()), Agents: int(s.GetAgents()), Bytes: s.GetBytes(), Log: s.GetLogBytes(),
 	}
 	for status, n := range s.GetTasks() {
 		i.Tasks[status] = int(n)
@@ -146,6 +150,7 @@ func (a *App) showStore(i executor.Info) {
 	}
 	row("journal", "%s, schema %d", i.Path, i.Schema)
 	row("size", "%s, %s of it free", render.Bytes(i.Size), render.Bytes(i.Free))
+	row("log", "%s, used again and again", render.Bytes(i.Log))
 	total, parts := 0, []string{}
 	for _, status := range slices.Sorted(maps.Keys(i.Tasks)) {
 		total += i.Tasks[status]

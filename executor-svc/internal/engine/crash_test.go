@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -60,14 +60,8 @@ func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id 
 			calls = append(calls, len(r.pool.Called()))
 		}
 		err := do()
-		raw, readErr := os.ReadFile(r.path)
-		if readErr != nil {
-			t.Error(readErr)
-		}
 		path := filepath.Join(dir, fmt.Sprintf("%d.db", len(copies)))
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Error(err)
-		}
+		journaltest.Copy(t, bolt.Files(r.path), bolt.Files(path))
 		copies = append(copies, path)
 		return err
 	}

@@ -100,7 +100,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			}
 			for seed := uint64(1); seed <= mostSeeds; seed++ {
 				o := simulate(t, seed, own, c.plant, false)
-				os.Remove(journalOf(own, seed))
+				removeJournal(own, seed)
 				for _, problem := range o.problems {
 					if slices.ContainsFunc(c.want, func(want string) bool { return strings.Contains(problem, want) }) {
 						t.Logf("found with seed %d: %s", seed, problem)

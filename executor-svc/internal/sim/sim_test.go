@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 						return
 					}
 					o := simulate(t, seed, dir, plant{}, false)
-					os.Remove(journalOf(dir, seed))
+					removeJournal(dir, seed)
 					tasks.Add(uint64(o.tasks))
 					if len(o.problems) > 0 {
 						failed.Add(1)
@@ -69,7 +69,7 @@ func replay(t *testing.T, seed uint64, dir string) {
 	const tries = 50
 	for try := range tries {
 		o := simulate(t, seed, dir, plant{}, true)
-		os.Remove(journalOf(dir, seed))
+		removeJournal(dir, seed)
 		if len(o.problems) == 0 && try < tries-1 {
 			continue
 		}
@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 		var traces [2][]string
 		for i := range traces {
 			traces[i] = simulate(t, seed, dir, plant{}, false).trace
-			os.Remove(journalOf(dir, seed))
+			removeJournal(dir, seed)
 		}
 		if slices.Equal(traces[0], traces[1]) {
 			same++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,13 @@ func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
 }
 
 func journalOf(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("%d.db", seed)) }
+
+// removeJournal makes room for those of further seeds.
+func removeJournal(dir string, seed uint64) {
+	for _, name := range bolt.Files(journalOf(dir, seed)) {
+		_ = os.Remove(name)
+	}
+}
 
 // traced writes the engine's log into the trace.
 type traced struct{ s *sched }

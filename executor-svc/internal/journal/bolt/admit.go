@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"pawl.dev/executor-svc/internal/journal"
 )
 
@@ -15,7 +13,7 @@ const pruneAtOnce = 4
 
 // Admit implements journal.Tasks.
 func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error {
-	return s.view(func(b *bbolt.Bucket) error {
+	return s.view(func(b *table) error {
 		reject, err := admit(b, user, a, false)
 		if err != nil {
 			return err
@@ -26,7 +24,7 @@ func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error
 
 // admit keeps the times of a user's requests, numbered: the one that is as many back as there may be in the window says
 // whether a further one fits, whatever became of the tasks (A28).
-func admit(b *bbolt.Bucket, user string, a journal.Admission, take bool) (reject, err error) {
+func admit(b *table, user string, a journal.Admission, take bool) (reject, err error) {
 	if a.Requests <= 0 || a.Window <= 0 {
 		return nil, nil
 	}
@@ -52,7 +50,7 @@ func admit(b *bbolt.Bucket, user string, a journal.Admission, take bool) (reject
 }
 
 // nextNumber returns one more than the highest number under a prefix.
-func nextNumber(b *bbolt.Bucket, prefix []byte) uint64 {
+func nextNumber(b *table, prefix []byte) uint64 {
 	c := b.Cursor()
 	end := append(append(make([]byte, 0, len(prefix)+9), prefix...), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
 	k, _ := c.Seek(end)
@@ -67,7 +65,7 @@ func nextNumber(b *bbolt.Bucket, prefix []byte) uint64 {
 	return numberOf(k) + 1
 }
 
-func requestTime(b *bbolt.Bucket, user string, n uint64) (at time.Time, known bool, err error) {
+func requestTime(b *table, user string, n uint64) (at time.Time, known bool, err error) {
 	k := windowKey(user, n)
 	v, err := get(b, k)
 	if err != nil || v == nil {
@@ -80,7 +78,7 @@ func requestTime(b *bbolt.Bucket, user string, n uint64) (at time.Time, known bo
 }
 
 // prune removes the oldest requests that are so far back that no window counts them.
-func prune(b *bbolt.Bucket, prefix []byte, next uint64, a journal.Admission) error {
+func prune(b *table, prefix []byte, next uint64, a journal.Admission) error {
 	var old [pruneAtOnce][]byte
 	n := 0
 	c := b.Cursor()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -25,7 +24,7 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 	}
 	k := agentKey(user, id)
 	sealed := pack.Seal(k, value)
-	return s.c.do(func(b *bbolt.Bucket, _ *op) (reject, err error) {
+	return s.c.do(func(b *table, _ *op) (reject, err error) {
 		switch {
 		case ifRev == 0 && b.Get(k) != nil:
 			return journal.ErrExists, nil
@@ -38,7 +37,7 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 	})
 }
 
-func checkRev(b *bbolt.Bucket, key []byte, want uint64) error {
+func checkRev(b *table, key []byte, want uint64) error {
 	a, err := readAgent(key, b.Get(key))
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func readAgent(key, sealed []byte) (*storagev1.Agent, error) {
 
 // Agent implements journal.Agents.
 func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, err error) {
-	err = s.view(func(b *bbolt.Bucket) error {
+	err = s.view(func(b *table) error {
 		k := agentKey(user, id)
 		a, err = readAgent(k, b.Get(k))
 		return err
@@ -78,7 +77,7 @@ func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, e
 func (s *Store) ListAgents(_ context.Context, user, after string, limit int) ([]journal.AgentEntry, error) {
 	var all []journal.AgentEntry
 	prefix := userPrefix(kindAgent, user)
-	err := s.view(func(b *bbolt.Bucket) error {
+	err := s.view(func(b *table) error {
 		c := b.Cursor()
 		for k, v := c.Seek(agentKey(user, after)); hasPrefix(k, prefix) && len(all) < limit; k, v = c.Next() {
 			id := string(k[len(prefix):])
@@ -102,7 +101,7 @@ func (s *Store) DeleteAgent(ctx context.Context, user, id string, ifRev uint64) 
 		return err
 	}
 	k := agentKey(user, id)
-	return s.c.do(func(b *bbolt.Bucket, _ *op) (reject, err error) {
+	return s.c.do(func(b *table, _ *op) (reject, err error) {
 		if b.Get(k) == nil {
 			return journal.ErrNotFound, nil
 		}

@@ -18,6 +18,9 @@ func TestBytesPerTask(t *testing.T) {
 	for range 3 {
 		finishTasks(t, s, tasks/3, steps)
 	}
+	if err := s.Apply(); err != nil {
+		t.Fatal(err)
+	}
 	i, err := s.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -38,52 +37,51 @@ func (s *Store) Check() error {
 	return err
 }
 
-// CheckFile reads a journal that no process has open, and returns what is wrong with it.
+// CheckFile reads a journal that no process has open, with its log, and returns what is wrong with it.
 func CheckFile(path string) ([]Problem, error) {
-	f, err := openFile(path, true)
+	f, torn, err := openToRead(path)
 	if err != nil {
 		return nil, err
 	}
 	problems, err := checkFile(f)
-	if suspect := metaProblem(path); suspect != nil {
-		problems = append(problems, Problem{Where: "the file", What: suspect.Error()})
+	for _, suspect := range []error{metaProblem(path), torn} {
+		if suspect != nil {
+			problems = append(problems, Problem{Where: "the file", What: suspect.Error()})
+		}
 	}
 	return problems, errors.Join(err, f.db.Close())
 }
 
 func checkFile(f *file) ([]Problem, error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	tx, err := f.db.Begin(false)
+	s, err := f.begin()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }()
 	c := &checker{}
-	err = intact("the file", func() error {
-		if c.b = tx.Bucket(bucket); c.b == nil {
-			return damaged("the file", errMissing)
-		}
+	err = s.read("the file", func(b *bbolt.Bucket) error {
+		c.b = s.table(b)
 		if v := c.b.Get(keySchema); len(v) != 8 || v[7] != schemaVersion {
 			return fmt.Errorf("its schema version is %x, this program checks version %d; run the server on it once", v, schemaVersion)
 		}
-		return c.all()
+		err := c.all()
+		if err == nil && len(c.problems) == 0 {
+			// bbolt checks in a goroutine of its own, whose faults nobody can recover from: only where all could be read.
+			for e := range s.tx.Check() {
+				c.add("the file", e)
+			}
+		}
+		return err
 	})
 	if errors.Is(err, journal.ErrDamaged) {
 		c.add("the file", err)
 		err = nil
-	}
-	if err == nil && len(c.problems) == 0 {
-		// bbolt checks in a goroutine of its own, whose faults nobody can recover from: only where all could be read.
-		for e := range tx.Check() {
-			c.add("the file", e)
-		}
 	}
 	return c.problems, err
 }
 
 // checker looks at each entry, and whether those that belong to it are there.
 type checker struct {
-	b        *bbolt.Bucket
+	b        *table
 	problems []Problem
 }
 
@@ -128,7 +126,7 @@ func (c *checker) entry(k, v []byte) {
 	case kindConversation, kindReference:
 		sealed = false
 	case kindMeta:
-		sealed = bytes.Equal(k, keyGeneration)
+		sealed = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
 	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindAgent:
 	default:
 		c.add(name(k), "there is no such kind of entry")
@@ -183,13 +181,13 @@ func (c *checker) index(k, v []byte) {
 }
 
 // has says whether there is a key, also one without a value.
-func has(b *bbolt.Bucket, key []byte) bool {
+func has(b *table, key []byte) bool {
 	k, _ := b.Cursor().Seek(key)
 	return bytes.Equal(k, key)
 }
 
 // entriesOf returns the keys in indexes that a task has.
-func entriesOf(b *bbolt.Bucket, id uuid.UUID) (map[string]bool, error) {
+func entriesOf(b *table, id uuid.UUID) (map[string]bool, error) {
 	head, err := readHead(b, id)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/pack"
@@ -22,7 +21,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		return err
 	}
 	defer s.release(w)
-	return s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
+	return s.c.do(func(b *table, o *op) (reject, err error) {
 		known, owned := s.due.begin(w.id, w.epoch)
 		o.owned, o.task, o.stores = owned, w.id, w
 		var old *pack.State
@@ -76,7 +75,7 @@ func (s *Store) encode(t journal.Transition) (*write, error) {
 }
 
 // storedState returns the state of a stored task; nil where there is none.
-func storedState(b *bbolt.Bucket, id uuid.UUID) (*pack.State, error) {
+func storedState(b *table, id uuid.UUID) (*pack.State, error) {
 	k := taskKey(id, partCheckpoint)
 	v, err := get(b, k)
 	if err != nil {

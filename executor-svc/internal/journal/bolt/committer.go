@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
 )
@@ -17,7 +16,7 @@ const batchLimit = 1024
 
 // op is one change. apply checks first and writes then: a reject leaves the transaction untouched, an err spoils it.
 type op struct {
-	apply func(b *bbolt.Bucket, o *op) (reject, err error)
+	apply func(b *table, o *op) (reject, err error)
 	// owned says that due.begin was called for this task.
 	owned bool
 	task  uuid.UUID
@@ -55,7 +54,7 @@ func newCommitter(f *file, d *due) *committer {
 }
 
 // do returns once the change is durable, or refused.
-func (c *committer) do(apply func(b *bbolt.Bucket, o *op) (reject, err error)) error {
+func (c *committer) do(apply func(b *table, o *op) (reject, err error)) error {
 	o := c.free.Get().(*op)
 	o.reset()
 	o.apply = apply
@@ -119,24 +118,32 @@ func (c *committer) gather(batch []*op) []*op {
 	return batch
 }
 
-// commit writes a batch in one transaction. Where that fails, each change is tried alone, so that one that cannot be
-// written does not take others with it.
+// commit writes a batch as one record of the log, or as several where it is large. Where that fails, each change is tried
+// alone, so that one that cannot be written does not take others with it.
 func (c *committer) commit(batch []*op) {
-	err := c.update(batch)
-	if err != nil && len(batch) > 1 && !errors.Is(err, errUnsure) {
-		for i := range batch {
-			one := batch[i : i+1]
-			c.finish(one, c.update(one))
-		}
-		return
+	for len(batch) > 0 {
+		n, err := c.update(batch)
+		c.answer(batch[:n], err)
+		batch = batch[n:]
 	}
-	if errors.Is(err, errUnsure) {
+}
+
+func (c *committer) answer(batch []*op, err error) {
+	switch {
+	case errors.Is(err, errUnsure):
 		for _, o := range batch {
 			c.late = append(c.late, o.changes...)
 			if o.owned {
 				c.due.forget(o.task)
 			}
 		}
+	case err != nil && len(batch) > 1 && !errors.Is(err, errFull):
+		for i := range batch {
+			one := batch[i : i+1]
+			_, err := c.update(one)
+			c.answer(one, err)
+		}
+		return
 	}
 	c.finish(batch, err)
 }
@@ -148,10 +155,13 @@ func (c *committer) applyLate() {
 	c.late = nil
 }
 
-func (c *committer) update(batch []*op) error {
-	return c.file.update(
-		func(b *bbolt.Bucket) (changed bool, err error) {
-			for _, o := range batch {
+// update makes the first changes of a batch durable, and says how many.
+func (c *committer) update(batch []*op) (n int, err error) {
+	err = c.file.update(
+		func(b *table) (changed bool, err error) {
+			for n < len(batch) && b.batch.size() < mostAtOnce {
+				o := batch[n]
+				n++
 				c.release(o)
 				o.reset()
 				if o.reject, err = o.apply(b, o); err != nil {
@@ -166,7 +176,7 @@ func (c *committer) update(batch []*op) error {
 			return changed, nil
 		},
 		func() {
-			for _, o := range batch {
+			for _, o := range batch[:n] {
 				for _, change := range o.changes {
 					c.due.apply(change)
 				}
@@ -176,6 +186,10 @@ func (c *committer) update(batch []*op) error {
 			}
 		},
 	)
+	if n == 0 { // it failed before it looked at any
+		n = len(batch)
+	}
+	return n, err
 }
 
 func (c *committer) release(o *op) {

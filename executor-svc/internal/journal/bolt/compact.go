@@ -11,15 +11,18 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
+
+	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
 // compactBytes bounds what one transaction of a compaction holds.
 const compactBytes = 16 << 20
 
 // Compact writes a journal that no process has open anew without its free pages, checks the copy, and puts it in the
-// place of the file; until then the file is as it was. It returns the sizes before and after.
+// place of the file; until then the file is as it was, but that its log is applied to it. It returns the sizes before and
+// after.
 func Compact(path string) (before, after int64, err error) {
-	f, err := openFile(path, true)
+	f, err := openApplied(path)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -46,10 +49,34 @@ func Compact(path string) (before, after int64, err error) {
 	if before, after, err = sizes(path, fresh); err != nil {
 		return 0, 0, err
 	}
+	// Everything is in the file. Once it has been replaced another process may have it, and a log of its own.
+	if err := wal.Remove(path); err != nil {
+		return 0, 0, fmt.Errorf("removing the log of %s, which is of no use any more: %w", path, err)
+	}
 	if err := os.Rename(fresh, path); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
 	}
 	return before, after, syncFolder(filepath.Dir(path))
+}
+
+// openApplied opens a journal to read it, once its log is applied to it.
+func openApplied(path string) (*file, error) {
+	for {
+		f, _, err := openToRead(path)
+		if err != nil || f.frozen == nil {
+			return f, err
+		}
+		if err := f.db.Close(); err != nil {
+			return nil, err
+		}
+		s, err := Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // removeLeftovers removes what a compaction left that was killed. Nobody else makes a journal while this one is locked.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -30,7 +29,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	}
 	defer s.release(w)
 	existing := uuid.Nil
-	err = s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
+	err = s.c.do(func(b *table, o *op) (reject, err error) {
 		if existing, reject = repeated(b, id, n.Head); reject != nil || existing != uuid.Nil {
 			return reject, nil
 		}
@@ -89,7 +88,7 @@ func (s *Store) encodeNew(id uuid.UUID, n journal.NewTask) (w *write, head []byt
 }
 
 // repeated looks for the task that this request made before.
-func repeated(b *bbolt.Bucket, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.UUID, reject error) {
+func repeated(b *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.UUID, reject error) {
 	if h.GetRequestId() != "" {
 		k := requestKey(h.GetUserSub(), h.GetRequestId())
 		v, err := get(b, k)
@@ -109,7 +108,7 @@ func repeated(b *bbolt.Bucket, id uuid.UUID, h *storagev1.TaskHead) (existing uu
 	return id, sameRequest(b, id, h.GetRequestHash())
 }
 
-func sameRequest(b *bbolt.Bucket, id uuid.UUID, hash []byte) error {
+func sameRequest(b *table, id uuid.UUID, hash []byte) error {
 	head, err := readHead(b, id)
 	if err != nil {
 		return err
@@ -121,7 +120,7 @@ func sameRequest(b *bbolt.Bucket, id uuid.UUID, hash []byte) error {
 }
 
 // putHead stores the sealed head of a new task and its entries in the indexes that never change.
-func putHead(b *bbolt.Bucket, id uuid.UUID, h *storagev1.TaskHead, sealed []byte) error {
+func putHead(b *table, id uuid.UUID, h *storagev1.TaskHead, sealed []byte) error {
 	if err := b.Put(taskKey(id, partHead), sealed); err != nil {
 		return err
 	}

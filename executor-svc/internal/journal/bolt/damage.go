@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
-
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/pack"
 )
@@ -30,7 +28,7 @@ func intact(what string, read func() error) (err error) {
 }
 
 // get returns a value whose checksum fits; nil where there is none.
-func get(b *bbolt.Bucket, key []byte) ([]byte, error) {
+func get(b *table, key []byte) ([]byte, error) {
 	sealed := b.Get(key)
 	if sealed == nil {
 		return nil, nil
@@ -47,12 +45,12 @@ func unseal(key, sealed []byte) ([]byte, error) {
 }
 
 // put stores a value with its checksum, where it differs from what is stored.
-func put(b *bbolt.Bucket, key, value []byte) error {
+func put(b *table, key, value []byte) error {
 	return putSealed(b, key, pack.Seal(key, value))
 }
 
 // putSealed spares the write where nothing changed.
-func putSealed(b *bbolt.Bucket, key, sealed []byte) error {
+func putSealed(b *table, key, sealed []byte) error {
 	if old := b.Get(key); old != nil && string(old) == string(sealed) {
 		return nil
 	}

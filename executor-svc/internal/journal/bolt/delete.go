@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/pack"
@@ -27,7 +26,7 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 	if err != nil {
 		return err
 	}
-	return s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) { return s.remove(b, o, id) })
+	return s.c.do(func(b *table, o *op) (reject, err error) { return s.remove(b, o, id) })
 }
 
 // Sweep implements journal.Tasks.
@@ -42,7 +41,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 			return swept, err
 		}
 		n := 0
-		err = s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
+		err = s.c.do(func(b *table, o *op) (reject, err error) {
 			n = 0
 			for _, id := range ids {
 				reject, err := s.remove(b, o, id)
@@ -70,7 +69,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 // endedBefore returns tasks that ended before a time, the oldest first.
 func (s *Store) endedBefore(t time.Time, limit int) (ids []uuid.UUID, err error) {
 	end := timedKey(kindEnded, max(t.UnixNano(), 0), uuid.Nil)
-	err = s.view(func(b *bbolt.Bucket) error {
+	err = s.view(func(b *table) error {
 		c := b.Cursor()
 		for k, _ := c.Seek([]byte{kindEnded}); k != nil && bytes.Compare(k, end) < 0 && len(ids) < limit; k, _ = c.Next() {
 			if len(k) == 1+8+idSize {
@@ -83,7 +82,7 @@ func (s *Store) endedBefore(t time.Time, limit int) (ids []uuid.UUID, err error)
 }
 
 // remove deletes a task that has ended.
-func (s *Store) remove(b *bbolt.Bucket, o *op, id uuid.UUID) (reject, err error) {
+func (s *Store) remove(b *table, o *op, id uuid.UUID) (reject, err error) {
 	st, err := storedState(b, id)
 	switch {
 	case err != nil:

@@ -1,9 +1,14 @@
-// Package bolt is the journal in one bbolt file: no server, one process.
+// Package bolt is the journal in one bbolt file with a log in front of it (package wal): no server, one process.
+//
+// A batch of changes is durable, and seen, once it is one record of the log; the changes are kept in memory, in order, and
+// readers see them over the file. In the background they are applied to the file in larger transactions, each of which says
+// up to which record it goes; then that part of the log is used again. What was changed again meanwhile is applied once.
+// Opening applies what a crash left in the log, and closing all there is: a journal that was closed is the file alone.
 //
 // Keys are flat and binary in one bucket, so that everything of a task lies together and one commit touches few pages. An
 // id is 16 bytes; a number, time or seq 8, so that it sorts:
 //
-//	m<name>                         metadata: schema, generation of claims
+//	m<name>                         metadata: schema, generation of claims, the log and how far it is applied
 //	t<id>\x00                       head
 //	t<id>\x01                       checkpoint: what each commit changes, behind its state
 //	t<id>\x02<seq>                  record, by the seq of its first fact

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -40,7 +39,7 @@ func (f *facts) HasInput(seq uint64, input string) bool {
 	}
 	// The first transition since the task was claimed.
 	stored := ""
-	err := f.s.view(func(b *bbolt.Bucket) (err error) {
+	err := f.s.view(func(b *table) (err error) {
 		stored, err = (&source{b: b, id: f.id}).Text(seq)
 		return err
 	})

@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
 // lockWait is how long opening waits for another process to let go of the file.
@@ -25,20 +25,11 @@ const fillPercent = 0.75
 // smallest is the size of an empty journal where pages are smallest.
 const smallest = 4 * 4096
 
-// errUnsure: the disk failed at the very moment that decides, so that it is not known whether the change is stored.
-var errUnsure = errors.New("the disk failed while the change was made durable; it is tried again with the next change")
-
-// file is a bbolt file that is never read between the writing of a transaction and the moment when it is durable.
-type file struct {
-	db *bbolt.DB
-	// commit is (*bbolt.Tx).Commit but in tests.
-	commit func(*bbolt.Tx) error
-
-	// visible is held while a transaction is made durable: bbolt shows one to new readers before that.
-	visible sync.RWMutex
-	unsure  error // guarded by visible
-	// settled is called when a transaction that update answered with errUnsure is durable after all.
-	settled func()
+// Files are what a journal consists of. A journal that was closed is the last of them alone; one that is in use, or was not
+// closed, all of them, and is copied in this order: what is taken out of the log meanwhile is in the file then.
+func Files(path string) []string {
+	logs := wal.Paths(path)
+	return []string{logs[0], logs[1], path}
 }
 
 // openFile opens or creates a file, and checks that it is whole: pages beyond its end would fault when they are read.
@@ -48,11 +39,11 @@ func openFile(path string, readOnly bool) (*file, error) {
 			return nil, openError(path, err)
 		}
 	}
-	f, err := openWhole(path, readOnly)
+	db, err := openWhole(path, readOnly)
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	return f, nil
+	return newFile(path, db), nil
 }
 
 func openError(path string, err error) error {
@@ -74,8 +65,12 @@ const workFolder = ".journal-*"
 
 // createFile creates an empty journal where there is no file, whole or not at all: an empty file is a damaged one.
 func createFile(path string) error {
+	logged := wal.Size(path) // before looking for the file: who makes both makes that first
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if logged > 0 {
+		return fmt.Errorf("there is a log (%s), and no journal that it belongs to; bring the journal back, or move the log away too", wal.Paths(path)[0])
 	}
 	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)
 	if err != nil {
@@ -109,7 +104,7 @@ func syncFolder(path string) error {
 }
 
 // openWhole opens a file that exists. Where it was replaced while another process was waited for, the new one is opened.
-func openWhole(path string, readOnly bool) (*file, error) {
+func openWhole(path string, readOnly bool) (*bbolt.DB, error) {
 	for {
 		handle, db, err := openOnce(path, readOnly)
 		if err != nil {
@@ -126,7 +121,7 @@ func openWhole(path string, readOnly bool) (*file, error) {
 			}
 			continue
 		}
-		return &file{db: db, commit: (*bbolt.Tx).Commit, settled: func() {}}, nil
+		return db, nil
 	}
 }
 
@@ -175,118 +170,4 @@ func whole(handle *os.File, db *bbolt.DB) error {
 		}
 		return nil
 	})
-}
-
-// view reads what is durable.
-func (f *file) view(read func(b *bbolt.Bucket) error) error {
-	f.visible.RLock()
-	if err := f.unsure; err != nil {
-		f.visible.RUnlock()
-		return err
-	}
-	tx, err := f.db.Begin(false)
-	f.visible.RUnlock()
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return journal.ErrClosed
-	}
-	if err != nil {
-		return fmt.Errorf("reading the journal: %w", err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return intact("reading the journal", func() error {
-		b := tx.Bucket(bucket)
-		if b == nil {
-			return damaged("reading the journal", errMissing)
-		}
-		return read(b)
-	})
-}
-
-// update writes a transaction, and calls durable once it is, before anyone reads it. Only one goroutine may call it.
-func (f *file) update(write func(b *bbolt.Bucket) (changed bool, err error), durable func()) error {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	if err := f.settle(); err != nil {
-		return err
-	}
-	tx, err := f.db.Begin(true)
-	if err != nil {
-		return err
-	}
-	id, changed := tx.ID(), false
-	err = intact("changing the journal", func() (err error) {
-		b := tx.Bucket(bucket)
-		if b == nil {
-			return damaged("changing the journal", errMissing)
-		}
-		b.FillPercent = fillPercent
-		changed, err = write(b)
-		return err
-	})
-	if err != nil || !changed {
-		return errors.Join(err, rollback(tx))
-	}
-	f.visible.Lock()
-	defer f.visible.Unlock()
-	if err := intact("changing the journal", func() error { return f.commit(tx) }); err != nil {
-		err = errors.Join(err, rollback(tx))
-		if !f.shows(id) {
-			return err
-		}
-		// It can be read, but may not be durable. A further transaction that is makes it so.
-		f.unsure = fmt.Errorf("%w: %w", errUnsure, err)
-		if f.settleLocked() != nil {
-			return f.unsure
-		}
-	}
-	durable()
-	return nil
-}
-
-func rollback(tx *bbolt.Tx) error {
-	return intact("undoing a change", func() error {
-		if err := tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
-			return err
-		}
-		return nil
-	})
-}
-
-// shows says whether readers would see a transaction.
-func (f *file) shows(id int) bool {
-	tx, err := f.db.Begin(false)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = tx.Rollback() }()
-	return tx.ID() >= id
-}
-
-// settle makes durable what could not be before.
-func (f *file) settle() error {
-	f.visible.Lock()
-	defer f.visible.Unlock()
-	if f.unsure == nil {
-		return nil
-	}
-	if err := f.settleLocked(); err != nil {
-		return err
-	}
-	f.settled()
-	return nil
-}
-
-func (f *file) settleLocked() error {
-	tx, err := f.db.Begin(true)
-	if err == nil {
-		err = intact("changing the journal", func() error { return f.commit(tx) })
-	}
-	if err != nil {
-		if tx != nil {
-			_ = rollback(tx)
-		}
-		return f.unsure
-	}
-	f.unsure = nil
-	return nil
 }

@@ -43,6 +43,10 @@ func FuzzStoredValue(f *testing.F) {
 		key := keys[int(which)%len(keys)]
 		var before []byte
 		set := func(v []byte) {
+			// What is in the log would hide it.
+			if err := s.Apply(); err != nil {
+				t.Fatal(err)
+			}
 			if err := s.DB().Update(func(tx *bbolt.Tx) error {
 				b := tx.Bucket([]byte("pawl"))
 				before = append([]byte(nil), b.Get(key)...)

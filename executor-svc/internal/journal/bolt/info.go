@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
+	"pawl.dev/executor-svc/internal/journal/wal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -20,7 +21,9 @@ type Info struct {
 	Path string
 	// Size is the file's, Free what of it can be written again; in bytes.
 	Size, Free int64
-	Schema     int
+	// Log is what the files of the log take, which are used again and again; in bytes.
+	Log    int64
+	Schema int
 	// Tasks by status, as in the API without its prefix.
 	Tasks map[string]int
 	// Records, Commands, Payloads and Agents are how many there are.
@@ -38,7 +41,7 @@ func (s *Store) Info(ctx context.Context) (Info, error) {
 
 // FileInfo reads a journal that no process has open.
 func FileInfo(ctx context.Context, path string) (Info, error) {
-	f, err := openFile(path, true)
+	f, _, err := openToRead(path)
 	if err != nil {
 		return Info{}, err
 	}
@@ -52,17 +55,17 @@ func info(ctx context.Context, path string, f *file) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	i.Size = stat.Size()
+	i.Size, i.Log = stat.Size(), wal.Size(path)
 	var first, last []byte
 	for from := []byte{0}; from != nil; {
 		if err := ctx.Err(); err != nil {
 			return Info{}, err
 		}
-		err := f.view(func(b *bbolt.Bucket) (err error) {
+		err := f.view(func(b *table) (err error) {
 			if from, err = i.scan(b, from, &first, &last); err != nil || from != nil {
 				return err
 			}
-			i.Free = i.Size - usedBytes(b)
+			i.Free = i.Size - usedBytes(b.base)
 			return nil
 		})
 		if err != nil {
@@ -74,7 +77,7 @@ func info(ctx context.Context, path string, f *file) (Info, error) {
 }
 
 // scan counts some entries, and returns where to go on; nil at the end.
-func (i *Info) scan(b *bbolt.Bucket, from []byte, first, last *[]byte) ([]byte, error) {
+func (i *Info) scan(b *table, from []byte, first, last *[]byte) ([]byte, error) {
 	c := b.Cursor()
 	k, v := c.Seek(from)
 	for range scanAtOnce {
@@ -133,7 +136,7 @@ func (i *Info) count(k, v []byte) error {
 // countTask counts a task by the status that its index says.
 func (i *Info) countTask(k, v []byte) error {
 	// Metadata sorts before users: the schema is known. Version 1 has no checksums.
-	if i.Schema >= schemaVersion {
+	if i.Schema >= 2 {
 		var err error
 		if v, err = unseal(k, v); err != nil {
 			return err

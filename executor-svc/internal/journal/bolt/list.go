@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -36,7 +35,7 @@ func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error)
 		if err := ctx.Err(); err != nil {
 			return journal.Page{}, err
 		}
-		err := s.view(func(b *bbolt.Bucket) (err error) {
+		err := s.view(func(b *table) (err error) {
 			end, err = s.listBefore(b, q, prefix, end, &page)
 			return err
 		})
@@ -48,7 +47,7 @@ func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error)
 }
 
 // listBefore adds tasks whose key is less than end, and returns where to go on; nil where the page is done.
-func (s *Store) listBefore(b *bbolt.Bucket, q journal.Query, prefix, end []byte, page *journal.Page) ([]byte, error) {
+func (s *Store) listBefore(b *table, q journal.Query, prefix, end []byte, page *journal.Page) ([]byte, error) {
 	c := b.Cursor()
 	k := lastBefore(c, end)
 	for range scanAtOnce {
@@ -75,7 +74,7 @@ func (s *Store) listBefore(b *bbolt.Bucket, q journal.Query, prefix, end []byte,
 }
 
 // lastBefore moves to the last key that is less than end.
-func lastBefore(c *bbolt.Cursor, end []byte) []byte {
+func lastBefore(c *cursor, end []byte) []byte {
 	if k, _ := c.Seek(end); k == nil {
 		k, _ = c.Last()
 		return k
@@ -85,7 +84,7 @@ func lastBefore(c *bbolt.Cursor, end []byte) []byte {
 }
 
 // fitting returns a task that the query asks for; nil where it does not.
-func (s *Store) fitting(b *bbolt.Bucket, q journal.Query, id uuid.UUID) (*journal.Task, error) {
+func (s *Store) fitting(b *table, q journal.Query, id uuid.UUID) (*journal.Task, error) {
 	fits, err := indexFits(b, q, id)
 	if !fits || err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func (s *Store) fitting(b *bbolt.Bucket, q journal.Query, id uuid.UUID) (*journa
 	return t, nil
 }
 
-func indexFits(b *bbolt.Bucket, q journal.Query, id uuid.UUID) (bool, error) {
+func indexFits(b *table, q journal.Query, id uuid.UUID) (bool, error) {
 	if len(q.Statuses) == 0 && q.AgentID == "" {
 		return true, nil
 	}
@@ -112,7 +111,7 @@ func indexFits(b *bbolt.Bucket, q journal.Query, id uuid.UUID) (bool, error) {
 		(q.AgentID == "" || q.AgentID == i.GetAgentId()), nil
 }
 
-func readIndex(b *bbolt.Bucket, key []byte) (*storagev1.TaskIndex, error) {
+func readIndex(b *table, key []byte) (*storagev1.TaskIndex, error) {
 	v, err := get(b, key)
 	if err == nil && b.Get(key) == nil {
 		err = damaged(name(key), errMissing)

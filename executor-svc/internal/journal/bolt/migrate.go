@@ -3,7 +3,7 @@ package bolt
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,22 +24,24 @@ const migrateAtOnce = 1000
 // keyMigrated holds the last key that was brought up to the schema: a migration that was cut off goes on behind it.
 var keyMigrated = []byte("mmigrated")
 
-// migrate brings a file of schema 1 up to schema 2: values got checksums, checkpoints a state in front and notes of their
-// own, and there are indexes by time.
-func migrate(f *file) error {
-	for done := false; !done; {
-		err := f.update(func(b *bbolt.Bucket) (changed bool, err error) {
-			done, err = migrateSome(b)
-			return true, err
-		}, func() {})
+// migrate brings a file up to the schema. Of schema 1, values got checksums, checkpoints a state in front and notes of their
+// own, and there are indexes by time; of schema 2, the file has a log in front of it.
+func migrate(f *file, from uint64) error {
+	for done := from >= 2; !done; {
+		err := f.direct(func(b *bbolt.Bucket) (err error) {
+			done, err = migrateSome(&table{base: b})
+			return err
+		}, f.commit)
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.direct(func(b *bbolt.Bucket) error {
+		return errors.Join(newLogState().put(b), b.Put(keySchema, numberBytes(schemaVersion)))
+	}, f.commit)
 }
 
-func migrateSome(b *bbolt.Bucket) (done bool, err error) {
+func migrateSome(b *table) (done bool, err error) {
 	keys, values := nextEntries(b)
 	for i, k := range keys {
 		if err := migrateEntry(b, k, values[i]); err != nil {
@@ -52,11 +54,11 @@ func migrateSome(b *bbolt.Bucket) (done bool, err error) {
 	if err := b.Delete(keyMigrated); err != nil {
 		return false, err
 	}
-	return true, b.Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
+	return true, b.Put(keySchema, numberBytes(2))
 }
 
 // nextEntries copies the entries of schema 1 behind those that were migrated; the bucket changes under a cursor.
-func nextEntries(b *bbolt.Bucket) (keys, values [][]byte) {
+func nextEntries(b *table) (keys, values [][]byte) {
 	c := b.Cursor()
 	k, v := c.First()
 	if last := b.Get(keyMigrated); last != nil {
@@ -83,7 +85,7 @@ func ofFirstSchema(k []byte) bool {
 	return false
 }
 
-func migrateEntry(b *bbolt.Bucket, k, v []byte) error {
+func migrateEntry(b *table, k, v []byte) error {
 	switch {
 	case k[0] == kindTask && len(k) == idSize+2 && k[idSize+1] == partCheckpoint:
 		return migrateCheckpoint(b, k, v)
@@ -104,7 +106,7 @@ func migrateEntry(b *bbolt.Bucket, k, v []byte) error {
 	return b.Put(k, pack.Seal(k, v))
 }
 
-func migrateCheckpoint(b *bbolt.Bucket, k, v []byte) error {
+func migrateCheckpoint(b *table, k, v []byte) error {
 	id := taskOf(k)
 	c := &storagev1.Checkpoint{}
 	if len(v) < 8 {
@@ -142,7 +144,7 @@ func migrateCheckpoint(b *bbolt.Bucket, k, v []byte) error {
 }
 
 // ownerOf reads whose a task is. Its head is migrated before its checkpoint.
-func ownerOf(b *bbolt.Bucket, id uuid.UUID) (string, error) {
+func ownerOf(b *table, id uuid.UUID) (string, error) {
 	head, err := readHead(b, id)
 	return head.GetUserSub(), err
 }
@@ -177,7 +179,7 @@ func firstDeadline(c *storagev1.Checkpoint) (t time.Time) {
 }
 
 // migrateDue makes the entry of a task that was runnable. Its checkpoint may be migrated already or not.
-func migrateDue(b *bbolt.Bucket, k []byte) error {
+func migrateDue(b *table, k []byte) error {
 	if len(k) != 1+idSize {
 		return damaged(name(k), "its key has a wrong size")
 	}

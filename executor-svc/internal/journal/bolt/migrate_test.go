@@ -26,9 +26,12 @@ import (
 
 // oldFile copies the journal that schema 1 wrote: tasks that are done, wait for an approval and for parameters, failed and
 // were cancelled, and an agent.
-func oldFile(t *testing.T) string {
+func oldFile(t *testing.T) string { return fileOf(t, 1) }
+
+// fileOf copies a journal of an older schema, with the same tasks.
+func fileOf(t *testing.T, schema int) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "journal-v1.db"))
+	data, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("journal-v%d.db", schema)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +42,22 @@ func oldFile(t *testing.T) string {
 	return path
 }
 
-// A file of version 1 stays readable.
+// Files of older versions stay readable, and become ones that older programs refuse: they know nothing of the log.
 func TestOldFileIsMigrated(t *testing.T) {
-	s := open(t, oldFile(t))
+	for schema := 1; schema <= 2; schema++ {
+		t.Run(fmt.Sprint(schema), func(t *testing.T) { checkMigrated(t, fileOf(t, schema)) })
+	}
+}
+
+func checkMigrated(t *testing.T, path string) {
+	t.Helper()
+	if i, err := bolt.FileInfo(t.Context(), path); err != nil || i.Tasks["SUCCESS"] != 1 || i.Schema >= 3 {
+		t.Errorf("before: %+v, %v", i, err)
+	}
+	s := open(t, path)
+	if i, err := s.Info(t.Context()); err != nil || i.Tasks["SUCCESS"] != 1 || i.Schema != 3 {
+		t.Errorf("after: %+v, %v", i, err)
+	}
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal/pack"
@@ -14,7 +13,7 @@ import (
 )
 
 // putPayloads stores large strings once, and that a task refers to them.
-func putPayloads(b *bbolt.Bucket, id uuid.UUID, all []sealedPayload) error {
+func putPayloads(b *table, id uuid.UUID, all []sealedPayload) error {
 	for _, p := range all {
 		if k := payloadKey(p.sum); b.Get(k) == nil {
 			if err := b.Put(k, p.value); err != nil {
@@ -32,7 +31,7 @@ func putPayloads(b *bbolt.Bucket, id uuid.UUID, all []sealedPayload) error {
 }
 
 // dropPayload takes back a task's reference, and the payload where it was the last one.
-func dropPayload(b *bbolt.Bucket, id uuid.UUID, sum pack.Sum) error {
+func dropPayload(b *table, id uuid.UUID, sum pack.Sum) error {
 	if err := b.Delete(referenceKey(sum, id)); err != nil {
 		return err
 	}
@@ -48,7 +47,7 @@ var errNested = errors.New("it refers to an input elsewhere")
 
 // source gives back what was cut out of a task's messages.
 type source struct {
-	b  *bbolt.Bucket
+	b  *table
 	id uuid.UUID
 	// nested: this is for a message that others take inputs from; it takes none itself.
 	nested bool
@@ -105,7 +104,7 @@ func (s *source) load(seq uint64) error {
 }
 
 // unpack reads a sealed and packed message.
-func unpack(b *bbolt.Bucket, id uuid.UUID, key, sealed []byte, into proto.Message) error {
+func unpack(b *table, id uuid.UUID, key, sealed []byte, into proto.Message) error {
 	blob, err := unseal(key, sealed)
 	if err != nil {
 		return err

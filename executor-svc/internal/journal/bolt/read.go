@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/pack"
@@ -31,7 +30,7 @@ func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
 		return nil, err
 	}
 	var t *journal.Task
-	err = s.view(func(b *bbolt.Bucket) error {
+	err = s.view(func(b *table) error {
 		if t, err = s.read(b, id); err != nil || !inbox {
 			return err
 		}
@@ -44,7 +43,7 @@ func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
 // FindRequest implements journal.Tasks.
 func (s *Store) FindRequest(_ context.Context, user, requestID string) (*journal.Task, error) {
 	var t *journal.Task
-	err := s.view(func(b *bbolt.Bucket) (err error) {
+	err := s.view(func(b *table) (err error) {
 		v, err := get(b, requestKey(user, requestID))
 		if err != nil {
 			return err
@@ -60,7 +59,7 @@ func (s *Store) FindRequest(_ context.Context, user, requestID string) (*journal
 	return t, err
 }
 
-func (s *Store) read(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
+func (s *Store) read(b *table, id uuid.UUID) (*journal.Task, error) {
 	t, err := readTask(b, id)
 	if err == nil && !state.Ended(t.Checkpoint.GetStatus()) {
 		t.Queued = s.due.queued(id)
@@ -68,7 +67,7 @@ func (s *Store) read(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
 	return t, err
 }
 
-func readTask(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
+func readTask(b *table, id uuid.UUID) (*journal.Task, error) {
 	k := taskKey(id, partCheckpoint)
 	hot, err := get(b, k)
 	if err != nil {
@@ -95,7 +94,7 @@ func readTask(b *bbolt.Bucket, id uuid.UUID) (*journal.Task, error) {
 	return &journal.Task{ID: id.String(), Head: head, Checkpoint: c}, nil
 }
 
-func readHead(b *bbolt.Bucket, id uuid.UUID) (*storagev1.TaskHead, error) {
+func readHead(b *table, id uuid.UUID) (*storagev1.TaskHead, error) {
 	k := taskKey(id, partHead)
 	sealed := b.Get(k)
 	if sealed == nil {
@@ -120,14 +119,14 @@ func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, 
 	if s.due.hasNoCommands(id) && !s.c.isClosed() {
 		return nil, nil
 	}
-	err = s.view(func(b *bbolt.Bucket) error {
+	err = s.view(func(b *table) error {
 		all, err = commands(b, id)
 		return err
 	})
 	return all, err
 }
 
-func commands(b *bbolt.Bucket, id uuid.UUID) ([]journal.Command, error) {
+func commands(b *table, id uuid.UUID) ([]journal.Command, error) {
 	var all []journal.Command
 	prefix := taskKey(id, partCommand)
 	c := b.Cursor()
@@ -148,14 +147,14 @@ func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes
 		return nil, err
 	}
 	var all []journal.Record
-	err = s.view(func(b *bbolt.Bucket) error {
+	err = s.view(func(b *table) error {
 		all, err = readRecords(b, id, after, maxBytes)
 		return err
 	})
 	return all, err
 }
 
-func readRecords(b *bbolt.Bucket, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
+func readRecords(b *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
 	var all []journal.Record
 	prefix := taskKey(id, partRecord)
 	c := b.Cursor()
@@ -203,7 +202,7 @@ func large(sealed []byte, r *storagev1.Record) (size int) {
 }
 
 // seekRecord finds the record that holds seq after+1: it may begin before it.
-func seekRecord(c *bbolt.Cursor, prefix []byte, after uint64) (k, v []byte) {
+func seekRecord(c *cursor, prefix []byte, after uint64) (k, v []byte) {
 	want := append(bytes.Clone(prefix), numberBytes(after+1)...)
 	if k, v = c.Seek(want); k != nil && bytes.Equal(k, want) {
 		return k, v

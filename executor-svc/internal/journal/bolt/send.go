@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -30,7 +29,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 	w := &write{}
 	w.addPayloads(large)
 	var no uint64
-	err = s.c.do(func(b *bbolt.Bucket, o *op) (reject, err error) {
+	err = s.c.do(func(b *table, o *op) (reject, err error) {
 		st, err := storedState(b, id)
 		switch {
 		case err != nil:

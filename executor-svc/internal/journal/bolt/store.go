@@ -14,7 +14,7 @@ import (
 )
 
 // schemaVersion is written into each file; a file of a newer one is refused, one of an older one is brought up to it.
-const schemaVersion = 2
+const schemaVersion = 3
 
 var (
 	bucket        = []byte("pawl")
@@ -30,8 +30,9 @@ type Store struct {
 	due  *due
 	// writes holds buffers that are used again.
 	writes sync.Pool
-	// suspect is what was wrong with the file when it was opened.
+	// suspect is what was wrong with the journal when it was opened.
 	suspect error
+	closed  sync.Once
 }
 
 var _ journal.Journal = (*Store)(nil)
@@ -44,14 +45,14 @@ func Open(path string) (*Store, error) {
 		return nil, err
 	}
 	suspect := metaProblem(path) // before the first change writes a meta page
-	d, err := prepare(f)
+	d, torn, err := prepare(f)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.db.Close())
 	}
-	return &Store{path: path, file: f, c: newCommitter(f, d), due: d, suspect: suspect}, nil
+	return &Store{path: path, file: f, c: newCommitter(f, d), due: d, suspect: errors.Join(suspect, torn)}, nil
 }
 
-// Suspect says why the newest change may be missing from the file as it was opened; nil where nothing says so.
+// Suspect says why the newest change may be missing from the journal as it was opened; nil where nothing says so.
 func (s *Store) Suspect() error { return s.suspect }
 
 // begin makes a new file a journal.
@@ -60,46 +61,50 @@ func begin(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return b.Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
+	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), newLogState().put(b))
 }
 
-// prepare brings a file up to the schema, begins a new generation of claims, and finds out what is due.
-func prepare(f *file) (*due, error) {
+// prepare brings a file up to the schema and to its log, begins a new generation of claims, and finds out what is due. It
+// returns why the newest change may be missing.
+func prepare(f *file) (d *due, torn error, err error) {
 	version, err := schemaOf(f)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case version > schemaVersion:
-		return nil, fmt.Errorf("it has schema version %d, this program knows up to %d; use a newer pawl", version, schemaVersion)
+		return nil, nil, fmt.Errorf("it has schema version %d, this program knows up to %d; use a newer pawl", version, schemaVersion)
 	case version == 0:
-		return nil, damaged("the schema's version", errMissing)
+		return nil, nil, damaged("the schema's version", errMissing)
 	case version < schemaVersion:
-		if err := migrate(f); err != nil {
-			return nil, fmt.Errorf("bringing it from schema version %d to %d: %w", version, schemaVersion, err)
+		if err := migrate(f, version); err != nil {
+			return nil, nil, fmt.Errorf("bringing it from schema version %d to %d: %w", version, schemaVersion, err)
 		}
 	}
 	generation := uint64(0)
-	err = f.update(func(b *bbolt.Bucket) (bool, error) {
+	torn, err = f.openLog(func(b *table) error {
 		v, err := get(b, keyGeneration)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if len(v) == 8 {
 			generation = binary.BigEndian.Uint64(v)
 		}
 		generation++
-		return true, put(b, keyGeneration, binary.BigEndian.AppendUint64(nil, generation))
-	}, func() {})
+		return put(b, keyGeneration, numberBytes(generation))
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	d := newDue(generation << 32)
-	return d, f.view(func(b *bbolt.Bucket) error { return fill(d, b) })
+	d = newDue(generation << 32)
+	if err := f.view(func(b *table) error { return fill(d, b) }); err != nil {
+		return nil, nil, errors.Join(err, f.finish())
+	}
+	return d, torn, nil
 }
 
 // schemaOf returns the schema's version; 0 where there is none.
 func schemaOf(f *file) (version uint64, err error) {
-	err = f.view(func(b *bbolt.Bucket) error {
+	err = f.view(func(b *table) error {
 		if v := b.Get(keySchema); len(v) == 8 {
 			version = binary.BigEndian.Uint64(v)
 		}
@@ -109,7 +114,7 @@ func schemaOf(f *file) (version uint64, err error) {
 }
 
 // fill tells what is due, in the order in which it became so, and what has a deadline.
-func fill(d *due, b *bbolt.Bucket) error {
+func fill(d *due, b *table) error {
 	entries := map[uuid.UUID]*dueEntry{}
 	var order []*dueEntry
 	c := b.Cursor()
@@ -196,7 +201,9 @@ func readDueEntry(key, sealed []byte) (*dueEntry, error) {
 // Close implements journal.Journal.
 func (s *Store) Close() error {
 	s.c.close()
-	return s.file.db.Close()
+	var err error
+	s.closed.Do(func() { err = s.file.finish() })
+	return errors.Join(err, s.file.db.Close())
 }
 
-func (s *Store) view(read func(b *bbolt.Bucket) error) error { return s.file.view(read) }
+func (s *Store) view(read func(b *table) error) error { return s.file.view(read) }

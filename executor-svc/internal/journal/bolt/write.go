@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -132,7 +131,7 @@ func (w *write) addPayloads(all []pack.Payload) {
 }
 
 // putIndex stores what lists filter by.
-func (w *write) putIndex(b *bbolt.Bucket) error {
+func (w *write) putIndex(b *table) error {
 	v, err := proto.Marshal(&storagev1.TaskIndex{Status: w.state.Status, AgentId: w.agentID})
 	if err != nil {
 		return invalid("index", err)
@@ -141,7 +140,7 @@ func (w *write) putIndex(b *bbolt.Bucket) error {
 }
 
 // put writes the transition. old is what is stored; nil where the task is new. notes says that the stored notes are these.
-func (w *write) put(b *bbolt.Bucket, o *op, old *pack.State, notes bool) error {
+func (w *write) put(b *table, o *op, old *pack.State, notes bool) error {
 	w.key = append(taskPrefix(w.key[:0], w.id), partCheckpoint)
 	if err := b.Put(w.key, w.hot); err != nil {
 		return err
@@ -170,7 +169,7 @@ func (w *write) put(b *bbolt.Bucket, o *op, old *pack.State, notes bool) error {
 	return w.putDue(b, o, old)
 }
 
-func (w *write) putNotes(b *bbolt.Bucket, fresh bool) error {
+func (w *write) putNotes(b *table, fresh bool) error {
 	w.key[len(w.key)-1] = partNotes
 	if len(w.notes) > 0 {
 		return putSealed(b, w.key, w.notes)
@@ -195,7 +194,7 @@ func timeKey(s *pack.State, id uuid.UUID) []byte {
 }
 
 // moveTime keeps the indexes of deadlines and ended tasks.
-func (w *write) moveTime(b *bbolt.Bucket, old *pack.State) error {
+func (w *write) moveTime(b *table, old *pack.State) error {
 	if old != nil && old.Deadline == w.state.Deadline && state.Ended(old.Status) == state.Ended(w.state.Status) {
 		return nil
 	}
@@ -211,7 +210,7 @@ func (w *write) moveTime(b *bbolt.Bucket, old *pack.State) error {
 }
 
 // putDue folds commands in and keeps the index of what is due.
-func (w *write) putDue(b *bbolt.Bucket, o *op, old *pack.State) error {
+func (w *write) putDue(b *table, o *op, old *pack.State) error {
 	for _, no := range w.folded {
 		if err := b.Delete(numberedKey(w.id, partCommand, no)); err != nil {
 			return err
@@ -238,7 +237,7 @@ func (w *write) putDue(b *bbolt.Bucket, o *op, old *pack.State) error {
 }
 
 // storedDue returns what the index says of a task; nothing where it is not due.
-func storedDue(b *bbolt.Bucket, id uuid.UUID) (dueEntry, error) {
+func storedDue(b *table, id uuid.UUID) (dueEntry, error) {
 	k := dueKey(id)
 	sealed := b.Get(k)
 	if sealed == nil {
@@ -252,7 +251,7 @@ func storedDue(b *bbolt.Bucket, id uuid.UUID) (dueEntry, error) {
 }
 
 // put stores the entry of a task that is due, or takes it out of the index.
-func (e *dueEntry) put(b *bbolt.Bucket, o *op) (err error) {
+func (e *dueEntry) put(b *table, o *op) (err error) {
 	o.changes = append(o.changes, e.change)
 	k := dueKey(e.id)
 	if !e.runs && !e.commands {
@@ -273,7 +272,7 @@ func active(s executorv1.ExecutorStatus) bool {
 	return !state.Ended(s) && s != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 }
 
-func hasCommands(b *bbolt.Bucket, id uuid.UUID) bool {
+func hasCommands(b *table, id uuid.UUID) bool {
 	prefix := taskKey(id, partCommand)
 	k, _ := b.Cursor().Seek(prefix)
 	return hasPrefix(k, prefix)

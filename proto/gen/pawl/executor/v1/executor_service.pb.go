@@ -1845,7 +1845,9 @@ type StoreInfo struct {
 	// When the newest task was created.
 	Newest *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=newest,proto3" json:"newest,omitempty"`
 	// Tasks that somebody owns now.
-	RunningTasks  int32 `protobuf:"varint,13,opt,name=running_tasks,json=runningTasks,proto3" json:"running_tasks,omitempty"`
+	RunningTasks int32 `protobuf:"varint,13,opt,name=running_tasks,json=runningTasks,proto3" json:"running_tasks,omitempty"`
+	// What the files of its log take, which are used again and again; in bytes.
+	LogBytes      int64 `protobuf:"varint,14,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1967,6 +1969,13 @@ func (x *StoreInfo) GetNewest() *timestamppb.Timestamp {
 func (x *StoreInfo) GetRunningTasks() int32 {
 	if x != nil {
 		return x.RunningTasks
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetLogBytes() int64 {
+	if x != nil {
+		return x.LogBytes
 	}
 	return 0
 }
@@ -2095,7 +2104,7 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"(\n" +
 	"\x12ExportTaskResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x15\n" +
-	"\x13GetStoreInfoRequest\"\xdc\x04\n" +
+	"\x13GetStoreInfoRequest\"\xf9\x04\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
@@ -2112,7 +2121,8 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	" \x03(\v2&.pawl.executor.v1.StoreInfo.BytesEntryR\x05bytes\x122\n" +
 	"\x06oldest\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x122\n" +
 	"\x06newest\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06newest\x12#\n" +
-	"\rrunning_tasks\x18\r \x01(\x05R\frunningTasks\x1a8\n" +
+	"\rrunning_tasks\x18\r \x01(\x05R\frunningTasks\x12\x1b\n" +
+	"\tlog_bytes\x18\x0e \x01(\x03R\blogBytes\x1a8\n" +
 	"\n" +
 	"TasksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

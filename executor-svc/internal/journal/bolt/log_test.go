@@ -1,0 +1,566 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// copyJournal copies the files of a journal as they are now: what a process that is killed now leaves.
+func copyJournal(t testing.TB, path string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "journal.db")
+	journaltest.Copy(t, bolt.Files(path), bolt.Files(to))
+	return to
+}
+
+// owned is a task that a test makes transitions of.
+type owned struct {
+	n     journal.NewTask
+	epoch uint64
+	rev   uint64
+}
+
+func newOwned(t testing.TB, s *bolt.Store) *owned {
+	t.Helper()
+	o := &owned{n: journaltest.NewTask("ann"), rev: 1}
+	if _, _, err := s.Create(t.Context(), o.n); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 1000, Max: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range c.Claims {
+		if c.TaskID == o.n.ID {
+			o.epoch = c.Epoch
+		}
+	}
+	return o
+}
+
+func (o *owned) commit(s *bolt.Store) error {
+	err := s.Commit(context.Background(), follow(o.n, o.epoch, o.rev+1))
+	if err == nil {
+		o.rev++
+	}
+	return err
+}
+
+// expect sees that a task is as it was acknowledged.
+func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
+	t.Helper()
+	task, err := s.Load(t.Context(), o.n.ID)
+	if err != nil {
+		t.Errorf("acknowledged and gone: %v", err)
+		return
+	}
+	rev := task.Checkpoint.GetRev()
+	if rev < least || rev > most {
+		t.Errorf("rev %d, want %d to %d", rev, least, most)
+	}
+	if rs, err := s.Records(t.Context(), o.n.ID, 0, 1<<30); err != nil || uint64(len(rs)) != rev {
+		t.Errorf("%d records of rev %d, %v", len(rs), rev, err)
+	}
+}
+
+// At whatever moment a process is killed while many write: what was acknowledged is there, the journal is whole, and what
+// reads it without a server says the same.
+func TestKilledAtAnyMoment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	var mu sync.Mutex // guards acked
+	acked := map[string]uint64{}
+	enough := make(chan struct{})
+	var writers sync.WaitGroup
+	for range 8 {
+		o := newOwned(t, s)
+		writers.Go(func() {
+			for {
+				select {
+				case <-enough:
+					return
+				default:
+				}
+				if err := o.commit(s); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				acked[o.n.ID] = o.rev
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 12 {
+		if i%3 == 1 {
+			if err := s.Apply(); err != nil {
+				t.Error(err)
+			}
+		}
+		mu.Lock()
+		before := map[string]uint64{}
+		for id, rev := range acked {
+			before[id] = rev
+		}
+		mu.Unlock()
+		copied := copyJournal(t, path)
+		if i%4 == 2 {
+			if _, _, err := bolt.Compact(copied); err != nil {
+				t.Errorf("copy %d: Compact: %v", i, err)
+			}
+		}
+		if problems, err := bolt.CheckFile(copied); err != nil || len(problems) > 0 {
+			t.Errorf("copy %d: CheckFile: %v %v", i, problems, err)
+		}
+		offline, err := bolt.FileInfo(t.Context(), copied)
+		if err != nil {
+			t.Errorf("copy %d: FileInfo: %v", i, err)
+		}
+		again := open(t, copied)
+		for id, rev := range before {
+			o := &owned{n: journal.NewTask{ID: id}}
+			o.expect(t, again, rev, 1<<60)
+		}
+		online, err := again.Info(t.Context())
+		if err != nil || online.Records != offline.Records || online.Tasks["RUNNING"] != offline.Tasks["RUNNING"] {
+			t.Errorf("copy %d: %d records, and %d without a server; %v", i, online.Records, offline.Records, err)
+		}
+	}
+	close(enough)
+	writers.Wait()
+}
+
+// Killed before the log is applied, in the middle of that, and after it: the log is read again, to the same end; also where
+// opening itself was killed once it had applied it.
+func TestKilledWhileApplying(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	o := newOwned(t, s)
+	for range 20 {
+		if err := o.commit(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copies := map[string]string{"before": copyJournal(t, path)}
+	s.FailApplying(func(commit func() error) error {
+		copies["before the commit"] = copyJournal(t, path)
+		err := commit()
+		copies["after the commit"] = copyJournal(t, path)
+		return err
+	})
+	if err := s.Apply(); err != nil {
+		t.Fatal(err)
+	}
+	s.FailApplying(nil)
+	copies["after"] = copyJournal(t, path)
+	if err := o.commit(s); err != nil {
+		t.Fatal(err)
+	}
+	copies["one later"] = copyJournal(t, path)
+	for when, copied := range copies {
+		t.Run(when, func(t *testing.T) {
+			want := o.rev
+			if when != "one later" {
+				want--
+			}
+			logs := bolt.Files(copied)[:2]
+			var kept [2][]byte
+			for i, name := range logs {
+				var err error
+				if kept[i], err = os.ReadFile(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := open(t, copied)
+			o.expect(t, s, want, want)
+			half := copyJournal(t, copied)
+			for i, name := range bolt.Files(half)[:2] {
+				if err := os.WriteFile(name, kept[i], 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o.expect(t, open(t, half), want, want)
+			// Numbers of commands never come twice.
+			first, err1 := s.Send(t.Context(), o.n.ID, &storagev1.Command{Id: "a"})
+			second, err2 := s.Send(t.Context(), o.n.ID, &storagev1.Command{Id: "b"})
+			if err := errors.Join(err1, err2); err != nil || second <= first {
+				t.Errorf("commands %d and %d, %v", first, second, err)
+			}
+		})
+	}
+}
+
+// The log cut off at each byte of its last records: the changes before are there, whole.
+func TestLogCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	o := newOwned(t, s)
+	for range 4 {
+		if err := o.commit(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied := copyJournal(t, path)
+	log := bolt.Files(copied)[0]
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(strings.TrimRight(string(raw), "\x00"))
+	seen := map[uint64]int{}
+	for cut := end; cut > end-200; cut-- {
+		if err := os.WriteFile(log, append(append([]byte(nil), raw[:cut]...), make([]byte, len(raw)-cut)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		problems, err := bolt.CheckFile(copied)
+		if err != nil || len(problems) > 1 || len(problems) == 1 && !strings.Contains(problems[0].What, "not whole") {
+			t.Fatalf("cut at %d: %v, %v", cut, problems, err)
+		}
+		info, err := bolt.FileInfo(t.Context(), copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[uint64(info.Records)]++
+	}
+	if seen[o.rev-1] == 0 || seen[o.rev-2] == 0 || seen[o.rev]+seen[o.rev-1]+seen[o.rev-2]+seen[o.rev-3] != 200 {
+		t.Errorf("records that are there, and how often: %v", seen)
+	}
+	s = open(t, copied)
+	o.expect(t, s, o.rev-3, o.rev-1)
+	if s.Suspect() == nil {
+		t.Error("nothing says that the last record is not whole")
+	}
+}
+
+// A log that is damaged in the middle, is missing, or is another one's: opening says so, and changes nothing.
+func TestLogThatDoesNotFit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	o := newOwned(t, s)
+	for range 10 {
+		if err := o.commit(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := filepath.Join(t.TempDir(), "journal.db")
+	open(t, other)
+	for what, spoil := range map[string]func(files []string) error{
+		"a record in the middle is damaged": func(files []string) error {
+			raw, err := os.ReadFile(files[0])
+			if err == nil {
+				raw[300] ^= 1
+				err = os.WriteFile(files[0], raw, 0o600)
+			}
+			return err
+		},
+		"it is gone":     func(files []string) error { return errors.Join(os.Remove(files[0]), os.Remove(files[1])) },
+		"a part is gone": func(files []string) error { return os.Remove(files[1]) },
+		"it is another one's": func(files []string) error {
+			raw, err := os.ReadFile(bolt.Files(other)[0])
+			return errors.Join(err, os.WriteFile(files[0], raw, 0o600))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			copied := copyJournal(t, path)
+			if err := spoil(bolt.Files(copied)); err != nil {
+				t.Fatal(err)
+			}
+			before := contentsOf(t, copied)
+			_, opened := bolt.Open(copied)
+			_, info := bolt.FileInfo(t.Context(), copied)
+			_, check := bolt.CheckFile(copied)
+			_, _, compact := bolt.Compact(copied)
+			for name, err := range map[string]error{"Open": opened, "FileInfo": info, "CheckFile": check, "Compact": compact} {
+				if !errors.Is(err, journal.ErrDamaged) || !strings.Contains(err.Error(), "log") {
+					t.Errorf("%s: %v, want ErrDamaged and a word of the log", name, err)
+				}
+			}
+			if contentsOf(t, copied) != before {
+				t.Error("the files were changed")
+			}
+		})
+	}
+}
+
+func contentsOf(t *testing.T, path string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range bolt.Files(path) {
+		raw, err := os.ReadFile(name)
+		fmt.Fprintf(&all, "%s %v %x\n", name, errors.Is(err, os.ErrNotExist), raw)
+	}
+	return all.String()
+}
+
+// A journal that was closed is one file: without its log, and beside a log that a later crash of it left, it is as it was
+// closed. No new one is begun beside a log that may hold changes of one that was taken away.
+func TestClosedJournalIsOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	o := newOwned(t, s)
+	if err := errors.Join(o.commit(s), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	backup, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	newOwned(t, s)
+	killed := copyJournal(t, path)
+	if err := os.WriteFile(killed, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alone := filepath.Join(t.TempDir(), "journal.db")
+	if err := os.WriteFile(alone, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, path := range map[string]string{"beside a log": killed, "alone": alone} {
+		s := open(t, path)
+		o.expect(t, s, 2, 2)
+		if p, err := s.List(t.Context(), journal.Query{User: "ann", Limit: 9}); err != nil || len(p.Tasks) != 1 {
+			t.Errorf("%s: %d tasks, %v; want the one that was there", what, len(p.Tasks), err)
+		}
+	}
+	taken := copyJournal(t, path)
+	if err := os.Remove(taken); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bolt.Open(taken); err == nil || !strings.Contains(err.Error(), "log") {
+		t.Errorf("a new journal beside a log: %v", err)
+	}
+}
+
+// A damaged meta page makes bbolt go by the one before, which may know nothing of the log: what is in that is not lost.
+func TestDamagedMetaPageLosesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	o := newOwned(t, s)
+	for round := range 2 {
+		for page := range 2 {
+			if err := o.commit(s); err != nil {
+				t.Fatal(err)
+			}
+			copied := copyJournal(t, path)
+			raw, err := os.ReadFile(copied)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw[page*os.Getpagesize()+40] ^= 1
+			if err := os.WriteFile(copied, raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			again := open(t, copied)
+			o.expect(t, again, o.rev, o.rev)
+			if again.Suspect() == nil {
+				t.Errorf("round %d: nothing is said of meta page %d", round, page)
+			}
+		}
+		if err := s.Apply(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What cannot be applied stays in the log and is read from there; once that is full, changes are refused with the disk's
+// error, and taken again when there is room.
+func TestLogThatCannotBeApplied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	s.FailApplying(func(func() error) error { return errDisk })
+	n := journaltest.NewTask("ann")
+	n.Head.Goal = strings.Repeat("a goal that takes room ", 2000)
+	var ids []string
+	var full error
+	for full == nil {
+		n.ID = journaltest.NewTask("ann").ID
+		if _, _, full = s.Create(t.Context(), n); full == nil {
+			ids = append(ids, n.ID)
+		}
+		if len(ids) > 2000 {
+			t.Fatal("the log takes everything")
+		}
+	}
+	if !errors.Is(full, errDisk) || !strings.Contains(full.Error(), "the log is full") {
+		t.Errorf("%v, want the disk's error", full)
+	}
+	check := func(s *bolt.Store) {
+		t.Helper()
+		for _, id := range ids {
+			if _, err := s.Peek(t.Context(), id); err != nil {
+				t.Errorf("acknowledged and gone: %v", err)
+			}
+		}
+	}
+	check(s)
+	if _, err := s.Peek(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("what was refused is there: %v", err)
+	}
+	check(open(t, copyJournal(t, path)))
+	s.FailApplying(nil)
+	if _, _, err := s.Create(t.Context(), n); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	ids = append(ids, n.ID)
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(open(t, path))
+}
+
+// A sync of the file fails after it was written: nothing that it stands on is written again, and the log has it all.
+func TestFileThatIsBroken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	o := newOwned(t, s)
+	s.FailApplying(func(commit func() error) error { return errors.Join(commit(), errDisk) })
+	if err := s.Apply(); !errors.Is(err, errDisk) {
+		t.Fatalf("%v, want the disk's error", err)
+	}
+	s.FailApplying(nil)
+	if err := s.Apply(); !errors.Is(err, errDisk) || !strings.Contains(err.Error(), "start pawl again") {
+		t.Errorf("%v, want an error that says what to do", err)
+	}
+	if err := o.commit(s); err != nil {
+		t.Error(err)
+	}
+	o.expect(t, open(t, copyJournal(t, path)), o.rev, o.rev)
+	if err := s.Close(); !errors.Is(err, errDisk) {
+		t.Errorf("Close: %v, want the disk's error", err)
+	}
+	o.expect(t, open(t, path), o.rev, o.rev)
+}
+
+// Readers and writers go on while the log is applied, and see one state, whatever is in the file by then.
+func TestReadWhileApplying(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	gone, stays := newOwned(t, s), newOwned(t, s)
+	ended := follow(gone.n, gone.epoch, 2)
+	ended.Checkpoint.Status = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
+	if err := errors.Join(s.Commit(t.Context(), ended), s.Apply()); err != nil {
+		t.Fatal(err)
+	}
+	// In the file: both. Frozen: one of them is deleted. Fresh: the other one goes on.
+	if err := s.Delete(t.Context(), gone.n.ID); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		stays.expect(t, s, stays.rev, stays.rev)
+		if _, err := s.Peek(t.Context(), gone.n.ID); !errors.Is(err, journal.ErrNotFound) {
+			t.Errorf("%s: deleted, and %v", when, err)
+		}
+		p, err := s.List(t.Context(), journal.Query{User: "ann", Limit: 9})
+		if err != nil || len(p.Tasks) != 1 || p.Tasks[0].ID != stays.n.ID || p.Tasks[0].Checkpoint.GetRev() != stays.rev {
+			t.Errorf("%s: %v, %v", when, p.Tasks, err)
+		}
+		if err := s.Check(); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	check("not applied")
+	s.FailApplying(func(commit func() error) error {
+		if err := stays.commit(s); err != nil {
+			t.Error(err)
+		}
+		check("before the transaction")
+		err := commit()
+		if err := stays.commit(s); err != nil {
+			t.Error(err)
+		}
+		check("after it")
+		return err
+	})
+	if err := s.Apply(); err != nil {
+		t.Fatal(err)
+	}
+	s.FailApplying(nil)
+	check("applied")
+	if err := s.Apply(); err != nil {
+		t.Fatal(err)
+	}
+	check("all applied")
+}
+
+// The log is applied by itself after a while, and then nothing more is written until there is something again.
+func TestAppliedByItself(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := bolt.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var applied atomic.Int32
+		s.FailApplying(func(commit func() error) error {
+			applied.Add(1)
+			return commit()
+		})
+		o := newOwned(t, s)
+		for range 50 {
+			if err := o.commit(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for want := range int32(3) {
+			<-time.After(time.Hour)
+			synctest.Wait()
+			if n := applied.Load(); n != want+1 {
+				t.Errorf("%d transactions in %d hours, want one for each hour in which something was written", n, want+1)
+			}
+			<-time.After(time.Hour)
+			synctest.Wait()
+			if err := o.commit(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.FailApplying(nil)
+	})
+}
+
+// Large batches are records of their own, in which nothing is lost.
+func TestLargeBatches(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path)
+	var writers sync.WaitGroup
+	ids := make([]string, 40)
+	for i := range ids {
+		writers.Go(func() {
+			n := journaltest.NewTask("ann")
+			r := rand.New(rand.NewPCG(uint64(i), 1))
+			goal := make([]byte, 400_000)
+			for k := range goal {
+				goal[k] = 'a' + byte(r.Uint32()%26)
+			}
+			n.Head.Goal, ids[i] = string(goal), n.ID
+			if _, _, err := s.Create(context.Background(), n); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	again := open(t, copyJournal(t, path))
+	for _, id := range ids {
+		if task, err := again.Peek(t.Context(), id); err != nil || len(task.Head.GetGoal()) != 400_000 {
+			t.Errorf("%v, %v", task.Head.GetRequestId(), err)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/wal"
+)
+
+const (
+	// applyBytes is how many bytes of the log are applied at once, applyAfter how long what is less waits for more: what is
+	// changed again meanwhile is applied once.
+	applyBytes = 2 << 20
+	applyAfter = 200 * time.Millisecond
+	// mostBytes is how many bytes of the log may wait to be applied; changes wait until there are less. As much again may be
+	// on its way.
+	mostBytes = 8 << 20
+	// mostAtOnce is how large a record of the log grows before the rest of a batch gets one of its own.
+	mostAtOnce = 1 << 20
+)
+
+// errUnsure: the disk failed at the very moment that decides, so that it is not known whether the change is stored.
+var errUnsure = errors.New("the disk failed while the change was made durable; it is tried again with the next change")
+
+// errFull: what is in the log must be applied first.
+var errFull = errors.New("the log is full, and cannot be applied")
+
+// errBroken: what a failed sync leaves of a file that is written anew is not known.
+var errBroken = errors.New("the disk failed while the journal was written; what was acknowledged is in its log: mend the disk and start pawl again")
+
+// file is a bbolt file with a log in front of it. A change is durable, and seen, once it is in the log; it is applied to the
+// file later, with others.
+type file struct {
+	path string
+	db   *bbolt.DB
+	log  *wal.Log
+	id   wal.ID
+	// durable makes a record of the log durable, commit a transaction: as they do it themselves but in tests.
+	durable func(do func() error) error
+	commit  func(tx *bbolt.Tx) error
+	// settled is called when a change that update answered with errUnsure is durable after all.
+	settled func()
+
+	applying sync.Mutex // held while the file is written; guards broken. Taken before writing
+	broken   error
+	writing  sync.Mutex // held while the log is written; guards log, arena and record. Taken before visible
+	arena    []byte
+	record   []byte
+	logged   atomic.Int64 // bytes of the log that are not frozen yet
+
+	visible sync.RWMutex // guards what follows
+	// fresh takes changes; frozen is being applied and takes none; nil where nothing is.
+	fresh, frozen *overlay
+	// upTo is where the log and the sequence stood when frozen was.
+	upTo     position
+	sequence uint64
+	// unsure says why it is not known whether doubtful is stored.
+	unsure   error
+	doubtful *batch
+
+	some, much chan struct{} // there is something to apply, and enough
+	stop, done chan struct{}
+}
+
+// position is how far changes go.
+type position struct {
+	// record of the log, and number that was given out last.
+	record, sequence uint64
+}
+
+func newFile(path string, db *bbolt.DB) *file {
+	return &file{
+		path: path, db: db, fresh: newOverlay(), settled: func() {},
+		durable: func(do func() error) error { return do() }, commit: (*bbolt.Tx).Commit,
+		some: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// snapshot is what there is at a moment.
+type snapshot struct {
+	tx            *bbolt.Tx
+	fresh, frozen *overlay
+	sequence      uint64
+}
+
+// begin returns what there is now. The caller ends the transaction.
+func (f *file) begin() (s snapshot, err error) {
+	// While this is held nothing leaves the overlays: what the file has beyond what it had when they were made is in them.
+	f.visible.RLock()
+	defer f.visible.RUnlock()
+	if f.unsure != nil {
+		return s, f.unsure
+	}
+	s = snapshot{fresh: f.fresh, frozen: f.frozen, sequence: f.sequence}
+	s.tx, err = f.db.Begin(false)
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return s, journal.ErrClosed
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading the journal: %w", err)
+	}
+	return s, nil
+}
+
+// read ends the transaction.
+func (s *snapshot) read(what string, read func(b *bbolt.Bucket) error) error {
+	defer func() { _ = s.tx.Rollback() }()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	return intact(what, func() error {
+		b := s.tx.Bucket(bucket)
+		if b == nil {
+			return damaged(what, errMissing)
+		}
+		return read(b)
+	})
+}
+
+// view reads what is durable.
+func (f *file) view(read func(b *table) error) error {
+	s, err := f.begin()
+	if err != nil {
+		return err
+	}
+	return s.read("reading the journal", func(b *bbolt.Bucket) error { return read(s.table(b)) })
+}
+
+// table is for reading.
+func (s *snapshot) table(b *bbolt.Bucket) *table {
+	t := &table{base: b}
+	for _, o := range []*overlay{s.fresh, s.frozen} {
+		if o != nil && o.Len() > 0 {
+			t.layers = append(t.layers, o)
+		}
+	}
+	return t
+}
+
+// update makes a batch of changes durable, and calls done once they are, before anyone reads them. Only one goroutine may
+// call it.
+func (f *file) update(write func(b *table) (changed bool, err error), done func()) error {
+	if f.logged.Load() >= mostBytes {
+		if err := f.apply(); err != nil {
+			return fmt.Errorf("%w: %w", errFull, err)
+		}
+	}
+	if err := f.settle(f.settled); err != nil {
+		return err
+	}
+	err := f.append(write, done)
+	if errors.Is(err, errUnsure) && f.settle(done) == nil {
+		return nil
+	}
+	return err
+}
+
+// append makes a batch and writes it to the log. After errUnsure nobody knows whether it is there.
+func (f *file) append(write func(b *table) (changed bool, err error), done func()) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	next, changed, err := f.build(write)
+	if err != nil || !changed {
+		return err
+	}
+	before := f.log.Last()
+	err = f.durable(func() error { return f.log.Append(next.record) })
+	if err != nil && f.log.Last() == before {
+		return err
+	}
+	f.visible.Lock()
+	defer f.visible.Unlock()
+	if err != nil {
+		f.unsure, f.doubtful = fmt.Errorf("%w: %w", errUnsure, err), next
+		return f.unsure
+	}
+	f.fresh, f.sequence = next.overlay, next.sequence
+	done()
+	f.tell(f.log.Size())
+	return nil
+}
+
+// build makes a batch on top of what there is.
+func (f *file) build(write func(b *table) (changed bool, err error)) (next *batch, changed bool, err error) {
+	s, err := f.begin()
+	if err != nil {
+		return nil, false, err
+	}
+	next = &batch{overlay: s.fresh.Copy(), sequence: s.sequence, was: s.sequence, record: f.record[:0], arena: f.arena}
+	err = s.read("changing the journal", func(b *bbolt.Bucket) (err error) {
+		t := &table{base: b, batch: next, layers: []*overlay{next.overlay}}
+		if s.frozen != nil {
+			t.layers = append(t.layers, s.frozen)
+		}
+		changed, err = write(t)
+		return err
+	})
+	next.end()
+	f.arena = next.arena
+	if f.record = next.record; cap(f.record) > 2*mostAtOnce {
+		f.record = nil
+	}
+	return next, changed, err
+}
+
+// tell says how much there is to apply.
+func (f *file) tell(bytes int64) {
+	f.logged.Store(bytes)
+	signal := f.some
+	if bytes >= applyBytes {
+		signal = f.much
+	}
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}

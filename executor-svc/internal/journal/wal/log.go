@@ -1,0 +1,156 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// A file grows ahead of its records, by doubling between these bounds: a write that changes no size is durable sooner.
+	leastGrowth, mostGrowth = 64 << 10, 1 << 20
+	// keep is what a file may take when it is used again.
+	keep = 4 << 20
+)
+
+// File is what a log needs of a file.
+type File interface {
+	io.WriterAt
+	Truncate(size int64) error
+	// Sync makes durable what was written, and the size.
+	Sync() error
+	Close() error
+}
+
+// Log is a log that is written. One goroutine at a time may call its methods.
+type Log struct {
+	id    ID
+	files [2]struct {
+		File
+		size int64
+	}
+	current int
+	end     int64 // of the records in the current file; 0: it has no header yet
+	last    uint64
+	buf     []byte
+}
+
+// Create begins a log whose records follow a number. Files that are there are replaced: all of their records must be of
+// no use any more.
+func Create(path string, id ID, last uint64) (*Log, error) {
+	return CreateOn(path, id, last, func(name string) (File, error) {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+		return diskFile{f}, err
+	})
+}
+
+// CreateOn is Create with files of another kind.
+func CreateOn(path string, id ID, last uint64, open func(name string) (File, error)) (_ *Log, err error) {
+	l := &Log{id: id, last: last}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("beginning the log of %s: %w", path, err), l.Close())
+		}
+	}()
+	names := Paths(path)
+	// A log that is there stays whole until a new one takes its place.
+	fresh := names[0] + ".new"
+	if l.files[0].File, err = open(fresh); err != nil {
+		l.files[0].File = nil
+		return nil, err
+	}
+	header := appendHeader(nil, id, last+1)
+	if _, err := l.files[0].WriteAt(header, 0); err != nil {
+		return nil, err
+	}
+	if err := l.files[0].Sync(); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, names[0]); err != nil {
+		return nil, err
+	}
+	if l.files[1].File, err = open(names[1]); err != nil {
+		l.files[1].File = nil
+		return nil, err
+	}
+	l.end, l.files[0].size = headerSize, headerSize
+	return l, syncFolder(filepath.Dir(path))
+}
+
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Last is the number of the newest record that was written, whether or not it could be made durable.
+func (l *Log) Last() uint64 { return l.last }
+
+// Size is how many bytes of records are in the current file.
+func (l *Log) Size() int64 { return l.end }
+
+// Append writes a record and makes it durable. After an error the record is not stored, and the next one takes its place;
+// but where Last counts it, it was written and could not be made durable, so that nobody knows: Rotate before the next one.
+func (l *Log) Append(payload []byte) error {
+	f := &l.files[l.current]
+	l.buf = l.buf[:0]
+	if l.end == 0 {
+		l.buf = appendHeader(l.buf, l.id, l.last+1)
+	}
+	l.buf = appendRecord(l.buf, l.id, l.last+1, payload)
+	written := len(l.buf)
+	size := f.size
+	if end := l.end + int64(written); end > size {
+		size = max(end, size+min(max(size, leastGrowth), mostGrowth))
+		l.buf = append(l.buf, make([]byte, size-end)...)
+	}
+	_, err := f.WriteAt(l.buf, l.end)
+	if err != nil && len(l.buf) > written {
+		// There may be room for the record alone.
+		size = l.end + int64(written)
+		_, err = f.WriteAt(l.buf[:written], l.end)
+	}
+	if cap(l.buf) > 2*mostGrowth {
+		l.buf = nil
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("appending to the log: %w", err), f.Truncate(f.size))
+	}
+	f.size = max(f.size, size)
+	l.last++
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("making the log durable: %w", err)
+	}
+	l.end += int64(written)
+	return nil
+}
+
+// Rotate makes the next record go to the other file, whose records must be of no use any more.
+func (l *Log) Rotate() {
+	l.current, l.end = 1-l.current, 0
+	f := &l.files[l.current]
+	// What cannot be shrunk now is shrunk another time.
+	if f.size > keep && f.Truncate(keep) == nil {
+		f.size = keep
+	}
+}
+
+// Close closes the files.
+func (l *Log) Close() (err error) {
+	for i := range l.files {
+		if f := l.files[i].File; f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// diskFile is a file.
+type diskFile struct{ *os.File }
+
+// Sync implements File.
+func (f diskFile) Sync() error { return datasync(f.File) }

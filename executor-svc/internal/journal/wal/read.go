@@ -1,0 +1,188 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// What is wrong with a log.
+var (
+	// ErrMissing: one of the files is not there.
+	ErrMissing = errors.New("the log is missing")
+	// ErrForeign: it is the log of something else.
+	ErrForeign = errors.New("it is the log of another journal")
+	// ErrDamaged: records are missing or are not what was written.
+	ErrDamaged = errors.New("the log is damaged")
+)
+
+// Paths are the files of a log.
+func Paths(path string) [2]string { return [2]string{path + "-log0", path + "-log1"} }
+
+// Remove deletes a log.
+func Remove(path string) (err error) {
+	for _, name := range Paths(path) {
+		if e := os.Remove(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// Size is how much the files of a log take.
+func Size(path string) (size int64) {
+	for _, name := range Paths(path) {
+		if info, err := os.Stat(name); err == nil {
+			size += info.Size()
+		}
+	}
+	return size
+}
+
+// CheckOwner returns ErrForeign where there is a log of another id.
+func CheckOwner(path string, id ID) error {
+	for _, name := range Paths(path) {
+		f, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		raw := make([]byte, headerSize)
+		_, err = io.ReadFull(f, raw)
+		_ = f.Close()
+		if owner, _, bad := readHeader(raw); err == nil && bad == nil && owner != id {
+			return fmt.Errorf("%s: %w", name, ErrForeign)
+		}
+	}
+	return nil
+}
+
+// Found is what reading a log came upon.
+type Found struct {
+	// Last is the number of the last record; that from which it was read on where there is none.
+	Last uint64
+	// Torn says that what follows the last record looks like one that was cut off; nil where nothing does.
+	Torn error
+}
+
+// Read hands out the records of a log that follow one, in their order. A payload may be kept. What follows the last whole
+// record is a write that was cut off, and was never acknowledged; where a whole one follows it, the log is damaged.
+func Read(path string, id ID, after uint64, each func(payload []byte) error) (Found, error) {
+	r := &reader{id: id, next: after + 1}
+	for _, name := range Paths(path) {
+		if err := r.load(name); err != nil {
+			return Found{}, err
+		}
+	}
+	if !slices.ContainsFunc(r.files, func(f *contents) bool { return f.valid }) {
+		return Found{}, fmt.Errorf("%s: no file of it has a valid header: %w", path, ErrDamaged)
+	}
+	slices.SortFunc(r.files, func(a, b *contents) int {
+		switch {
+		case a.first < b.first:
+			return -1
+		case a.first > b.first:
+			return 1
+		}
+		return 0
+	})
+	for _, f := range r.files {
+		if err := r.read(f, each); err != nil {
+			return Found{}, err
+		}
+	}
+	found := Found{Last: r.next - 1}
+	for _, f := range r.files {
+		if number := f.wholeBehind(r.next, id); number != 0 {
+			return Found{}, fmt.Errorf("%s: record %d is not valid, and record %d follows it: %w", f.name, r.next, number, ErrDamaged)
+		}
+		if f.valid && numberAt(f.raw, f.end) == r.next {
+			found.Torn = fmt.Errorf("record %d of the log is not whole: its writing was cut off, or it was damaged since", r.next)
+		}
+	}
+	return found, nil
+}
+
+type reader struct {
+	id    ID
+	next  uint64
+	files []*contents
+}
+
+// contents of a file.
+type contents struct {
+	name  string
+	raw   []byte
+	valid bool
+	first uint64
+	// end is where the last whole record ends.
+	end int
+}
+
+func (r *reader) load(name string) error {
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", name, ErrMissing)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the log: %w", err)
+	}
+	f := &contents{name: name, raw: raw}
+	id, first, err := readHeader(raw)
+	switch {
+	case err == nil && id != r.id:
+		return fmt.Errorf("%s: %w", name, ErrForeign)
+	case err == nil:
+		f.valid, f.first, f.end = true, first, headerSize
+	default:
+		// Nothing was written to it, or only a part of the header, or it was damaged: then there may be records behind it.
+	}
+	r.files = append(r.files, f)
+	return nil
+}
+
+// read hands out the records of one file.
+func (r *reader) read(f *contents, each func(payload []byte) error) error {
+	if !f.valid {
+		return nil
+	}
+	if f.first > r.next {
+		return fmt.Errorf("%s: it begins with record %d, and %d is missing: %w", f.name, f.first, r.next, ErrDamaged)
+	}
+	for number := f.first; ; number++ {
+		payload, next, ok := recordAt(f.raw, f.end, r.id, number)
+		if !ok {
+			return nil
+		}
+		f.end = next
+		if number == r.next {
+			if err := each(payload); err != nil {
+				return err
+			}
+			r.next++
+		}
+	}
+}
+
+// farthest is how many records a whole one is looked for behind one that is not.
+const farthest = 1 << 20
+
+// wholeBehind returns the number of a whole record behind the end that has at least a number; 0 where there is none. A record
+// is written once all before it are durable.
+func (f *contents) wholeBehind(number uint64, id ID) uint64 {
+	for at := f.end; at+recordSize <= len(f.raw); at += alignment {
+		n := numberAt(f.raw, at)
+		if n < number || n-number > farthest {
+			continue
+		}
+		if _, _, ok := recordAt(f.raw, at, id, n); ok {
+			return n
+		}
+	}
+	return 0
+}
