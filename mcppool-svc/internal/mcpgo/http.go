@@ -13,7 +13,7 @@ import (
 )
 
 // connectHTTP speaks streamable HTTP.
-func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*client, error) {
+func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
 	headers, err := c.expand(s, s.HTTP.Headers)
 	if err != nil {
 		return nil, err
@@ -23,6 +23,10 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
 	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, c.cfg.MaxMessage)
+	login := c.credentials(s, user)
+	if login != nil {
+		web.Transport = &loginTripper{next: web.Transport, origin: origin, login: login}
+	}
 	options := []transport.StreamableHTTPCOption{
 		transport.WithHTTPBasicClient(web),
 		transport.WithHTTPLogger(slog.New(demoted{c.log.With("mcp_id", s.ID).Handler()})),
@@ -40,6 +44,9 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	conn.hangsUp = e == modern
 	hide := literal(headers)
 	conn.hide = hide.Replace
+	if login != nil {
+		conn.hide = func(text string) string { return login.Hide(hide.Replace(text)) }
+	}
 	conn.release = web.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {
 		failure := *upstream.As(err)
