@@ -35,6 +35,9 @@ type Pool struct {
 	Calls   []*mcppoolv1.CallToolRequest
 	// Approved are the hashes that were approved.
 	Approved []string
+	// LoggedIn is what was asked about logins; LoginAddress is what a browser is to open, instead of an example.
+	LoggedIn     []string
+	LoginAddress string
 }
 
 // NewPool has no servers.
