@@ -58,7 +58,7 @@ type Connector interface {
 type Subject struct {
 	Server *spec.Server
 	User   string // whose connection is tried
-	Active bool // the caller's tasks can use it
+	Active bool   // the caller's tasks can use it
 	// Review says which of its tools wait for an approval.
 	Review func(*catalog.Catalog) (*pin.Review, error)
 }

@@ -39,6 +39,7 @@ type Switches struct {
 	KeepRefresh  bool   // refresh tokens are not replaced
 	TokenType    string // instead of Bearer
 	TokenStatus  int    // of the token endpoint, instead of an answer
+	TokenTo      string // of the token endpoint: a redirect there
 	TokenError   string // of the token endpoint, instead of an answer
 	TokenGarbage string // of the token endpoint, instead of an answer
 	ClientKey    func(assertion string) bool
@@ -62,7 +63,7 @@ type Authority struct {
 	Register []map[string]any
 	Revoked  []string
 	Paths    []string // of all requests
-	hold     chan struct{}
+	hold     *hold
 }
 
 // Token is a token that was given.
@@ -93,14 +94,16 @@ func (a *Authority) Set(change func(*Switches)) {
 	change(&a.sw)
 }
 
-// Hold makes token requests wait until the returned function is called.
-func (a *Authority) Hold() (release func()) {
+// Hold makes token requests wait until release is called; arrived is told of each.
+func (a *Authority) Hold() (arrived <-chan struct{}, release func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := make(chan struct{})
-	a.hold = c
-	return sync.OnceFunc(func() { close(c) })
+	h := &hold{arrived: make(chan struct{}, 100), released: make(chan struct{})}
+	a.hold = h
+	return h.arrived, sync.OnceFunc(func() { close(h.released) })
 }
+
+type hold struct{ arrived, released chan struct{} }
 
 // Look lets a test see what was remembered.
 func (a *Authority) Look(look func(*Authority)) {
@@ -146,11 +149,15 @@ func (a *Authority) Check(token string) *Token {
 func (a *Authority) Browse(address string) url.Values {
 	a.t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Get(address)
+	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, address, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	resp, err := client.Do(req)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
 	u, err := resp.Location()
 	if err != nil {
 		a.t.Fatalf("the authorization server answered %s without a redirect", resp.Status)
@@ -164,7 +171,8 @@ func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hold := a.hold
 	a.mu.Unlock()
 	if hold != nil && strings.HasSuffix(r.URL.Path, "/token") {
-		<-hold
+		hold.arrived <- struct{}{}
+		<-hold.released
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -233,7 +241,9 @@ func (a *Authority) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	a.Asked = append(a.Asked, q)
 	back, err := url.Parse(q.Get("redirect_uri"))
-	if _, known := a.clients[q.Get("client_id")]; err != nil || !known && !(a.sw.Documents && strings.HasPrefix(q.Get("client_id"), "https://")) {
+	_, known := a.clients[q.Get("client_id")]
+	document := a.sw.Documents && strings.HasPrefix(q.Get("client_id"), "https://")
+	if err != nil || !known && !document {
 		http.Error(w, "who are you, and where do you want to go?", http.StatusBadRequest)
 		return
 	}
@@ -255,7 +265,7 @@ func (a *Authority) authorize(w http.ResponseWriter, r *http.Request) {
 		values.Set("iss", a.sw.Iss)
 	}
 	back.RawQuery = values.Encode()
-	http.Redirect(w, r, back.String(), http.StatusFound)
+	http.Redirect(w, r, back.String(), http.StatusFound) //nolint:gosec // where a test wants it
 }
 
 func (a *Authority) register(w http.ResponseWriter, r *http.Request) {
@@ -289,6 +299,9 @@ func (a *Authority) token(w http.ResponseWriter, r *http.Request) {
 	a.Requests = append(a.Requests, form)
 	refuse := func(code string) { answer(w, http.StatusBadRequest, map[string]string{"error": code}) }
 	switch {
+	case a.sw.TokenTo != "":
+		w.Header().Set("Location", a.sw.TokenTo)
+		w.WriteHeader(http.StatusTemporaryRedirect)
 	case a.sw.TokenStatus != 0:
 		w.WriteHeader(a.sw.TokenStatus)
 	case a.sw.TokenError != "":

@@ -25,6 +25,7 @@ type Guard struct {
 	OpenMethods  []string            // need no token
 	MethodScopes map[string][]string // what a token needs for a method; 403 without
 	Always403    []string
+	SameHost     bool // the authorization server answers here too, as in 2025-03-26
 }
 
 // Resource is a running MCP server that wants tokens.
@@ -83,9 +84,16 @@ func (s *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.next.ServeHTTP(w, r)
 		}
 	default:
+		if g.SameHost {
+			s.authority.ServeHTTP(w, r)
+			return
+		}
 		http.NotFound(w, r)
 	}
 }
+
+// Base is the address without the path.
+func (s *Resource) Base() string { return s.base }
 
 func (s *Resource) metadataAt(g Guard) string {
 	if g.MetadataAt == "" {

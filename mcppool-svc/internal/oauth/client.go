@@ -2,8 +2,6 @@ package oauth
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -56,11 +54,11 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *spec.Server, a a
 }
 
 // configured is the client that the registration names, at the authorization server that it is for: the first one that
-// took it. Another one, to which the MCP server points later, does not get the secret.
+// took it, until an operator logs out. Another one, to which the MCP server points later, does not get the secret.
 func (l *Logins) configured(server *spec.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
-			"if that is right, change the server's oauth settings", server.ID, a.issuer, bound)
+			"if that is right, an operator runs `pawl mcp logout %[1]s`, and it is taken for the new one", server.ID, a.issuer, bound)
 	}
 	secret, err := l.secretOf(server)
 	if err != nil {
@@ -81,14 +79,12 @@ func (l *Logins) secretOf(server *spec.Server) (string, error) {
 	return l.deps.Secret(server, server.HTTP.OAuth.ClientSecret)
 }
 
-// bindingKey changes with every word of the settings.
+// bindingKey names a configured client; empty where there is none.
 func bindingKey(server *spec.Server) string {
-	text, err := json.Marshal(server.HTTP.OAuth)
-	if err != nil {
-		panic(err) // plain data
+	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID == "" {
+		return ""
 	}
-	sum := sha256.Sum256(text)
-	return server.Origin() + "\x00" + hex.EncodeToString(sum[:])
+	return server.Origin() + "\x00" + server.HTTP.OAuth.ClientID
 }
 
 // register makes a client (RFC 7591).

@@ -155,10 +155,17 @@ func (l *Logins) State(server *spec.Server, user string) State {
 }
 
 // Forget deletes a user's login to a server, and tells the authorization server where it can be told. ErrNoLogin where
-// the login is not the user's own; an operator may forget that one too.
+// the login is the pool's own, which is an operator's, or the server's owner's, to forget; so is what authorization server a
+// configured client is of.
 func (l *Logins) Forget(ctx context.Context, server *spec.Server, user string, operator bool) error {
-	if !possible(server) || byPool(server) && !operator && server.Owner != user {
+	mayChange := operator || server.Owner == user
+	if !possible(server) || byPool(server) && !mayChange {
 		return ErrNoLogin
+	}
+	if mayChange {
+		if err := l.vault.unbind(bindingKey(server)); err != nil {
+			return err
+		}
 	}
 	r := refFor(server, user)
 	gone, err := l.vault.remove(func(o ref) bool { return o == r })

@@ -99,14 +99,20 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 		}
 		return s.using(t), nil
 	}
-	l.want(s.ref, c, false)
-	if t == nil && kind == unsaid {
-		return "", loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`; if it wants a key instead, put that into its `headers`", s.server.ID)
+	return "", s.required(t, c, kind)
+}
+
+// required is a request for which the user has to log in.
+func (s *Source) required(t *token, c challenge, kind scheme) error {
+	s.logins.want(s.ref, c, false)
+	switch {
+	case t != nil:
+		return loginRequired("MCP server %s does not take the login any more: run `pawl mcp login %[1]s`", s.server.ID)
+	case kind == unsaid:
+		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`; if it wants a key instead, put that into its `headers`", s.server.ID)
+	default:
+		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`", s.server.ID)
 	}
-	if t == nil {
-		return "", loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`", s.server.ID)
-	}
-	return "", loginRequired("MCP server %s does not take the login any more: run `pawl mcp login %[1]s`", s.server.ID)
 }
 
 // poolAgain logs the pool itself in.

@@ -60,6 +60,22 @@ func (v *vault) boundTo(key string) string {
 	return v.issuers[key]
 }
 
+// unbind lets the next issuer be the one.
+func (v *vault) unbind(key string) error {
+	if v.boundTo(key) == "" {
+		return nil
+	}
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	if err := v.store.Apply(store.Change{Bucket: bucketIssuers, Key: key}); err != nil {
+		return fmt.Errorf("%w: forgetting which authorization server a client is of: %w", ErrStorage, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.issuers, key)
+	return nil
+}
+
 func (v *vault) bind(key, issuer string) error {
 	if v.boundTo(key) == issuer {
 		return nil
