@@ -5,11 +5,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"pawl.dev/cmd/internal/fake"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -137,5 +139,27 @@ func TestMCPLoginByHand(t *testing.T) {
 	want := []string{"finished state-1 code-2 https://auth.example", "finished state-1 code-2 https://auth.example", "finished state-1 bad https://auth.example"}
 	if diff := cmp.Diff(want, w.pool.LoggedIn); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestMCPAddWithLogin(t *testing.T) {
+	w := newWorld(t)
+	w.pool.WantLogin = true
+	w.serveElsewhere()
+	w.pawl("mcp", "add", "web", "--url", "https://web.example/mcp", "--client-id", "pawl", "--client-secret", "${env:S}", "--client-credentials", "--scope", "a,b", "--scope", "c").
+		expect(t, 0, "web is registered and active; it wants a login: pawl mcp login web\n", "")
+	want := &mcppoolv1.OAuth{ClientId: "pawl", ClientSecret: "${env:S}", Scopes: []string{"a,b", "c"}, Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS}
+	if diff := cmp.Diff(want, w.pool.Server("web").GetHttp().GetOauth(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("mcp", "add", "x", "--client-id", "pawl", "--", "cmd").expect(t, 64, "", "--url")
+	chdir(t, "app")
+	text := `{"mcpServers": {"file": {"url": "https://x.example/mcp", "oauth": {"clientId": "c", "clientSecret": "s", "grant": "client_credentials"}}}}`
+	if err := os.WriteFile("mcp.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.pawl("mcp", "add", "--from", "mcp.json").expect(t, 0, "file is registered", "")
+	if o := w.pool.Server("file").GetHttp().GetOauth(); o.GetClientId() != "c" || o.GetGrant() != mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {
+		t.Errorf("oauth: %v", o)
 	}
 }
