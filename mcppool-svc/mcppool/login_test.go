@@ -2,6 +2,8 @@ package mcppool
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -138,4 +140,25 @@ func TestLoginCallRefresh(t *testing.T) {
 			t.Errorf("revoked %q", a.Revoked)
 		}
 	})
+}
+
+// A server without a handshake may answer that one without a login: what counts is what it says to what it knows.
+func TestLoginBehindAHandshakeThatIsNotKnown(t *testing.T) {
+	auth := fakeauth.New(t, fakeauth.Switches{})
+	web := fakeauth.Protect(t, auth, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var rpc struct{ ID json.RawMessage }
+		_ = json.NewDecoder(r.Body).Decode(&rpc)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`, rpc.ID)
+	}), fakeauth.Guard{OpenMethods: []string{"initialize"}})
+	s := start(t, Config{})
+	_, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+		Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: web.URL}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"})
+	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
 }

@@ -65,8 +65,12 @@ func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (u
 	}
 	if refusesHandshake(err) {
 		c.log.DebugContext(ctx, "the MCP server refuses the handshake; trying the revisions without one", "mcp_id", s.ID)
-		if conn, modernErr := c.connect(ctx, s, user, modern); modernErr == nil {
+		conn, modernErr := c.connect(ctx, s, user, modern)
+		if modernErr == nil {
 			return conn, nil
+		}
+		if upstream.As(modernErr).Kind == upstream.LoginRequired {
+			return nil, modernErr // it does understand us
 		}
 	}
 	return nil, err

@@ -120,7 +120,10 @@ func (t *loginTripper) CloseIdleConnections() {
 // loginFailed says whether a request was refused for want of a login, and it is known why.
 func loginFailed(r report) bool {
 	var known *upstream.Error
-	return isRefusal(&http.Response{StatusCode: r.status}) && errors.As(r.cause, &known)
+	if !errors.As(r.cause, &known) {
+		return false
+	}
+	return known.Kind == upstream.LoginRequired || isRefusal(&http.Response{StatusCode: r.status})
 }
 
 // Web makes HTTP clients for what belongs to a server beside MCP, such as its logins: with the same checks of addresses, and
