@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
@@ -50,7 +51,9 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	conn.release = web.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {
 		failure := *upstream.As(err)
-		failure.Message = "MCP server " + s.ID + " at " + place(origin) + ": " + failure.Message
+		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // what is said of logins names it
+			failure.Message = who + " at " + place(origin) + ": " + failure.Message
+		}
 		if failure.Kind == upstream.Unavailable && failure.Lost {
 			failure.Message += "; check that it runs and that its url is right"
 		}
