@@ -32,6 +32,7 @@ func main() {
 		Locked: func(err error) bool { return errors.Is(err, suite.ErrLocked) },
 		Dial:   func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) },
 		Edit:   console.Editor(os.Getenv),
+		Browse: console.Browser(os.Getenv),
 		Now:    time.Now,
 	}
 	os.Exit(app.Main(context.Background(), os.Args[1:]))

@@ -108,6 +108,9 @@ func (s *Suite) services(ctx context.Context) (err error) {
 	s.closers = append(s.closers, s.executor.Close)
 	pool := s.cfg.Pool
 	pool.DataDir, pool.MCPConfigs, pool.Workspace, pool.Version = s.cfg.DataDir, s.cfg.MCPConfigs, s.cfg.Workspace, s.cfg.Version
+	if pool.LoginRedirectURI == "" {
+		pool.LoginRedirectURI = landingPage(s.cfg.HTTPAddr)
+	}
 	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"pawl.dev/gateway/internal/forward"
 	"pawl.dev/gateway/internal/guard"
 	"pawl.dev/gateway/internal/health"
+	"pawl.dev/gateway/internal/landing"
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
 	"pawl.dev/gateway/internal/stream"
@@ -55,8 +56,23 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.handler = observe(deps.Log, wall.Wrap(g.routes(api, docs.New(api.Routes(), cfg.Version))))
+	login, err := landing.New(conns.Pool)
+	if err != nil {
+		return nil, err
+	}
+	g.handler = observe(deps.Log, split(wall.WrapLanding(login), wall.Wrap(g.routes(api, docs.New(api.Routes(), cfg.Version)))))
 	return g, nil
+}
+
+// split sends what comes back from a login to its page.
+func split(login, rest http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == landing.Path {
+			login.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	})
 }
 
 // routes puts together what is served where. The API has the rest: it knows unknown paths and methods. (http.ServeMux

@@ -214,7 +214,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.connector.Connect(t.Context(), server); err == nil {
+	if _, err := service.connector.Connect(t.Context(), server, "ann"); err == nil {
 		t.Error("connected")
 	}
 	if err := service.Close(); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/services/conf"
 )
@@ -27,6 +28,10 @@ type Config struct {
 	Audit      string   `placeholder:"FILE" type:"path" help:"Where a record of each tool call is appended, one JSON object a line; nowhere where empty."`
 
 	AllowAddresses []string `placeholder:"CIDR" help:"Private addresses that HTTP servers of plain users, and redirects, may lead to, such as 10.1.0.0/16. May be repeated."`
+
+	LoginRedirectURI    string `name:"login-redirect-uri" placeholder:"URL" help:"Where browsers bring what a login to an MCP server gave, beside loopback addresses; the gateway's /v1/mcpLogins:callback."`
+	LoginClientMetadata string `placeholder:"URL" help:"The https address of a Client ID Metadata Document, by which authorization servers know this installation."`
+	TokenKey            string `placeholder:"REF" help:"The key that logins to MCP servers are stored under, env:NAME or file:PATH (32 bytes in base64); a file in the data folder where empty."`
 
 	MaxConnections        int           `placeholder:"N" help:"MCP connections in all; 1000 where 0."`
 	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user; 100 where 0."`
@@ -124,7 +129,7 @@ func (c Config) validate() error {
 		return errors.New("stdio servers can be limited on Linux only; leave max-child-memory-bytes and max-child-files out")
 	}
 	_, err := c.allowed()
-	return err
+	return errors.Join(err, oauth.CheckRedirect(c.LoginRedirectURI), oauth.CheckDocument(c.LoginClientMetadata))
 }
 
 func (c Config) childLimits() process.Limits {

@@ -19,6 +19,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcpgo"
 	"pawl.dev/mcppool-svc/internal/meter"
+	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/registry/store"
@@ -30,6 +31,7 @@ type Service struct {
 	cfg       Config
 	registry  *registry.Registry
 	connector *mcpgo.Connector
+	logins    *oauth.Logins
 	pool      *conn.Pool
 	ledger    *ledger.Ledger
 	caller    *call.Caller
@@ -72,7 +74,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, file.Close)
-	st, err := store.Open(s.cfg.DataDir, append(registry.Buckets(), pin.Bucket)...)
+	st, err := store.Open(s.cfg.DataDir, slices.Concat(registry.Buckets(), oauth.Buckets(), []string{pin.Bucket})...)
 	if err != nil {
 		return err
 	}
@@ -88,9 +90,14 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.logins, err = openLogins(s.cfg, st, allowed, deps); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.logins.Close)
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
+		Credentials: s.credentials,
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
@@ -102,7 +109,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Connector: s.connector, Log: deps.Log, ID: id.String(),
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
 	})
 	return nil
 }

@@ -45,7 +45,9 @@ type App struct {
 	Dial func(addr, key string) (discover.Conn, error)
 	// Edit lets the person change a text; nil where they have no editor.
 	Edit func(ctx context.Context, text string) (string, error)
-	Now  func() time.Time
+	// Browse opens an address in the person's browser; nil where there is none.
+	Browse func(address string) error
+	Now    func() time.Time
 	// Patience is how long to wait for whoever holds the data folder to answer; the finder's default where 0.
 	Patience time.Duration
 

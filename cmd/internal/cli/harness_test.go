@@ -40,6 +40,7 @@ type world struct {
 	tty     bool
 	typed   io.Reader
 	edit    func(context.Context, string) (string, error)
+	browse  func(string) error
 	newErr  error // of NewSuite
 	broken  error // of standard output
 	wd      string
@@ -162,7 +163,7 @@ func (w *world) start(args ...string) *running {
 		NewSuite: w.newSuite, Locked: func(err error) bool { return errors.Is(err, errLocked) },
 		Dial:     func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) },
 		Patience: 200 * time.Millisecond,
-		Edit:     w.edit, Now: func() time.Time { return fake.Epoch.Add(time.Hour) },
+		Edit:     w.edit, Browse: w.browse, Now: func() time.Time { return fake.Epoch.Add(time.Hour) },
 	}
 	go func() { r.code <- app.Main(context.Background(), args) }()
 	return r

@@ -20,6 +20,8 @@ type MCPCmd struct {
 	Approve    MCPApproveCmd    `cmd:"" group:"sub" help:"Let a quarantined tool be used: one that is new or has changed."`
 	Test       MCPTestCmd       `cmd:"" group:"sub" help:"Say what is wrong with a server, and what to do."`
 	Logs       MCPLogsCmd       `cmd:"" group:"sub" help:"Show what a server's program wrote to stderr."`
+	Login      MCPLoginCmd      `cmd:"" group:"sub" help:"Log in to a server that wants it."`
+	Logout     MCPLogoutCmd     `cmd:"" group:"sub" help:"Forget the login to a server."`
 	Call       MCPCallCmd       `cmd:"" group:"sub" help:"Call a tool."`
 	Workspace  MCPWorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }

@@ -27,6 +27,7 @@ type MCPAddCmd struct {
 	Trusted bool              `help:"Believe what the server says of its tools (read-only, destructive …)."`
 	Effect  map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
 	MCPTrustFlags
+	MCPLoginFlags
 	From    string `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
 	NoCheck bool   `name:"no-check" help:"Do not connect to see whether it works."`
 }
@@ -103,6 +104,10 @@ func (c *MCPAddCmd) add(ctx context.Context, a *App, g *Globals, pool mcppoolv1.
 		return server, nil
 	}
 	tools, err := pool.ListTools(ctx, &mcppoolv1.ListToolsRequest{McpId: s.GetId(), PageSize: 1000})
+	if wantsLogin(err) {
+		a.say(g, "%s is registered and active; it wants a login: pawl mcp login %[1]s", s.GetId())
+		return server, nil
+	}
 	if err != nil {
 		return server, exit.Newf("%s is registered, but it does not work: %s", s.GetId(), exit.From(err).Message).
 			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp remove %[1]s%[2]s, then add it again as it should be", s.GetId(), g.again())
@@ -164,7 +169,7 @@ func (c *MCPAddCmd) transport(s *mcppoolv1.McpServer) error {
 			Command: c.Command[0], Args: c.Command[1:], Env: env, Cwd: c.Cwd,
 		}}
 	}
-	return nil
+	return c.logins(s)
 }
 
 func (c *MCPAddCmd) policies(s *mcppoolv1.McpServer) error {

@@ -35,6 +35,11 @@ type Pool struct {
 	Calls   []*mcppoolv1.CallToolRequest
 	// Approved are the hashes that were approved.
 	Approved []string
+	// LoggedIn is what was asked about logins; LoginAddress is what a browser is to open, instead of an example.
+	LoggedIn     []string
+	LoginAddress string
+	// WantLogin is of all servers.
+	WantLogin bool
 }
 
 // NewPool has no servers.
@@ -122,6 +127,9 @@ func (p *Pool) ListMcpServers(_ context.Context, req *mcppoolv1.ListMcpServersRe
 func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
 	if _, err := p.change(req.GetMcpId(), nil); err != nil {
 		return nil, err
+	}
+	if p.WantLogin {
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "MCP server %s wants a login", req.GetMcpId())
 	}
 	if why := p.Broken[req.GetMcpId()]; why != "" {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%s", why)

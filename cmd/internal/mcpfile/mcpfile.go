@@ -22,7 +22,27 @@ type entry struct {
 	Cwd      string            `json:"cwd"`
 	URL      string            `json:"url"`
 	Headers  map[string]string `json:"headers"`
+	OAuth    *oauth            `json:"oauth"`
 	Disabled bool              `json:"disabled"`
+}
+
+// oauth is how logins are made, as in the pool's own files.
+type oauth struct {
+	Grant        string   `json:"grant"`
+	ClientID     string   `json:"clientId"`
+	ClientSecret string   `json:"clientSecret"`
+	Scopes       []string `json:"scopes"`
+}
+
+func (o *oauth) message() *mcppoolv1.OAuth {
+	if o == nil {
+		return nil
+	}
+	m := &mcppoolv1.OAuth{ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes}
+	if o.Grant == "client_credentials" {
+		m.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
+	}
+	return m
 }
 
 // Parse returns the servers of a file by name.
@@ -68,7 +88,7 @@ func server(name string, e entry) (*mcppoolv1.McpServer, error) {
 	case e.Command != "":
 		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd}}
 	case e.URL != "":
-		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: e.URL, Headers: e.Headers}}
+		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: e.URL, Headers: e.Headers, Oauth: e.OAuth.message()}}
 	default:
 		return nil, errors.New("it has neither a command nor a url")
 	}

@@ -42,9 +42,22 @@ func New(cfg Config) (*Guard, error) {
 
 // Wrap puts the guard in front of a handler.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return g.wrap(next, func(*http.Request) bool { return false })
+}
+
+// WrapLanding is Wrap for a page that other sites send people to, as authorization servers do: whoever is sent there must
+// bring what only they can have.
+func (g *Guard) WrapLanding(next http.Handler) http.Handler { return g.wrap(next, isNavigation) }
+
+// isNavigation says whether a person's browser goes to an address in a window of its own: no frame, no script, no form.
+func isNavigation(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+func (g *Guard) wrap(next http.Handler, mayCross func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
-		if p := g.check(r); p != nil {
+		if p := g.check(r, mayCross(r)); p != nil {
 			p.Write(w)
 			return
 		}
@@ -73,7 +86,7 @@ func harden(h http.Header) {
 	h.Add("Vary", "Origin")
 }
 
-func (g *Guard) check(r *http.Request) *problem.Problem {
+func (g *Guard) check(r *http.Request, mayCross bool) *problem.Problem {
 	if !g.hosts.allow(r.Host) {
 		return forbidden("the Host %q is not one that this gateway answers to, so that a web page cannot reach it by a name of its own; "+
 			"use localhost or 127.0.0.1, or start the gateway with --allow-host %[1]s", r.Host)
@@ -86,7 +99,7 @@ func (g *Guard) check(r *http.Request) *problem.Problem {
 			return forbidden("a page of %q may not call this gateway; if it is yours, start the gateway with --allow-origin %[1]s", origin)
 		}
 	}
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !mayCross {
 		return forbidden("the request comes from a page of another site; open the address directly, or start the gateway with " +
 			"--allow-origin and the origin of that page")
 	}

@@ -14,6 +14,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/checkup"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/spec"
@@ -29,6 +30,7 @@ type Server struct {
 	caller    *call.Caller
 	ledger    *ledger.Ledger
 	pins      *pin.Book
+	logins    *oauth.Logins
 	connector checkup.Connector
 	checks    chan struct{} // one for each test of a server that runs
 	log       *slog.Logger
@@ -42,6 +44,7 @@ type Parts struct {
 	Caller    *call.Caller
 	Ledger    *ledger.Ledger
 	Pins      *pin.Book
+	Logins    *oauth.Logins
 	Connector checkup.Connector // for tests of servers, beside the pool
 	Log       *slog.Logger
 	ID        string // of this pool
@@ -50,7 +53,7 @@ type Parts struct {
 // New makes a Server.
 func New(p Parts) *Server {
 	return &Server{
-		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins,
+		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, logins: p.Logins,
 		connector: p.Connector, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
 	}
 }

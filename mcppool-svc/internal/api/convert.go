@@ -18,6 +18,8 @@ import (
 func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpServer {
 	m := toMessage(server)
 	hide(m.GetHttp().GetHeaders())
+	hideSecret(m.GetHttp().GetOauth())
+	m.Login = loginStates[s.logins.State(server, p.Sub)]
 	if !p.IsOperator() {
 		m.Permissions = nil
 		hide(m.GetStdio().GetEnv())
@@ -63,7 +65,9 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 			Command: s.Stdio.Command, Args: s.Stdio.Args, Env: maps.Clone(s.Stdio.Env), Cwd: s.Stdio.Dir,
 		}}
 	case s.HTTP != nil:
-		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers)}}
+		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
+			Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Oauth: oauthMessage(s.HTTP.OAuth),
+		}}
 	case s.Builtin != nil:
 		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}}
 	}
@@ -95,7 +99,7 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
 		}
 	case *mcppoolv1.McpServer_Http:
-		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders())}
+		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), OAuth: oauthOf(t.Http.GetOauth())}
 	case *mcppoolv1.McpServer_Builtin:
 		s.Builtin = &spec.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
 	}

@@ -25,7 +25,7 @@ var (
 	}
 	// A client sends back what it read; these say which server, or are ours to say.
 	ignoredFields = []string{
-		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config",
+		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config", "login",
 	}
 )
 
@@ -138,6 +138,7 @@ func authorTransport(p identity.Principal, server *spec.Server) error {
 				return denied("only an operator may refer to secrets of the pool (${env:…}, ${file:…})")
 			}
 		}
+		return authorOAuth(server.HTTP.OAuth)
 	}
 	return nil
 }
@@ -177,6 +178,9 @@ func keepSecrets(server, old *spec.Server) error {
 		if old.Stdio != nil {
 			before = old.Stdio.Env
 		}
+	}
+	if err := keepClientSecret(server, old); err != nil {
+		return err
 	}
 	for name, value := range now {
 		if value != hidden {

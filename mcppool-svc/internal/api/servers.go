@@ -167,10 +167,14 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// forget takes back the approvals of a server that is gone. They bind nobody any more, so it is enough to log a failure.
+// forget takes back the approvals of a server that is gone, and the logins to it. They are of no use to anybody any more, so it is
+// enough to log a failure.
 func (s *Server) forget(ctx context.Context, server *spec.Server) {
 	if err := s.pins.Forget(server.Origin()); err != nil {
 		s.log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
+	}
+	if err := s.logins.ForgetServer(server); err != nil {
+		s.log.WarnContext(ctx, "the logins to an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
 	}
 }
 

@@ -58,6 +58,8 @@ func explain(stage Stage, e *upstream.Error) *errs.Error {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "%w", e)
 	case upstream.AddressRefused:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_ADDRESS_REFUSED, "%w", e)
+	case upstream.LoginRequired:
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", e)
 	case upstream.Unauthorized, upstream.Misconfigured:
 		// Trying again does not help: somebody must change something first.
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)

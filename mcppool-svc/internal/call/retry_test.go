@@ -60,7 +60,7 @@ func (s *flaky) CallTool(_ context.Context, c upstream.Call) (json.RawMessage, e
 func tries(t *testing.T, fails []error, r Request) ([]time.Duration, error) {
 	t.Helper()
 	server := &flaky{done: make(chan struct{}), fails: fails}
-	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
+	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
 	st, err := store.Open("", pin.Bucket)
 	if err != nil {
 		t.Fatal(err)

@@ -51,13 +51,14 @@ func (r *Report) OK() bool {
 type Connector interface {
 	CheckSecrets(s *spec.Server) error
 	CheckTarget(ctx context.Context, s *spec.Server) (string, error)
-	Connect(ctx context.Context, s *spec.Server) (upstream.Client, error)
+	Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error)
 }
 
 // Subject is the server, and what is known of it beside its registration.
 type Subject struct {
 	Server *spec.Server
-	Active bool // the caller's tasks can use it
+	User   string // whose connection is tried
+	Active bool   // the caller's tasks can use it
 	// Review says which of its tools wait for an approval.
 	Review func(*catalog.Catalog) (*pin.Review, error)
 }
@@ -149,7 +150,7 @@ func (r *run) target(ctx context.Context) Result {
 func (r *run) connect(ctx context.Context) Result {
 	ctx, cancel := context.WithTimeout(ctx, r.subject.Server.StartLimit())
 	defer cancel()
-	client, err := r.connector.Connect(ctx, r.subject.Server)
+	client, err := r.connector.Connect(ctx, r.subject.Server, r.subject.User)
 	if err != nil {
 		return failure(err)
 	}

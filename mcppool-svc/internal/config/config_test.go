@@ -28,6 +28,7 @@ func TestParse(t *testing.T) {
       "pinning": "allow_new", "permissions": [{"users": ["bob"], "tools": ["s*"], "effects": ["read", "write"], "decision": "ask"}],
       "tools": {"search": {"effect": "read", "idempotent": true, "risk": "low"}, "*": {"effect": "destructive"}}
     },
+    "login": {"url": "https://b.example/mcp", "oauth": {"clientId": "c", "clientSecret": "${env:S}", "scopes": ["a"], "grant": "client_credentials"}},
     "off": {"command": "x", "disabled": true},
     "off2": {"command": "x", "enabled": false, "autoApprove": []}
   }
@@ -54,9 +55,13 @@ func TestParse(t *testing.T) {
 		Users: []string{"bob"}, Tools: []string{"s*"}, Decision: spec.Ask,
 		Effects: []commonv1.Effect{commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE},
 	}}
+	login := config
+	login.ID, login.HTTP = "login", &spec.HTTP{URL: "https://b.example/mcp", OAuth: &spec.OAuth{
+		ClientID: "c", ClientSecret: "${env:S}", Scopes: []string{"a"}, Grant: spec.GrantClientCredentials,
+	}}
 	off.ID, off.Stdio, off.Disabled = "off", &spec.Stdio{Command: "x"}, true
 	off2.ID, off2.Stdio, off2.Disabled = "off2", &spec.Stdio{Command: "x"}, true
-	want := []*spec.Server{&files, &search, &off, &off2}
+	want := []*spec.Server{&files, &search, &login, &off, &off2}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(spec.Server{}, "UID"), cmpopts.IgnoreUnexported(spec.Server{})); diff != "" {
 		t.Error(diff)
 	}
@@ -105,6 +110,9 @@ func TestC1ParseErrors(t *testing.T) {
 		{"effects of a rule", `{"command":"x","permissions":[{"effects":["unspecified"],"decision":"deny"}]}`, "read, write or destructive"},
 		{"empty user", `{"command":"x","permissions":[{"users":[""],"decision":"deny"}]}`, "empty"},
 		{"permissions", `{"command":"x","permissions":[{"user":"ann","decision":"deny"}]}`, `"permissions" is not`},
+		{"grant", `{"url":"http://a","oauth":{"grant":"password"}}`, "authorization_code or client_credentials"},
+		{"oauth", `{"url":"http://a","oauth":{"client_id":"x"}}`, `"oauth" is not an object`},
+		{"half a client", `{"url":"http://a","oauth":{"clientSecret":"x"}}`, "client_id"},
 		{"url", `{"url":"example.com"}`, "http or https"},
 		{"not an object", `"x"`, "not a JSON object"},
 		{"null", `null`, "not a JSON object"},

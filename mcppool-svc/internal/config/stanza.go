@@ -196,8 +196,10 @@ func (f *fields) http(s *spec.Server) error {
 	if _, err := take(f, "url", "an address", &s.HTTP.URL); err != nil {
 		return err
 	}
-	_, err := take(f, "headers", "an object of texts", &s.HTTP.Headers)
-	return err
+	if _, err := take(f, "headers", "an object of texts", &s.HTTP.Headers); err != nil {
+		return err
+	}
+	return f.oauth(s.HTTP)
 }
 
 // policies reads `tools`: what the operator says of them.

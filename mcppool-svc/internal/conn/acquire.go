@@ -128,7 +128,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	defer cancel()
 	defer context.AfterFunc(p.base, cancel)()
 	start := time.Now()
-	client, err := p.connect(ctx, server)
+	client, err := p.connect(ctx, server, e.user)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,10 +46,13 @@ func (p *Pool) refuse(k key, id string) error {
 		id, f.inRow, max(left.Round(time.Second), time.Second), f.err).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
-// failedAgain remembers a connect that failed. Called with mu held.
+// failedAgain remembers a connect that failed. That the user has to log in first says nothing against the server. Called
+// with mu held.
 func (p *Pool) failedAgain(k key, err error) {
 	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), inRow: 1}
-	if before := p.failed[k]; before != nil {
+	if upstream.As(err).Kind == upstream.LoginRequired {
+		f.inRow = 0
+	} else if before := p.failed[k]; before != nil {
 		f.inRow += before.inRow
 	}
 	p.failed[k] = f

@@ -1,12 +1,15 @@
 package conn
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -96,6 +99,23 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 		<-time.After(retryAfter)
 		if got, err := reasonOf(t, p, "ann"); got != "failed" {
 			t.Errorf("the second failure after a success: %v", err)
+		}
+	})
+}
+
+// That users have to log in first says nothing against the server: it is not left alone for it.
+func TestBreakerDoesNotCountMissingLogins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{BreakAfter: 2}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+			return nil, upstream.Errorf(upstream.LoginRequired, "run `pawl mcp login web`")
+		}, slog.New(slog.DiscardHandler))
+		defer p.Close()
+		for range 5 {
+			_, err := p.Acquire(t.Context(), Use{Server: server, User: "ann"})
+			if upstream.As(err).Kind != upstream.LoginRequired {
+				t.Errorf("error = %v", err)
+			}
+			time.Sleep(retryAfter) //nolint:forbidigo // the time of synctest
 		}
 	})
 }

@@ -43,8 +43,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Connect makes a connection; ctx bounds the making alone. Errors are *upstream.Error.
-type Connect func(ctx context.Context, server *spec.Server) (upstream.Client, error)
+// Connect makes a user's connection; ctx bounds the making alone. Errors are *upstream.Error.
+type Connect func(ctx context.Context, server *spec.Server, user string) (upstream.Client, error)
 
 // Pool keeps connections.
 type Pool struct {

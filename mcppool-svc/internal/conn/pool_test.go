@@ -82,7 +82,7 @@ type fakes struct {
 	delay time.Duration // how long they take
 }
 
-func (f *fakes) connect(ctx context.Context, s *spec.Server) (upstream.Client, error) {
+func (f *fakes) connect(ctx context.Context, s *spec.Server, _ string) (upstream.Client, error) {
 	f.mu.Lock()
 	delay, fail := f.delay, f.fail
 	f.mu.Unlock()
@@ -356,7 +356,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 func TestServerThatDiesEachTimeIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		p := New(Config{}, func(context.Context, *spec.Server) (upstream.Client, error) {
+		p := New(Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
 			n++
 			c := newFakeClient(server)
 			c.fail(errors.New("exit status 7"))

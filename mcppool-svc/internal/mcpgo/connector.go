@@ -34,6 +34,8 @@ type Config struct {
 	ChildLimits process.Limits
 	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
 	AllowAddresses []netip.Prefix
+	// Credentials gives a user's connection to a server its tokens; nil, or what it returns, where there are none.
+	Credentials func(s *spec.Server, user string) Credentials
 }
 
 // Connector makes connections.
@@ -54,17 +56,21 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 // Close ends the thread that children hang on.
 func (c *Connector) Close() { c.launcher.Close() }
 
-// Connect starts or reaches a server and shakes hands. ctx bounds that, not the life of the connection. The error is an
-// *upstream.Error whose message says what to do.
-func (c *Connector) Connect(ctx context.Context, s *spec.Server) (upstream.Client, error) {
-	conn, err := c.connect(ctx, s, legacy)
+// Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error
+// is an *upstream.Error whose message says what to do.
+func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+	conn, err := c.connect(ctx, s, user, legacy)
 	if err == nil {
 		return conn, nil
 	}
 	if refusesHandshake(err) {
 		c.log.DebugContext(ctx, "the MCP server refuses the handshake; trying the revisions without one", "mcp_id", s.ID)
-		if conn, modernErr := c.connect(ctx, s, modern); modernErr == nil {
+		conn, modernErr := c.connect(ctx, s, user, modern)
+		if modernErr == nil {
 			return conn, nil
+		}
+		if upstream.As(modernErr).Kind == upstream.LoginRequired {
+			return nil, modernErr // it does understand us
 		}
 	}
 	return nil, err
@@ -90,12 +96,12 @@ func refusesHandshake(err error) bool {
 	return e.Kind == upstream.Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
 }
 
-func (c *Connector) connect(ctx context.Context, s *spec.Server, e era) (*client, error) {
+func (c *Connector) connect(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
 	switch {
 	case s.Stdio != nil:
 		return c.connectStdio(ctx, s, e)
 	case s.HTTP != nil:
-		return c.connectHTTP(ctx, s, e)
+		return c.connectHTTP(ctx, s, user, e)
 	case s.Builtin != nil:
 		return c.connectBuiltin(ctx, s)
 	default:

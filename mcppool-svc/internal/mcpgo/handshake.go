@@ -20,7 +20,7 @@ func (c *client) handshakeError(ctx context.Context, x *exchange, err error) *up
 			"the server speaks the MCP revision %q, which is not known here; use another version of the server", cut(version.Version))
 	}
 	status := x.report().status
-	if errors.Is(err, transport.ErrLegacySSEServer) && status != http.StatusForbidden && status != http.StatusTooManyRequests {
+	if errors.Is(err, transport.ErrLegacySSEServer) && !loginFailed(x.report()) && status != http.StatusForbidden && status != http.StatusTooManyRequests {
 		return &upstream.Error{Kind: upstream.Unavailable, Err: transport.ErrLegacySSEServer,
 			Message: "the server refuses streamable HTTP (" + statusText(status) + "): the address may be wrong (many end in " +
 				"/mcp), or it speaks only the older SSE transport, which is not supported yet"}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // connectHTTP speaks streamable HTTP.
-func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*client, error) {
+func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
 	headers, err := c.expand(s, s.HTTP.Headers)
 	if err != nil {
 		return nil, err
@@ -23,6 +24,10 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
 	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, c.cfg.MaxMessage)
+	login := c.credentials(s, user)
+	if login != nil {
+		web.Transport = &loginTripper{next: web.Transport, origin: origin, login: login}
+	}
 	options := []transport.StreamableHTTPCOption{
 		transport.WithHTTPBasicClient(web),
 		transport.WithHTTPLogger(slog.New(demoted{c.log.With("mcp_id", s.ID).Handler()})),
@@ -40,10 +45,15 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	conn.hangsUp = e == modern
 	hide := literal(headers)
 	conn.hide = hide.Replace
+	if login != nil {
+		conn.hide = func(text string) string { return login.Hide(hide.Replace(text)) }
+	}
 	conn.release = web.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {
 		failure := *upstream.As(err)
-		failure.Message = "MCP server " + s.ID + " at " + place(origin) + ": " + failure.Message
+		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // what is said of logins names it
+			failure.Message = who + " at " + place(origin) + ": " + failure.Message
+		}
 		if failure.Kind == upstream.Unavailable && failure.Lost {
 			failure.Message += "; check that it runs and that its url is right"
 		}

@@ -49,7 +49,7 @@ func connect(t *testing.T, c *Connector, s *spec.Server) (upstream.Client, error
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	return c.Connect(ctx, s)
+	return c.Connect(ctx, s, "ann")
 }
 
 func callTool(t *testing.T, c upstream.Client, name, args string) (string, error) {

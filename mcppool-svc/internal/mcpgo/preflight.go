@@ -20,6 +20,11 @@ func (c *Connector) CheckSecrets(s *spec.Server) error {
 		values = s.Stdio.Env
 	case s.HTTP != nil:
 		values = s.HTTP.Headers
+		if s.HTTP.OAuth != nil {
+			if _, err := Secrets(c.cfg.Environ)(s, s.HTTP.OAuth.ClientSecret); err != nil {
+				return err
+			}
+		}
 	}
 	_, err := c.expand(s, values)
 	return err

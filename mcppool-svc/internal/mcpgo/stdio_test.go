@@ -91,7 +91,7 @@ func TestConnectErrors(t *testing.T) {
 				tt.stdio.Env = map[string]string{}
 			}
 			tt.stdio.Env["SECRET_TOKEN"] = "hunter2-hunter2"
-			_, err := c.Connect(ctx, &spec.Server{ID: "fake", Stdio: tt.stdio, ByOperator: true})
+			_, err := c.Connect(ctx, &spec.Server{ID: "fake", Stdio: tt.stdio, ByOperator: true}, "ann")
 			if err == nil {
 				t.Fatal("connected")
 			}

@@ -72,6 +72,8 @@ type HTTP struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// PublicOnly refuses loopback, private and link-local addresses when dialling.
 	PublicOnly bool `json:"public_only,omitempty"`
+	// OAuth says how the pool logs in; nil: as the server's metadata say.
+	OAuth *OAuth `json:"oauth,omitempty"`
 }
 
 // Builtin is a server that runs in the pool's own process.
@@ -170,7 +172,7 @@ func (s *Server) Clone() *Server {
 	}
 	if s.HTTP != nil {
 		t := *s.HTTP
-		t.Headers = maps.Clone(t.Headers)
+		t.Headers, t.OAuth = maps.Clone(t.Headers), t.OAuth.clone()
 		c.HTTP = &t
 	}
 	if s.Builtin != nil {

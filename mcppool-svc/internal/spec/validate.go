@@ -98,8 +98,11 @@ func (t *HTTP) validate() error {
 		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
 			return invalid("http.headers", "%q is set by the protocol itself; leave it out", name)
 		}
+		if t.OAuth != nil && http.CanonicalHeaderKey(name) == "Authorization" {
+			return invalid("http.headers", "%q is what logins (oauth) set; leave one of the two out", name)
+		}
 	}
-	return nil
+	return t.OAuth.validate()
 }
 
 func (t *Builtin) validate() error {

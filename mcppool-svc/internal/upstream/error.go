@@ -27,6 +27,8 @@ const (
 	Misconfigured
 	// AddressRefused: the server, or where it redirects to, is at an address that may not be reached.
 	AddressRefused
+	// LoginRequired: the server wants a login that the user has to make; nothing was executed.
+	LoginRequired
 )
 
 // Error is how a connect or a request failed.

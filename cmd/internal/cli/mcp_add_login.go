@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"pawl.dev/cmd/internal/exit"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+// MCPLoginFlags say how the pool logs in to a server.
+type MCPLoginFlags struct {
+	ClientID          string   `placeholder:"ID" help:"The client that logins to the server are made as (default: Pawl registers itself)."`
+	ClientSecret      string   `placeholder:"SECRET" help:"Its secret, a private key, or better a reference: $${env:NAME}, $${file:PATH}."`
+	ClientCredentials bool     `help:"The pool logs in as that client, for everybody."`
+	Scope             []string `sep:"none" placeholder:"SCOPE" help:"What logins ask for (repeatable; default: what the server names)."`
+}
+
+// logins sets what the flags say.
+func (f *MCPLoginFlags) logins(s *mcppoolv1.McpServer) error {
+	if f.ClientID == "" && f.ClientSecret == "" && !f.ClientCredentials && len(f.Scope) == 0 {
+		return nil
+	}
+	if s.GetHttp() == nil {
+		return exit.Usagef("--client-id, --client-secret, --client-credentials and --scope are for servers with --url").Then("pawl mcp add --help")
+	}
+	o := &mcppoolv1.OAuth{ClientId: f.ClientID, ClientSecret: f.ClientSecret, Scopes: f.Scope}
+	if f.ClientCredentials {
+		o.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
+	}
+	s.GetHttp().Oauth = o
+	return nil
+}
+
+func wantsLogin(err error) bool {
+	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED
+}

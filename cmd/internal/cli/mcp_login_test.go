@@ -1,0 +1,165 @@
+package cli_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"pawl.dev/cmd/internal/fake"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+func loginWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.pool = fake.NewPool(&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "https://web.example/mcp"}}})
+	w.serveElsewhere()
+	return w
+}
+
+// visit is a browser that comes back with these values.
+func visit(t *testing.T, address string, values url.Values) (int, string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	back := u.Query().Get("redirect_uri")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, back+"?"+values.Encode(), nil)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, _ := io.ReadAll(resp.Body)
+	if strings.Contains(string(body), values.Get("code")) && values.Get("code") != "" {
+		t.Errorf("the page shows the code:\n%s", body)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// anyPort hides ports and what differs with them.
+func anyPort(r result) result {
+	port := regexp.MustCompile(`127\.0\.0\.1(:|%3A)\d+`)
+	r.out, r.err = port.ReplaceAllString(r.out, "127.0.0.1${1}PORT"), port.ReplaceAllString(r.err, "127.0.0.1${1}PORT")
+	return r
+}
+
+func TestMCPLogin(t *testing.T) {
+	w := loginWorld(t)
+	w.tty = true
+	pages := make(chan string, 2)
+	w.browse = func(address string) error {
+		go func() {
+			// Somebody else's answer is refused, and the right one still counts.
+			status, _ := visit(t, address, url.Values{"state": {"other"}, "code": {"evil"}})
+			if status != http.StatusBadRequest {
+				t.Errorf("another login: %d", status)
+			}
+			_, body := visit(t, address, url.Values{"state": {fake.LoginState}, "code": {"code-1"}, "iss": {"https://auth.example"}})
+			pages <- body
+		}()
+		return nil
+	}
+	w.golden("mcp login", anyPort(w.pawl("mcp", "login", "web")))
+	if page := <-pages; !strings.Contains(page, "You are logged in") {
+		t.Errorf("the browser saw:\n%s", page)
+	}
+	w.tty = false // then no browser is opened, but the address is there
+	if diff := cmp.Diff([]string{"web begun", "finished state-1 code-1 https://auth.example"}, w.pool.LoggedIn); diff != "" {
+		t.Error(diff)
+	}
+	w.golden("mcp logout", w.pawl("mcp", "logout", "web"))
+	w.pawl("mcp", "logout", "web", "--json").expect(t, 0, "{}", "")
+	w.pawl("mcp", "logout", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
+}
+
+// Without a terminal the address is JSON; a browser anywhere may open it.
+func TestMCPLoginJSON(t *testing.T) {
+	w := loginWorld(t)
+	r := w.start("mcp", "login", "web", "--json")
+	address := regexp.MustCompile(`https://auth\.example[^"]*`)
+	for !address.MatchString(r.out.String()) {
+		<-r.out.new
+	}
+	if _, body := visit(t, strings.ReplaceAll(address.FindString(r.out.String()), `\u0026`, "&"), url.Values{"state": {fake.LoginState}, "code": {"code-1"}}); !strings.Contains(body, "logged in") {
+		t.Errorf("the browser saw:\n%s", body)
+	}
+	w.golden("mcp login json", anyPort(r.wait()))
+}
+
+func TestMCPLoginFails(t *testing.T) {
+	w := loginWorld(t)
+	w.tty = true
+	w.browse = func(address string) error {
+		go func() {
+			if status, body := visit(t, address, url.Values{"state": {fake.LoginState}, "error": {"access_denied"}}); status != http.StatusConflict || !strings.Contains(body, "not logged in") {
+				t.Errorf("%d\n%s", status, body)
+			}
+		}()
+		return nil
+	}
+	w.pawl("mcp", "login", "web").expect(t, 1, "", "is refused")
+	w.pawl("mcp", "login", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
+	w.pawl("mcp", "login").expect(t, 64, "", "which server?")
+	w.pawl("mcp", "login", "web", "--no-browser", "--timeout", "1ms").expect(t, 1, "", "nobody logged in within")
+	w.browse = func(string) error { return errors.New("open a browser with xdg-open: no such file") }
+	w.pawl("mcp", "login", "web", "--timeout", "1ms").expect(t, 1, "", "open a browser with xdg-open")
+	w.pool.LoginAddress = "file:///etc/passwd"
+	w.browse = func(address string) error {
+		t.Errorf("opened %s", address)
+		return nil
+	}
+	w.pawl("mcp", "login", "web").expect(t, 1, "", "no browser can open")
+}
+
+// Where the browser cannot come back, a person carries what it brought.
+func TestMCPLoginByHand(t *testing.T) {
+	w := loginWorld(t)
+	const address = "http://127.0.0.1:1/callback?code=code-2&state=state-1&iss=https%3A%2F%2Fauth.example"
+	w.pawl("mcp", "login", "--finish", address).expect(t, 0, "logged in to web (read, write)\n", "")
+	w.typed = strings.NewReader(address + "\n")
+	w.pawl("mcp", "login", "--finish", "-", "--json").expect(t, 0, `"mcpId"`, "")
+	w.pawl("mcp", "login", "--finish", "http://127.0.0.1:1/callback?code=x").expect(t, 64, "", "it has no state")
+	w.pawl("mcp", "login", "--finish", strings.ReplaceAll(address, "code-2", "bad")).expect(t, 1, "", "is refused")
+	want := []string{"finished state-1 code-2 https://auth.example", "finished state-1 code-2 https://auth.example", "finished state-1 bad https://auth.example"}
+	if diff := cmp.Diff(want, w.pool.LoggedIn); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMCPAddWithLogin(t *testing.T) {
+	w := newWorld(t)
+	w.pool.WantLogin = true
+	w.serveElsewhere()
+	w.pawl("mcp", "add", "web", "--url", "https://web.example/mcp", "--client-id", "pawl", "--client-secret", "${env:S}", "--client-credentials", "--scope", "a,b", "--scope", "c").
+		expect(t, 0, "web is registered and active; it wants a login: pawl mcp login web\n", "")
+	want := &mcppoolv1.OAuth{ClientId: "pawl", ClientSecret: "${env:S}", Scopes: []string{"a,b", "c"}, Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS}
+	if diff := cmp.Diff(want, w.pool.Server("web").GetHttp().GetOauth(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("mcp", "add", "x", "--client-id", "pawl", "--", "cmd").expect(t, 64, "", "--url")
+	chdir(t, "app")
+	text := `{"mcpServers": {"file": {"url": "https://x.example/mcp", "oauth": {"clientId": "c", "clientSecret": "s", "grant": "client_credentials"}}}}`
+	if err := os.WriteFile("mcp.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.pawl("mcp", "add", "--from", "mcp.json").expect(t, 0, "file is registered", "")
+	if o := w.pool.Server("file").GetHttp().GetOauth(); o.GetClientId() != "c" || o.GetGrant() != mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {
+		t.Errorf("oauth: %v", o)
+	}
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+)
+
+// StartMcpLogin implements McpPoolService.
+func (s *Server) StartMcpLogin(ctx context.Context, req *mcppoolv1.StartMcpLoginRequest) (*mcppoolv1.StartMcpLoginResponse, error) {
+	p, server, err := s.find(ctx, req.GetMcpId())
+	if err != nil {
+		return nil, err
+	}
+	if server.Disabled {
+		return nil, disabled(server.ID)
+	}
+	started, err := s.logins.Start(ctx, server, p.Sub, req.GetRedirectUri())
+	if err != nil {
+		return nil, loginError(server.ID, err)
+	}
+	return &mcppoolv1.StartMcpLoginResponse{
+		AuthorizationUrl: started.URL, State: started.State, RedirectUri: started.Redirect, ExpireTime: timestamppb.New(started.Expiry),
+	}, nil
+}
+
+// FinishMcpLogin implements McpPoolService.
+func (s *Server) FinishMcpLogin(ctx context.Context, req *mcppoolv1.FinishMcpLoginRequest) (*mcppoolv1.FinishMcpLoginResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	finished, err := s.logins.Finish(ctx, p.Sub, oauth.Answer{
+		State: req.GetState(), Code: req.GetCode(), Iss: req.GetIss(), Error: req.GetError(), Description: req.GetErrorDescription(),
+	})
+	if err != nil {
+		return nil, loginError("", err)
+	}
+	// What failed for want of the login, and is remembered as failed, is tried anew.
+	s.pool.RetireUser(finished.Server.UID, p.Sub)
+	return &mcppoolv1.FinishMcpLoginResponse{McpId: finished.MCPID, Scopes: finished.Scopes, ExpireTime: timeOf(finished.Expiry)}, nil
+}
+
+// DeleteMcpLogin implements McpPoolService.
+func (s *Server) DeleteMcpLogin(ctx context.Context, req *mcppoolv1.DeleteMcpLoginRequest) (*mcppoolv1.DeleteMcpLoginResponse, error) {
+	p, server, err := s.find(ctx, req.GetMcpId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.logins.Forget(ctx, server, p.Sub, p.IsOperator()); err != nil {
+		return nil, loginError(server.ID, err)
+	}
+	s.pool.RetireUser(server.UID, p.Sub)
+	return &mcppoolv1.DeleteMcpLoginResponse{}, nil
+}
+
+// loginError says what a failure of a login means for the caller.
+func loginError(id string, err error) error {
+	switch {
+	case errors.Is(err, oauth.ErrRedirect):
+		return invalid("redirect_uri", err.Error())
+	case errors.Is(err, oauth.ErrUnknownLogin):
+		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w; begin it again", err)
+	case errors.Is(err, oauth.ErrNoLogin):
+		return failed(commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"users do not log in to MCP server %s: it is no HTTP server, has an Authorization header of its own, or the pool logs in for everybody", id)
+	case errors.Is(err, oauth.ErrAnswer):
+		return failed(commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", err)
+	case errors.Is(err, oauth.ErrStorage):
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
+	default:
+		return call.Explain(call.Preparing, err)
+	}
+}
+
+func timeOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+var loginStates = map[oauth.State]mcppoolv1.LoginState{
+	oauth.Unasked:  mcppoolv1.LoginState_LOGIN_STATE_UNSPECIFIED,
+	oauth.Required: mcppoolv1.LoginState_LOGIN_STATE_REQUIRED,
+	oauth.Active:   mcppoolv1.LoginState_LOGIN_STATE_ACTIVE,
+}
+
+func oauthMessage(o *spec.OAuth) *mcppoolv1.OAuth {
+	if o == nil {
+		return nil
+	}
+	m := &mcppoolv1.OAuth{ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: mcppoolv1.OAuth_GRANT_AUTHORIZATION_CODE}
+	if o.Grant == spec.GrantClientCredentials {
+		m.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
+	}
+	return m
+}
+
+func oauthOf(m *mcppoolv1.OAuth) *spec.OAuth {
+	if m == nil {
+		return nil
+	}
+	o := &spec.OAuth{ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes()}
+	if m.GetGrant() == mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {
+		o.Grant = spec.GrantClientCredentials
+	}
+	return o
+}
+
+func hideSecret(m *mcppoolv1.OAuth) {
+	if m.GetClientSecret() != "" {
+		m.ClientSecret = hidden
+	}
+}
+
+// keepClientSecret puts the old secret where an update sends back what stands for it.
+func keepClientSecret(server, old *spec.Server) error {
+	if server.HTTP == nil || server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret != hidden {
+		return nil
+	}
+	if old.HTTP == nil || old.HTTP.OAuth == nil || old.HTTP.OAuth.ClientSecret == "" {
+		return invalid("mcp_server.http.oauth.client_secret", "has no value to keep; send one instead of "+hidden)
+	}
+	server.HTTP.OAuth.ClientSecret = old.HTTP.OAuth.ClientSecret
+	return nil
+}
+
+// authorOAuth refuses what only operators may write.
+func authorOAuth(o *spec.OAuth) error {
+	if o != nil && mcpgo.HasReference(o.ClientSecret) {
+		return denied("only an operator may refer to the pool's environment or files (${env:…}, ${file:…})")
+	}
+	return nil
+}

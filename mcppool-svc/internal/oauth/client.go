@@ -1,0 +1,158 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// maxRegistrations bounds what is kept of clients that were registered; the oldest make way.
+const maxRegistrations = 1000
+
+// registration is a client that the pool registered, as stored: at one issuer, for one redirect address.
+type registration struct {
+	Version int       `json:"v"`
+	Client  client    `json:"client"`
+	Time    time.Time `json:"time"`
+	Expiry  time.Time `json:"expiry,omitzero"` // of the secret
+}
+
+// clientFor chooses who the pool is, in the order of MCP: as configured, by metadata document, registered. fresh says that
+// a registration which is remembered will not do.
+func (l *Logins) clientFor(ctx context.Context, w *web, server *spec.Server, a authority, redirect string, fresh bool) (client, error) {
+	if o := server.HTTP.OAuth; o != nil && o.ClientID != "" {
+		return l.configured(server, a)
+	}
+	if a.documents && l.cfg.ClientMetadata != "" {
+		return client{ID: l.cfg.ClientMetadata, Method: methodNone}, nil
+	}
+	key := a.issuer + "\x00" + redirect
+	if !fresh {
+		if r, ok := l.vault.registration(key); ok && (r.Expiry.IsZero() || l.now().Before(r.Expiry)) {
+			return r.Client, nil
+		}
+	}
+	if a.register == nil {
+		return client{}, refused("the authorization server %s registers no clients by itself: register Pawl there with the redirect address %s, "+
+			"and set the server's oauth.client_id (and client_secret)", a.issuer, redirect)
+	}
+	r, err := l.register(ctx, w, a, redirect)
+	if err != nil {
+		return client{}, err
+	}
+	if err := l.vault.putRegistration(key, r); err != nil {
+		return client{}, err
+	}
+	return r.Client, nil
+}
+
+// configured is the client that the registration names, at the authorization server that it is for: the first one that
+// took it, until an operator logs out. Another one, to which the MCP server points later, does not get the secret.
+func (l *Logins) configured(server *spec.Server, a authority) (client, error) {
+	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.issuer {
+		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
+			"if that is right, an operator runs `pawl mcp logout %[1]s`, and it is taken for the new one", server.ID, a.issuer, bound)
+	}
+	secret, err := l.secretOf(server)
+	if err != nil {
+		return client{}, err
+	}
+	m, err := method(a.methods, secret)
+	if err != nil {
+		return client{}, err
+	}
+	return client{ID: server.HTTP.OAuth.ClientID, Secret: secret, Method: m, Configured: true}, nil
+}
+
+// secretOf is the configured secret, references replaced.
+func (l *Logins) secretOf(server *spec.Server) (string, error) {
+	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret == "" {
+		return "", nil
+	}
+	return l.deps.Secret(server, server.HTTP.OAuth.ClientSecret)
+}
+
+// bindingKey names a configured client; empty where there is none.
+func bindingKey(server *spec.Server) string {
+	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID == "" {
+		return ""
+	}
+	return server.Origin() + "\x00" + server.HTTP.OAuth.ClientID
+}
+
+// register makes a client (RFC 7591).
+func (l *Logins) register(ctx context.Context, w *web, a authority, redirect string) (registration, error) {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return registration{}, fmt.Errorf("%w: %w", ErrRedirect, err)
+	}
+	kind := "web"
+	if isLoopback(u.Hostname()) {
+		kind = "native"
+	}
+	wanted := methodBasic
+	if len(a.methods) > 0 {
+		if wanted, err = method(a.methods, "secret"); err != nil {
+			return registration{}, err
+		}
+	}
+	body, err := json.Marshal(map[string]any{
+		"client_name": "Pawl", "software_id": "pawl", "application_type": kind, "redirect_uris": []string{redirect},
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
+		"token_endpoint_auth_method": wanted,
+	})
+	if err != nil {
+		return registration{}, fmt.Errorf("writing the registration of a client: %w", err)
+	}
+	answered, err := w.post(ctx, a.register, "application/json", string(body), nil)
+	if err != nil {
+		return registration{}, err
+	}
+	if answered.status != http.StatusCreated && answered.status != http.StatusOK {
+		return registration{}, l.notRegistered(a, redirect, answered)
+	}
+	return readRegistration(a, answered, wanted, l.now())
+}
+
+func (l *Logins) notRegistered(a authority, redirect string, answered *answer) error {
+	if a.noMetadata && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
+		return refused("it has neither metadata for logins nor the endpoints of 2025-03-26; if it wants a key instead of a login, put that into the server's `headers`")
+	}
+	err := upstream.As(unexpected(a.register, answered))
+	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.issuer, redirect, err.Message)
+	return err
+}
+
+func readRegistration(a authority, answered *answer, wanted string, now time.Time) (registration, error) {
+	var got struct {
+		ID      string      `json:"client_id"`
+		Secret  string      `json:"client_secret"`
+		Expires jsonSeconds `json:"client_secret_expires_at"`
+		Method  string      `json:"token_endpoint_auth_method"`
+	}
+	if !answered.read(&got) || got.ID == "" || len(got.ID) > 2000 || len(got.Secret) > 10000 {
+		return registration{}, refused("%s answered with something that is not a registered client", shown(a.register))
+	}
+	r := registration{Version: recordVersion, Time: now, Client: client{ID: got.ID, Secret: got.Secret, Method: wanted}}
+	switch {
+	case got.Method != "":
+		r.Client.Method = got.Method
+	case got.Secret == "":
+		r.Client.Method = methodNone
+	}
+	known := []string{methodNone, methodBasic, methodPost}
+	if !slices.Contains(known, r.Client.Method) || r.Client.Method != methodNone && got.Secret == "" {
+		return registration{}, refused("the authorization server %s wants the client to authenticate by %.100q, which is not possible here", a.issuer, r.Client.Method)
+	}
+	if got.Expires > 0 {
+		r.Expiry = time.Unix(int64(min(float64(got.Expires), float64(now.Add(maxLife).Unix()))), 0)
+	}
+	return r, nil
+}

@@ -1,0 +1,221 @@
+package oauth
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// maxServers bounds how many authorization servers an MCP server can name.
+const maxServers = 20
+
+// site is what is known of how to log in to an MCP server.
+type site struct {
+	resource  string   // what tokens are for (RFC 8707)
+	scopes    []string // what the server says that it needs
+	authority authority
+}
+
+// authority is an authorization server.
+type authority struct {
+	issuer     string
+	authorize  *url.URL
+	token      *url.URL
+	register   *url.URL // nil: it registers nobody
+	revoke     *url.URL // nil: it revokes nothing
+	methods    []string // of client authentication; empty: not said
+	scopes     []string
+	documents  bool // it takes Client ID Metadata Documents
+	sendsIss   bool // it names itself in what browsers bring back (RFC 9207)
+	noMetadata bool // it has none: all of the above is guessed, as 2025-03-26 has it
+}
+
+// protected are the metadata of a protected resource (RFC 9728).
+type protected struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported"`
+}
+
+// discover finds out how to log in to an MCP server. Where it names several authorization servers, prefer is taken if it
+// is among them, else the first.
+func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer string) (*site, error) {
+	if _, err := parsePlace("the MCP server's address", server.String()); err != nil {
+		return nil, err
+	}
+	meta, err := findProtected(ctx, w, server, c)
+	if err != nil {
+		return nil, err
+	}
+	if meta == nil {
+		a, err := original(ctx, w, server)
+		return &site{resource: canonical(server), authority: a}, err
+	}
+	if err := covers(meta.Resource, server); err != nil {
+		return nil, err
+	}
+	if len(meta.Servers) == 0 || len(meta.Servers) > maxServers {
+		return nil, refused("the MCP server's metadata name %d authorization servers; it takes 1 to %d", len(meta.Servers), maxServers)
+	}
+	issuer := meta.Servers[0]
+	if slices.Contains(meta.Servers, prefer) {
+		issuer = prefer
+	}
+	a, err := findAuthority(ctx, w, issuer)
+	return &site{resource: meta.Resource, scopes: scopesOf(strings.Join(meta.Scopes, " ")), authority: a}, err
+}
+
+// findProtected reads the metadata of the MCP server: where its challenge says, else at the well-known places. Nil where
+// there are none, as before 2025-06-18.
+func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*protected, error) {
+	if c.metadata != "" {
+		u, err := parsePlace("the address of the MCP server's metadata", c.metadata)
+		if err != nil {
+			return nil, err
+		}
+		meta, a, err := getJSON[protected](ctx, w, u)
+		if err == nil && meta == nil {
+			err = unexpected(u, a)
+		}
+		return meta, err
+	}
+	const name = "oauth-protected-resource"
+	places := []*url.URL{wellKnown(server, name)}
+	if root := wellKnown(origin(server), name); root.String() != places[0].String() {
+		places = append(places, root)
+	}
+	for _, u := range places {
+		meta, _, err := getJSON[protected](ctx, w, u)
+		if err != nil || meta != nil && meta.Resource != "" {
+			return meta, err
+		}
+	}
+	return nil, nil
+}
+
+// getJSON reads an object; nil where there is none at that address.
+func getJSON[T any](ctx context.Context, w *web, u *url.URL) (*T, *answer, error) {
+	a, err := w.get(ctx, u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
+		return nil, a, unexpected(u, a)
+	}
+	var to T
+	if a.status != http.StatusOK || !a.read(&to) {
+		return nil, a, nil
+	}
+	return &to, a, nil
+}
+
+// metadata are those of an authorization server (RFC 8414, OpenID Connect Discovery).
+type metadata struct {
+	Issuer        string   `json:"issuer"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	Registration  string   `json:"registration_endpoint"`
+	Revocation    string   `json:"revocation_endpoint"`
+	Methods       []string `json:"token_endpoint_auth_methods_supported"`
+	Challenges    []string `json:"code_challenge_methods_supported"`
+	Scopes        []string `json:"scopes_supported"`
+	Documents     bool     `json:"client_id_metadata_document_supported"`
+	SendsIss      bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// metadataPlaces are where an issuer's metadata can be, in the order of MCP.
+func metadataPlaces(issuer *url.URL) []*url.URL {
+	list := []*url.URL{wellKnown(issuer, "oauth-authorization-server"), wellKnown(issuer, "openid-configuration")}
+	if strings.Trim(issuer.Path, "/") != "" {
+		list = append(list, issuer.JoinPath("/.well-known/openid-configuration"))
+	}
+	return list
+}
+
+// findAuthority reads the metadata of an authorization server, which must be its own.
+func findAuthority(ctx context.Context, w *web, issuer string) (authority, error) {
+	a, found, err := lookUp(ctx, w, issuer)
+	if err == nil && !found {
+		err = refused("the authorization server %.200q has no metadata that can be read", issuer)
+	}
+	return a, err
+}
+
+func lookUp(ctx context.Context, w *web, issuer string) (authority, bool, error) {
+	u, err := parsePlace("the MCP server's authorization server", issuer)
+	if err != nil {
+		return authority{}, false, err
+	}
+	if u.RawQuery != "" {
+		return authority{}, false, refused("the MCP server's authorization server is %.200q, which has a query", issuer)
+	}
+	for _, place := range metadataPlaces(u) {
+		m, _, err := getJSON[metadata](ctx, w, place)
+		switch {
+		case err != nil:
+			return authority{}, false, err
+		case m == nil || m.Issuer == "":
+			continue
+		case !sameIssuer(m.Issuer, issuer):
+			return authority{}, false, refused("the metadata at %s are of the authorization server %.200q, not of %.200q", shown(place), m.Issuer, issuer)
+		}
+		a, err := m.authority()
+		return a, true, err
+	}
+	return authority{}, false, nil
+}
+
+// sameIssuer compares as text. Alone the slash of an empty path does not count: some libraries add it to each address in
+// the metadata of MCP servers, and both forms name the same documents.
+func sameIssuer(a, b string) bool {
+	if a == b {
+		return true
+	}
+	u, err := url.Parse(a)
+	return err == nil && strings.Trim(u.Path, "/") == "" && strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
+}
+
+// original is the authorization server of an MCP server of 2025-03-26: the same host, perhaps without metadata.
+func original(ctx context.Context, w *web, server *url.URL) (authority, error) {
+	base := origin(server)
+	a, found, err := lookUp(ctx, w, base.String())
+	if err != nil || found {
+		return a, err
+	}
+	return authority{
+		issuer: base.String(), authorize: base.JoinPath("/authorize"), token: base.JoinPath("/token"), register: base.JoinPath("/register"),
+		noMetadata: true,
+	}, nil
+}
+
+// authority checks what the metadata say.
+func (m *metadata) authority() (authority, error) {
+	a := authority{
+		issuer: m.Issuer, methods: m.Methods, scopes: m.Scopes, documents: m.Documents, sendsIss: m.SendsIss,
+	}
+	for _, e := range []struct {
+		name, text string
+		to         **url.URL
+	}{
+		{"authorization_endpoint", m.Authorization, &a.authorize}, {"token_endpoint", m.Token, &a.token},
+		{"registration_endpoint", m.Registration, &a.register}, {"revocation_endpoint", m.Revocation, &a.revoke},
+	} {
+		if e.text == "" {
+			continue
+		}
+		u, err := parsePlace("the "+e.name+" of "+m.Issuer, e.text)
+		if err != nil {
+			return authority{}, err
+		}
+		*e.to = u
+	}
+	if a.token == nil {
+		return authority{}, refused("the authorization server %.200q has no token_endpoint", m.Issuer)
+	}
+	if !slices.Contains(m.Challenges, "S256") {
+		a.authorize = nil // a login of a person is not safe there
+	}
+	return a, nil
+}

@@ -1,0 +1,170 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// Answer is what the browser brought back.
+type Answer struct {
+	State, Code, Iss   string
+	Error, Description string
+}
+
+// Finished is a login.
+type Finished struct {
+	MCPID  string
+	Server *spec.Server // as it was when the login began
+	Scopes []string
+	Expiry time.Time // zero: not known
+}
+
+// Finish ends a login, which only the user can do who began it, and once. Errors: ErrUnknownLogin, ErrAnswer, or
+// *upstream.Error.
+func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, error) {
+	o := l.take(user, a.State)
+	if o == nil {
+		return Finished{}, ErrUnknownLogin
+	}
+	if err := o.check(a); err != nil {
+		return Finished{}, err
+	}
+	w := l.web(o.server)
+	defer w.close()
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "code": {a.Code}, "redirect_uri": {o.redirect},
+		"code_verifier": {o.verifier}, "resource": {o.site.resource},
+	}
+	g, err := l.ask(ctx, w, o.site.authority.token, o.site.authority.issuer, o.client, form)
+	if err != nil {
+		l.disown(o, err)
+		return Finished{}, explained(o.server, "logging in", err)
+	}
+	t := newToken(g, o.site, o.client, o.scopes, l.now())
+	t.StepUps = o.stepUps
+	if o.client.Configured {
+		if err := l.vault.bind(bindingKey(o.server), t.Issuer); err != nil {
+			return Finished{}, err
+		}
+	}
+	if _, err := l.vault.put(o.ref, t, nil); err != nil {
+		return Finished{}, err
+	}
+	l.met(o.ref)
+	l.deps.Log.InfoContext(ctx, "logged in to an MCP server", "mcp_id", o.mcpID, "user", o.user, "issuer", t.Issuer)
+	return Finished{MCPID: o.mcpID, Server: o.server, Scopes: t.Scopes, Expiry: t.Expiry}, nil
+}
+
+// take hands out a login of a user, once.
+func (l *Logins) take(user, state string) *open {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.open[state]
+	if o == nil || o.user != user || l.now().After(o.expiry) {
+		return nil
+	}
+	delete(l.open, state)
+	return o
+}
+
+// check looks at an answer before anything of it is used or shown: an answer of another server than the one that was
+// asked tells nothing (RFC 9207).
+func (o *open) check(a Answer) error {
+	issuer := o.site.authority.issuer
+	switch {
+	case a.Iss == "" && o.site.authority.sendsIss:
+		return fmt.Errorf("%w: it does not say who it is from, though %s always does; log in again", ErrAnswer, issuer)
+	case a.Iss != "" && a.Iss != issuer:
+		return fmt.Errorf("%w: it is from %.200q, not from %s; somebody may be trying to get at the login", ErrAnswer, a.Iss, issuer)
+	case a.Error != "":
+		return fmt.Errorf("%w: %s says %s", ErrAnswer, issuer, told(a.Error, a.Description))
+	case a.Code == "":
+		return fmt.Errorf("%w: it has no code", ErrAnswer)
+	}
+	return nil
+}
+
+// disown forgets a registered client that its server does not know any more.
+func (l *Logins) disown(o *open, err error) {
+	var d *denied
+	if errors.As(err, &d) && (d.code == "invalid_client" || d.code == "unauthorized_client") && !o.client.Configured {
+		l.vault.dropRegistration(o.site.authority.issuer + "\x00" + o.redirect)
+	}
+}
+
+// newToken is a login of what a server gave.
+func newToken(g granted, s *site, c client, wanted []string, now time.Time) *token {
+	t := &token{
+		Issuer: s.authority.issuer, Resource: s.resource, Endpoint: s.authority.token.String(), Client: c,
+		Access: g.access, Refresh: g.refresh, Wanted: wanted, Scopes: g.scopes, Obtained: now, Expiry: g.expiry,
+	}
+	if s.authority.revoke != nil {
+		t.Revoke = s.authority.revoke.String()
+	}
+	if t.Client.Configured {
+		t.Client.Secret = "" // it stays where it is configured
+	}
+	if g.scopes == nil {
+		t.Scopes = slices.Clone(wanted)
+	}
+	return t
+}
+
+// revoke tells an authorization server that a token is not used any more (RFC 7009).
+func (l *Logins) revoke(ctx context.Context, server *spec.Server, t *token) error {
+	if t.Revoke == "" {
+		return nil
+	}
+	u, err := parsePlace("the revocation_endpoint", t.Revoke)
+	if err != nil {
+		return err
+	}
+	c, err := l.current(server, t)
+	if err != nil {
+		return err
+	}
+	form := url.Values{"token": {t.Access}, "token_type_hint": {"access_token"}}
+	if t.Refresh != "" {
+		form = url.Values{"token": {t.Refresh}, "token_type_hint": {"refresh_token"}}
+	}
+	header := make(map[string][]string)
+	if err := l.authenticate(header, form, t.Issuer, c); err != nil {
+		return err
+	}
+	w := l.web(server)
+	defer w.close()
+	a, err := w.post(ctx, u, "application/x-www-form-urlencoded", form.Encode(), header)
+	if err == nil && a.status/100 != 2 {
+		err = unexpected(u, a)
+	}
+	return err
+}
+
+// current is the client of a token, with the secret that is configured now.
+func (l *Logins) current(server *spec.Server, t *token) (client, error) {
+	c := t.Client
+	if !c.Configured {
+		return c, nil
+	}
+	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID != c.ID {
+		return c, loginRequired("the oauth.client_id of MCP server %s is another one since you logged in: run `pawl mcp login %[1]s`", server.ID)
+	}
+	var err error
+	c.Secret, err = l.secretOf(server)
+	return c, err
+}
+
+// list is a set of scopes for people.
+func list(scopes []string) string {
+	if len(scopes) == 0 {
+		return "none named"
+	}
+	return strings.Join(scopes, ", ")
+}

@@ -1,0 +1,437 @@
+package oauth
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// What comes back is looked at before anything of it is used: a refused answer leads to no token request.
+func TestAnswersAreChecked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sw     fakeauth.Switches
+		change func(*Answer)
+		user   string
+		wait   time.Duration
+		want   error
+		text   string
+	}{
+		"another issuer":                 {sw: fakeauth.Switches{Iss: "https://evil.example"}, want: ErrAnswer, text: `from "https://evil.example"`},
+		"another issuer, not advertised": {sw: fakeauth.Switches{Iss: "https://evil.example", HideIss: true}, want: ErrAnswer, text: "not from"},
+		"no issuer, though advertised":   {sw: fakeauth.Switches{Iss: "-"}, want: ErrAnswer, text: "does not say who it is from"},
+		"nearly the issuer":              {change: func(a *Answer) { a.Iss += "/" }, want: ErrAnswer, text: "not from"},
+		"an error":                       {sw: fakeauth.Switches{AnswerError: "access_denied"}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
+		"an error of somebody else":      {sw: fakeauth.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
+		"no code":                        {change: func(a *Answer) { a.Code = "" }, want: ErrAnswer, text: "no code"},
+		"another user":                   {user: "bob", want: ErrUnknownLogin},
+		"another state":                  {change: func(a *Answer) { a.State = newSecret() }, want: ErrUnknownLogin},
+		"too late":                       {wait: loginLife + time.Second, want: ErrUnknownLogin, text: "10 minutes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{}, tt.sw, fakeauth.Guard{})
+			s, err := r.start("ann")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := r.answer(s)
+			if tt.change != nil {
+				tt.change(&a)
+			}
+			user := "ann"
+			if tt.user != "" {
+				user = tt.user
+			}
+			r.ahead.Store(int64(tt.wait))
+			_, err = r.logins.Finish(t.Context(), user, a)
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("error = %v, want %v with %q", err, tt.want, tt.text)
+			}
+			if strings.Contains(name, "somebody else") && strings.Contains(err.Error(), "access_denied") {
+				t.Errorf("it repeats what another server says: %v", err)
+			}
+			if n := len(r.tokenRequests()); n > 0 {
+				t.Errorf("%d token requests", n)
+			}
+			if r.logins.State(r.server, user) == Active {
+				t.Error("logged in")
+			}
+		})
+	}
+}
+
+// An answer without iss is fine where nobody promised one (RFC 9207, 2.4).
+func TestAnswerWithoutIssuer(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{Iss: "-", HideIss: true}, fakeauth.Guard{})
+	r.login("ann")
+	r.works("ann")
+}
+
+// A login is finished once, by who began it; somebody else's try does not use it up.
+func TestLoginsAreSingleUse(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	s, err := r.start("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := r.answer(s)
+	if _, err := r.logins.Finish(t.Context(), "bob", a); !errors.Is(err, ErrUnknownLogin) {
+		t.Errorf("bob: %v", err)
+	}
+	if _, err := r.logins.Finish(t.Context(), "ann", a); err != nil {
+		t.Errorf("ann: %v", err)
+	}
+	if _, err := r.logins.Finish(t.Context(), "ann", a); !errors.Is(err, ErrUnknownLogin) {
+		t.Errorf("again: %v", err)
+	}
+	r.works("ann")
+	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != upstream.LoginRequired {
+		t.Errorf("bob: %d, %v", status, err)
+	}
+	if len(s.State) < 43 || s.Expiry.Sub(r.now()) > loginLife || s.Redirect != loopback {
+		t.Errorf("began %+v", s)
+	}
+}
+
+// Each login has a verifier of its own, which leaves the pool in the token request alone.
+func TestPKCE(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	verifier := r.tokenRequests()[0].Get("code_verifier")
+	sum := sha256.Sum256([]byte(verifier))
+	if len(verifier) < 43 || r.asked().Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || r.asked().Has("code_verifier") {
+		t.Errorf("verifier %q, asked %v", verifier, r.asked())
+	}
+	r.login("bob")
+	if r.tokenRequests()[1].Get("code_verifier") == verifier {
+		t.Error("the same verifier twice")
+	}
+}
+
+// Logins that are begun and left cost no more than their bound.
+func TestOpenLoginsAreBounded(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	first, err := r.start("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.start("ann"); err != nil { // replaces it
+		t.Fatal(err)
+	}
+	if _, err := r.logins.Finish(t.Context(), "ann", r.answer(first)); !errors.Is(err, ErrUnknownLogin) {
+		t.Errorf("a login that was replaced: %v", err)
+	}
+	for i := range maxOpenPerUser + 5 {
+		r.logins.add(string(rune('a'+i)), &open{ref: ref{"ann", string(rune('a' + i))}, user: "ann", expiry: r.now().Add(time.Duration(i))})
+	}
+	r.logins.mu.Lock()
+	defer r.logins.mu.Unlock()
+	if n := len(r.logins.open); n != maxOpenPerUser {
+		t.Errorf("%d open logins of one user", n)
+	}
+	if _, kept := r.logins.open["a"]; kept {
+		t.Error("the oldest is still there")
+	}
+}
+
+// The token endpoint's answers are checked too.
+func TestTokenAnswers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sw   fakeauth.Switches
+		kind upstream.Kind
+		want string
+	}{
+		"refused":           {fakeauth.Switches{TokenError: "invalid_grant"}, upstream.Misconfigured, `"invalid_grant"`},
+		"trouble":           {fakeauth.Switches{TokenStatus: 500}, upstream.Unavailable, "HTTP 500"},
+		"a page":            {fakeauth.Switches{TokenGarbage: "<html>"}, upstream.Misconfigured, "not a token"},
+		"an empty token":    {fakeauth.Switches{TokenGarbage: `{"access_token":"","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
+		"a header's end":    {fakeauth.Switches{TokenGarbage: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
+		"another type":      {fakeauth.Switches{TokenType: "DPoP"}, upstream.Misconfigured, `"DPoP"`},
+		"no type":           {fakeauth.Switches{TokenGarbage: `{"access_token":"a"}`}, upstream.Misconfigured, "only Bearer"},
+		"a redirect":        {fakeauth.Switches{TokenStatus: 307}, upstream.Misconfigured, "HTTP 307"},
+		"a token too long":  {fakeauth.Switches{TokenGarbage: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
+		"an unknown client": {fakeauth.Switches{TokenError: "invalid_client"}, upstream.Misconfigured, "invalid_client"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{}, tt.sw, fakeauth.Guard{})
+			_, err := r.tryLogin("ann")
+			wantKind(t, err, tt.kind, tt.want)
+			if r.logins.State(r.server, "ann") == Active {
+				t.Error("logged in")
+			}
+			if name != "an unknown client" {
+				return
+			}
+			// The server forgot the client: the next login registers anew.
+			r.auth.Set(func(s *fakeauth.Switches) { s.TokenError = "" })
+			r.login("ann")
+			if r.registrations() != 2 {
+				t.Errorf("%d registrations", r.registrations())
+			}
+		})
+	}
+}
+
+// Codes, verifiers and secrets go where the metadata say, and do not follow a redirect.
+func TestTokenRequestsAreNotRedirected(t *testing.T) {
+	elsewhere := fakeauth.New(t, fakeauth.Switches{})
+	r := newRig(t, Config{}, fakeauth.Switches{TokenTo: elsewhere.URL + "/token"}, fakeauth.Guard{})
+	_, err := r.tryLogin("ann")
+	wantKind(t, err, upstream.Misconfigured, "HTTP 307")
+	elsewhere.Look(func(a *fakeauth.Authority) {
+		if len(a.Requests) > 0 {
+			t.Errorf("it was sent %v", a.Requests)
+		}
+	})
+}
+
+func TestExpiryInOtherWords(t *testing.T) {
+	for text, want := range map[string]float64{`"3600"`: 3600, `3600.5`: 3600.5, `null`: 0, `"soon"`: 0, `{}`: 0, `-5`: -5, `1e300`: 1e300} {
+		var s jsonSeconds
+		if err := s.UnmarshalJSON([]byte(text)); err != nil || float64(s) != want {
+			t.Errorf("%s: %v, %v", text, s, err)
+		}
+	}
+	r := newRig(t, Config{}, fakeauth.Switches{TokenGarbage: `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`}, fakeauth.Guard{})
+	if f := r.login("ann"); f.Expiry.Sub(r.now()) > maxLife {
+		t.Errorf("expires %v", f.Expiry)
+	}
+}
+
+func TestScopes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sw     fakeauth.Switches
+		guard  fakeauth.Guard
+		config []string
+		want   string
+		prompt string
+	}{
+		"those of the challenge":           {guard: fakeauth.Guard{Ask: "mcp:basic", Scopes: []string{"a", "b"}}, want: "mcp:basic"},
+		"those of the metadata":            {guard: fakeauth.Guard{Scopes: []string{"a", "b"}}, want: "a b"},
+		"none":                             {sw: fakeauth.Switches{Scopes: []string{"x", offlineAccess}}, want: ""},
+		"the configured ones":              {guard: fakeauth.Guard{Ask: "mcp:basic"}, config: []string{"mine"}, want: "mine"},
+		"offline access where it is known": {sw: fakeauth.Switches{Scopes: []string{"x", offlineAccess}}, guard: fakeauth.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
+		"and not where it is not":          {sw: fakeauth.Switches{Scopes: []string{"x"}}, guard: fakeauth.Guard{Ask: "a"}, want: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{}, tt.sw, tt.guard)
+			if tt.config != nil {
+				r.configure(&spec.OAuth{Scopes: tt.config})
+			}
+			r.login("ann")
+			if q := r.asked(); q.Get("scope") != tt.want || q.Has("scope") != (tt.want != "") || q.Get("prompt") != tt.prompt {
+				t.Errorf("asked %v", q)
+			}
+		})
+	}
+}
+
+// A request that needs more rights asks for a login with those and the ones there are; once, not for ever.
+func TestStepUp(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}})
+	r.login("ann")
+	r.works("ann")
+	_, err := r.request("ann", "tools/call")
+	wantKind(t, err, upstream.LoginRequired, "more rights than your login has (mcp:write): run `pawl mcp login web`")
+	if r.logins.State(r.server, "ann") != Required {
+		t.Error("the state does not say so")
+	}
+	r.works("ann") // the rest goes on
+	r.login("ann")
+	if got := r.asked().Get("scope"); got != "mcp:basic mcp:write" {
+		t.Errorf("asked for %q", got)
+	}
+	if status, err := r.request("ann", "tools/call"); status != http.StatusOK || err != nil {
+		t.Errorf("after it: %d, %v", status, err)
+	}
+	if r.logins.State(r.server, "ann") != Active {
+		t.Error("the state does not say that it is over")
+	}
+}
+
+func TestStepUpIsBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sw     fakeauth.Switches
+		logins int
+	}{
+		"the server grants it, and it is not enough": {logins: 1},
+		"the server grants less":                     {sw: fakeauth.Switches{Grant: []string{"other"}}, logins: 2},
+		"the server does not say":                    {sw: fakeauth.Switches{SilentScope: true}, logins: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{}, tt.sw, fakeauth.Guard{Ask: "mcp:admin", Always403: []string{"mcp:admin"}})
+			for n := 1; ; n++ {
+				r.login("ann")
+				_, err := r.request("ann", "tools/call")
+				if kindOf(err) == upstream.LoginRequired && n < 5 {
+					continue
+				}
+				wantKind(t, err, upstream.Unauthorized, "logging in again does not give (mcp:admin)")
+				if n != tt.logins {
+					t.Errorf("%d logins, want %d", n, tt.logins)
+				}
+				return
+			}
+		})
+	}
+}
+
+// Who the pool is, and how it shows that at the token endpoint.
+func TestClientAuthentication(t *testing.T) {
+	const document = "https://pawl.example/client.json"
+	configured := &spec.OAuth{ClientID: "configured", ClientSecret: "ref:configured-secret"}
+	for name, tt := range map[string]struct {
+		sw     fakeauth.Switches
+		config *spec.OAuth
+		basic  string
+		post   string
+		id     string
+	}{
+		"registered, basic":       {sw: fakeauth.Switches{Methods: []string{methodPost, methodBasic}}, basic: "client-1:"},
+		"registered, post":        {sw: fakeauth.Switches{Methods: []string{methodPost}}, post: "*", id: "client-1"},
+		"registered, none":        {sw: fakeauth.Switches{Methods: []string{methodNone}}, id: "client-1"},
+		"registered, not said":    {basic: "client-1:"},
+		"registered, secretless":  {sw: fakeauth.Switches{Secretless: true}, id: "client-1"},
+		"configured, basic":       {config: configured, basic: "configured:configured-secret"},
+		"configured, post":        {sw: fakeauth.Switches{Methods: []string{methodPost}}, config: configured, post: "configured-secret", id: "configured"},
+		"configured, documents":   {sw: fakeauth.Switches{Documents: true}, config: configured, basic: "configured:configured-secret"},
+		"by a document":           {sw: fakeauth.Switches{Documents: true}, id: document},
+		"configured, no register": {sw: fakeauth.Switches{NoRegister: true}, config: configured, basic: "configured:configured-secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{ClientMetadata: document}, tt.sw, fakeauth.Guard{})
+			r.configure(tt.config)
+			r.login("ann")
+			r.works("ann")
+			got := r.tokenRequests()[0]
+			if basic := got.Get("basic"); (basic != "") != (tt.basic != "") || !strings.HasPrefix(basic, tt.basic) {
+				t.Errorf("basic %q", basic)
+			}
+			if post := got.Get("client_secret"); post != tt.post && (tt.post != "*" || post == "") {
+				t.Errorf("post %q", post)
+			}
+			if tt.id != "" && got.Get("client_id") != tt.id {
+				t.Errorf("client_id %q", got.Get("client_id"))
+			}
+			if tt.config != nil && r.registrations() > 0 {
+				t.Error("it registered a client all the same")
+			}
+			if stored, _ := r.logins.vault.token(refFor(r.server, "ann")); tt.config != nil && stored.Client.Secret != "" {
+				t.Error("the configured secret is stored a second time")
+			}
+		})
+	}
+}
+
+func TestRegistration(t *testing.T) {
+	r := newRig(t, Config{RedirectURI: "https://pawl.example/v1/mcpLogins:callback"}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	r.login("bob") // the client is remembered
+	if r.registrations() != 1 {
+		t.Errorf("%d registrations", r.registrations())
+	}
+	var body map[string]any
+	r.auth.Look(func(a *fakeauth.Authority) { body = a.Register[0] })
+	want := map[string]any{
+		"client_name": "Pawl", "software_id": "pawl", "application_type": "native", "redirect_uris": []any{loopback},
+		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"}, "token_endpoint_auth_method": methodBasic,
+	}
+	if diff := cmp.Diff(want, body); diff != "" {
+		t.Error(diff)
+	}
+	// Another redirect address is another client, and no native one.
+	s, err := r.logins.Start(t.Context(), r.server, "ann", "")
+	if err != nil || s.Redirect != "https://pawl.example/v1/mcpLogins:callback" {
+		t.Fatal(s, err)
+	}
+	r.auth.Look(func(a *fakeauth.Authority) { body = a.Register[1] })
+	if body["application_type"] != "web" {
+		t.Errorf("registered %v", body)
+	}
+	// That login was not finished, so the client may be at fault: the next one registers anew.
+	r.login("ann")
+	if r.registrations() != 3 {
+		t.Errorf("%d registrations", r.registrations())
+	}
+}
+
+// 2026-07-28: what was registered at one authorization server is never shown to another.
+func TestAuthorizationServerChanges(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{Life: time.Minute}, fakeauth.Guard{})
+	r.login("ann")
+	other := fakeauth.New(t, fakeauth.Switches{})
+	first := r.auth
+	r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{other.URL} })
+	first.Revoke()
+	r.auth = other
+	r.login("ann")
+	if token, _ := r.logins.vault.token(refFor(r.server, "ann")); token.Issuer != other.URL {
+		t.Errorf("issuer %q", token.Issuer)
+	}
+	if r.registrations() != 1 {
+		t.Errorf("%d registrations at the new one", r.registrations())
+	}
+	n := 0
+	if err := r.store.Load(bucketTokens, func(string, []byte) error { n++; return nil }); err != nil || n != 1 {
+		t.Errorf("%d stored logins, %v", n, err)
+	}
+
+	t.Run("with a configured client", func(t *testing.T) {
+		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+		r.configure(&spec.OAuth{ClientID: "configured", ClientSecret: "configured-secret"})
+		r.login("ann")
+		evil := fakeauth.New(t, fakeauth.Switches{})
+		r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{evil.URL} })
+		_, err := r.start("ann")
+		wantKind(t, err, upstream.Misconfigured, "now names the authorization server "+evil.URL)
+		r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{evil.URL, r.auth.URL} })
+		r.login("ann") // of several, the one that the client is of
+		if err := r.logins.Forget(t.Context(), r.server, "bob", false); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) == "" {
+			t.Errorf("a plain user's logout: %v", err)
+		}
+		if err := r.logins.Forget(t.Context(), r.server, "op", true); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) != "" {
+			t.Errorf("an operator's logout: %v", err)
+		}
+		evil.Look(func(a *fakeauth.Authority) {
+			if slices.ContainsFunc(a.Paths, func(p string) bool { return !strings.Contains(p, ".well-known") }) {
+				t.Errorf("it was asked %q", a.Paths)
+			}
+		})
+	})
+}
+
+func TestServersWithoutLogins(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	for name, s := range map[string]*spec.Server{
+		"stdio":        {ID: "x", Stdio: &spec.Stdio{Command: "x"}},
+		"a key":        {ID: "x", HTTP: &spec.HTTP{URL: r.web.URL, Headers: map[string]string{"authorization": "Bearer x"}}},
+		"the pool's":   {ID: "x", HTTP: &spec.HTTP{URL: r.web.URL, OAuth: &spec.OAuth{Grant: spec.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
+		"somebody's":   {ID: "x", Owner: "bob", HTTP: &spec.HTTP{URL: r.web.URL, OAuth: &spec.OAuth{Grant: spec.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
+		"a built-in's": {ID: "x", Builtin: &spec.Builtin{Name: "x"}},
+	} {
+		if _, err := r.logins.Start(t.Context(), s, "ann", loopback); !errors.Is(err, ErrNoLogin) {
+			t.Errorf("%s: start: %v", name, err)
+		}
+		if err := r.logins.Forget(t.Context(), s, "ann", false); !errors.Is(err, ErrNoLogin) {
+			t.Errorf("%s: forget: %v", name, err)
+		}
+		if name == "stdio" || name == "a key" {
+			if r.logins.For(s, "ann") != nil {
+				t.Errorf("%s: a source of tokens", name)
+			}
+		}
+	}
+	if _, err := r.logins.Start(t.Context(), r.server, "ann", "https://evil.example/"); !errors.Is(err, ErrRedirect) {
+		t.Errorf("redirect: %v", err)
+	}
+}

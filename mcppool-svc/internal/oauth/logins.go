@@ -1,0 +1,229 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// What goes wrong with a login, beside what servers do, which is *upstream.Error.
+var (
+	ErrRedirect     = errors.New("the browser cannot be sent there")
+	ErrUnknownLogin = errors.New("there is no such login of yours: it was finished, replaced by a later one, or is older than 10 minutes")
+	ErrNoLogin      = errors.New("the server has no logins of users")
+	ErrAnswer       = errors.New("the answer of the authorization server is refused")
+	ErrStorage      = errors.New("storing failed")
+)
+
+// Config says how logins are made.
+type Config struct {
+	RedirectURI    string // where browsers are sent where the caller names no address; may be empty
+	ClientMetadata string // the https address of the pool's Client ID Metadata Document; may be empty
+	Key            []byte // of what is kept
+}
+
+// Deps are what Logins stands on.
+type Deps struct {
+	Store store.Store
+	// Client makes an HTTP client that checks addresses as for that server.
+	Client func(*spec.Server) *http.Client
+	// Secret replaces references to secrets in a value of that server's settings.
+	Secret func(server *spec.Server, value string) (string, error)
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Logins is safe for concurrent use.
+type Logins struct {
+	cfg   Config
+	deps  Deps
+	vault *vault
+
+	base   context.Context // ends with Close; renewals hang on it
+	cancel context.CancelFunc
+	work   sync.WaitGroup // renewals
+
+	mu      sync.Mutex
+	closed  bool             // guarded by mu
+	open    map[string]*open // guarded by mu; logins that were begun, by state
+	needs   map[ref]need     // guarded by mu
+	flights map[ref]*flight  // guarded by mu
+}
+
+// need is what a server asked for that the login there does not give.
+type need struct {
+	challenge challenge
+	more      bool // the login is good, but its rights are not enough
+	at        time.Time
+}
+
+// maxNeeds bounds what is kept of servers' refusals; the oldest make way.
+const maxNeeds = 10_000
+
+// New reads what is stored. Close what it returns.
+func New(cfg Config, deps Deps) (*Logins, error) {
+	v, lost, err := openVault(deps.Store, cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	if lost > 0 {
+		deps.Log.Error("stored logins to MCP servers cannot be read with this key; restore the key (--token-key), or let users log in again",
+			"logins", lost)
+	}
+	base, cancel := context.WithCancel(context.Background())
+	return &Logins{
+		cfg: cfg, deps: deps, vault: v, base: base, cancel: cancel,
+		open: make(map[string]*open), needs: make(map[ref]need), flights: make(map[ref]*flight),
+	}, nil
+}
+
+// Close ends renewals that are under way.
+func (l *Logins) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.work.Wait()
+	return nil
+}
+
+func (l *Logins) now() time.Time { return l.deps.Now() }
+
+func (l *Logins) web(server *spec.Server) *web { return newWeb(l.deps.Client(server)) }
+
+// possible says whether a server can have logins at all: a key of its own in the headers rules them out.
+func possible(server *spec.Server) bool {
+	if server.HTTP == nil {
+		return false
+	}
+	for name := range server.HTTP.Headers {
+		if http.CanonicalHeaderKey(name) == "Authorization" {
+			return false
+		}
+	}
+	return true
+}
+
+// byPool says whether the pool itself logs in to a server, for everybody.
+func byPool(server *spec.Server) bool {
+	return server.HTTP.OAuth != nil && server.HTTP.OAuth.Grant == spec.GrantClientCredentials
+}
+
+// refFor says whose token a user's requests to a server carry.
+func refFor(server *spec.Server, user string) ref {
+	if byPool(server) {
+		user = ""
+	}
+	return ref{user, server.Origin()}
+}
+
+// State is how a user stands with a server.
+type State int
+
+// The states.
+const (
+	Unasked  State = iota // the server never asked for a login
+	Required              // it asks for one, or another one
+	Active                // there is one
+)
+
+// State says how a user stands with a server.
+func (l *Logins) State(server *spec.Server, user string) State {
+	if !possible(server) {
+		return Unasked
+	}
+	r := refFor(server, user)
+	l.mu.Lock()
+	_, needed := l.needs[r]
+	l.mu.Unlock()
+	t, sealed := l.vault.token(r)
+	switch {
+	case needed, sealed, t != nil && t.Refresh == "" && t.expired(l.now()) && !byPool(server):
+		return Required
+	case t != nil:
+		return Active
+	default:
+		return Unasked
+	}
+}
+
+// Forget deletes a user's login to a server, and tells the authorization server where it can be told. ErrNoLogin where
+// the login is the pool's own, which is an operator's, or the server's owner's, to forget; so is what authorization server a
+// configured client is of.
+func (l *Logins) Forget(ctx context.Context, server *spec.Server, user string, operator bool) error {
+	mayChange := operator || server.Owner == user
+	if !possible(server) || byPool(server) && !mayChange {
+		return ErrNoLogin
+	}
+	if mayChange {
+		if err := l.vault.unbind(bindingKey(server)); err != nil {
+			return err
+		}
+	}
+	r := refFor(server, user)
+	gone, err := l.vault.remove(func(o ref) bool { return o == r })
+	if err != nil {
+		return err
+	}
+	l.met(r)
+	for _, t := range gone {
+		if err := l.revoke(ctx, server, t); err != nil {
+			l.deps.Log.InfoContext(ctx, "a token was forgotten, but not revoked", "mcp_id", server.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+// ForgetServer deletes all logins to a server that is gone, or has moved.
+func (l *Logins) ForgetServer(server *spec.Server) error {
+	where := server.Origin()
+	_, err := l.vault.remove(func(o ref) bool { return o.origin == where })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.needs {
+		if r.origin == where {
+			delete(l.needs, r)
+		}
+	}
+	for state, o := range l.open {
+		if o.ref.origin == where {
+			delete(l.open, state)
+		}
+	}
+	return err
+}
+
+// want remembers what a server asks for.
+func (l *Logins) want(r ref, c challenge, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.needs[r]; !known && len(l.needs) >= maxNeeds {
+		oldest := r
+		for other, n := range l.needs {
+			if was, ok := l.needs[oldest]; !ok || n.at.Before(was.at) {
+				oldest = other
+			}
+		}
+		delete(l.needs, oldest)
+	}
+	l.needs[r] = need{challenge: c, more: more, at: l.now()}
+}
+
+// met is the contrary.
+func (l *Logins) met(r ref) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.needs, r)
+}
+
+// loginRequired tells people what to do.
+func loginRequired(format string, args ...any) *upstream.Error {
+	return upstream.Errorf(upstream.LoginRequired, format, args...)
+}

@@ -1,0 +1,197 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// renewAhead is how long before its end a token is renewed; of short ones a quarter of their life.
+	renewAhead = time.Minute
+	// renewLimit bounds one renewal, whoever waits for it.
+	renewLimit = 30 * time.Second
+)
+
+func (t *token) expired(now time.Time) bool { return !t.Expiry.IsZero() && !now.Before(t.Expiry) }
+
+// stale says whether a token is to be renewed.
+func (t *token) stale(now time.Time) bool {
+	ahead := min(renewAhead, t.Expiry.Sub(t.Obtained)/4)
+	return t.expired(now.Add(ahead))
+}
+
+// flight is a renewal under way; all who want it share it.
+type flight struct {
+	done  chan struct{}
+	token *token // after done
+	err   error  // after done
+}
+
+// share runs work for a login unless it is already being run, and waits for what comes of it. The work goes on when those
+// who wait give up: what it gets may replace what there was.
+func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
+	l.mu.Lock()
+	f := l.flights[r]
+	if f == nil {
+		if l.closed {
+			l.mu.Unlock()
+			return nil, upstream.Errorf(upstream.Unavailable, "the pool is stopping")
+		}
+		f = &flight{done: make(chan struct{})}
+		l.flights[r] = f
+		background := context.WithoutCancel(ctx)
+		l.work.Go(func() { l.fly(background, r, f, work) })
+	}
+	l.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.token, f.err
+	case <-ctx.Done():
+		return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+	}
+}
+
+func (l *Logins) fly(ctx context.Context, r ref, f *flight, work func(context.Context) (*token, error)) {
+	ctx, cancel := context.WithTimeout(ctx, renewLimit)
+	defer cancel()
+	defer context.AfterFunc(l.base, cancel)()
+	f.token, f.err = work(ctx)
+	l.mu.Lock()
+	delete(l.flights, r)
+	l.mu.Unlock()
+	close(f.done)
+}
+
+// renew gets a new token in the place of one that is of no use any more, or soon.
+func (l *Logins) renew(ctx context.Context, server *spec.Server, r ref, old *token) (*token, error) {
+	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
+		now, _ := l.vault.token(r)
+		switch {
+		case now == nil:
+			return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
+		case now != old:
+			return now, nil // somebody else was faster
+		}
+		g, err := l.refresh(ctx, server, old)
+		if err != nil {
+			return nil, l.notRenewed(server, r, old, err)
+		}
+		t := *old
+		t.Access, t.Expiry, t.Obtained = g.access, g.expiry, l.now()
+		if g.refresh != "" {
+			t.Refresh = g.refresh
+		}
+		if g.scopes != nil {
+			t.Scopes = g.scopes
+		}
+		return l.replace(ctx, server, r, &t, old)
+	})
+}
+
+// replace puts a renewed token in its place, unless the user logged out or in meanwhile.
+func (l *Logins) replace(ctx context.Context, server *spec.Server, r ref, t, old *token) (*token, error) {
+	put, err := l.vault.put(r, t, old)
+	if err != nil {
+		l.deps.Log.ErrorContext(ctx, "a renewed login is in memory alone: its user will have to log in again after a restart",
+			"mcp_id", server.ID, "user", r.user, "error", err)
+	}
+	if put {
+		return t, nil
+	}
+	if now, _ := l.vault.token(r); now != nil {
+		return now, nil
+	}
+	return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
+}
+
+// refresh asks for a token with the refresh token (RFC 6749, 6).
+func (l *Logins) refresh(ctx context.Context, server *spec.Server, old *token) (granted, error) {
+	endpoint, err := parsePlace("the token_endpoint", old.Endpoint)
+	if err != nil {
+		return granted{}, err
+	}
+	c, err := l.current(server, old)
+	if err != nil {
+		return granted{}, err
+	}
+	w := l.web(server)
+	defer w.close()
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}, "resource": {old.Resource}}
+	return l.ask(ctx, w, endpoint, old.Issuer, c, form)
+}
+
+// notRenewed says what a failed renewal means: where the server refuses it, another login is needed; else it may work
+// later.
+func (l *Logins) notRenewed(server *spec.Server, r ref, old *token, err error) error {
+	var d *denied
+	if !errors.As(err, &d) {
+		return explained(server, "renewing the login", err)
+	}
+	dead := *old
+	dead.Refresh = ""
+	if _, err := l.vault.put(r, &dead, old); err != nil {
+		l.deps.Log.Warn("a login that cannot be renewed stays in the store", "mcp_id", server.ID, "error", err)
+	}
+	l.want(r, challenge{}, false)
+	return loginRequired("the login to MCP server %s has ended (%s): run `pawl mcp login %[1]s`", server.ID, d.Error())
+}
+
+// obtain logs the pool itself in (client credentials).
+func (l *Logins) obtain(ctx context.Context, server *spec.Server, r ref, old *token, c challenge) (*token, error) {
+	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
+		if now, _ := l.vault.token(r); now != nil && now != old {
+			return now, nil
+		}
+		t, err := l.grant(ctx, server, c)
+		if err != nil {
+			return nil, explained(server, "logging the pool in", err)
+		}
+		if err := l.vault.bind(bindingKey(server), t.Issuer); err != nil {
+			return nil, explained(server, "logging the pool in", err)
+		}
+		if _, err := l.vault.put(r, t, nil); err != nil {
+			l.deps.Log.WarnContext(ctx, "a token of the pool is not kept", "mcp_id", server.ID, "error", err)
+		}
+		return t, nil
+	})
+}
+
+func (l *Logins) grant(ctx context.Context, server *spec.Server, c challenge) (*token, error) {
+	address, err := url.Parse(server.HTTP.URL)
+	if err != nil {
+		return nil, refused("its url cannot be read: %w", err)
+	}
+	w := l.web(server)
+	defer w.close()
+	found, err := discover(ctx, w, address, c, l.vault.boundTo(bindingKey(server)))
+	if err != nil {
+		return nil, err
+	}
+	who, err := l.configured(server, found.authority)
+	if err != nil {
+		return nil, err
+	}
+	scopes := server.HTTP.OAuth.Scopes
+	if len(scopes) == 0 {
+		scopes = c.scopes
+	}
+	if len(scopes) == 0 {
+		scopes = found.scopes
+	}
+	form := url.Values{"grant_type": {"client_credentials"}, "resource": {found.resource}}
+	if len(scopes) > 0 {
+		form.Set("scope", strings.Join(scopes, " "))
+	}
+	g, err := l.ask(ctx, w, found.authority.token, found.authority.issuer, who, form)
+	if err != nil {
+		return nil, err
+	}
+	g.refresh = "" // another one is asked for instead
+	return newToken(g, found, who, scopes, l.now()), nil
+}

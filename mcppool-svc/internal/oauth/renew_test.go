@@ -1,0 +1,226 @@
+package oauth
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+func (r *rig) move(d time.Duration) { r.ahead.Add(int64(d)) }
+
+// However many want it, a token is renewed once; the refresh token that came with it counts from then on.
+func TestRenewalIsSharedAndRotates(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{Life: 10 * time.Minute}, fakeauth.Guard{})
+	r.login("ann")
+	for round := 1; round <= 3; round++ {
+		r.move(9*time.Minute + 30*time.Second)
+		_, release := r.auth.Hold()
+		var wg sync.WaitGroup
+		tokens := make(chan string, 20)
+		for range 20 {
+			wg.Go(func() {
+				token, err := r.logins.For(r.server, "ann").Token(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				tokens <- token
+			})
+		}
+		// One who gives up changes nothing for the others.
+		if _, err := r.logins.For(r.server, "ann").Token(cancelled(t)); err != nil && kindOf(err) != upstream.Interrupted {
+			t.Error(err)
+		}
+		release()
+		wg.Wait()
+		close(tokens)
+		first := <-tokens
+		for token := range tokens {
+			if token != first {
+				t.Errorf("two tokens of one renewal")
+			}
+		}
+		if n := r.auth.Grants("refresh_token"); n != round {
+			t.Fatalf("%d renewals in round %d", n, round)
+		}
+		r.works("ann")
+	}
+}
+
+// A server that keeps its refresh tokens sends none with the next token.
+func TestRenewalWithoutRotation(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{KeepRefresh: true, SilentScope: true}, fakeauth.Guard{Ask: "a"})
+	r.login("ann")
+	for n := 1; n <= 2; n++ {
+		r.move(time.Hour)
+		r.works("ann")
+		if got := r.auth.Grants("refresh_token"); got != n {
+			t.Errorf("%d renewals", got)
+		}
+	}
+	if token, _ := r.logins.vault.token(refFor(r.server, "ann")); strings.Join(token.Scopes, " ") != "a" {
+		t.Errorf("scopes %q", token.Scopes)
+	}
+}
+
+// A renewal that is refused ends the login; one that fails for a while does not.
+func TestRenewalFails(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
+		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+		r.login("ann")
+		r.move(time.Hour)
+		r.auth.Set(func(s *fakeauth.Switches) { s.TokenError = "invalid_grant" })
+		_, err := r.request("ann", "tools/list")
+		wantKind(t, err, upstream.LoginRequired, "run `pawl mcp login web`")
+		if r.logins.State(r.server, "ann") != Required {
+			t.Error("the state does not say so")
+		}
+		_, err = r.request("ann", "tools/list")
+		wantKind(t, err, upstream.LoginRequired, "run `pawl mcp login web`")
+		if n := r.auth.Grants("refresh_token"); n != 1 {
+			t.Errorf("%d tries", n)
+		}
+		r.auth.Set(func(s *fakeauth.Switches) { s.TokenError = "" })
+		r.login("ann")
+		r.works("ann")
+	})
+	t.Run("for a while", func(t *testing.T) {
+		r := newRig(t, Config{}, fakeauth.Switches{Life: 10 * time.Minute}, fakeauth.Guard{})
+		r.login("ann")
+		r.auth.Set(func(s *fakeauth.Switches) { s.TokenStatus = http.StatusServiceUnavailable })
+		r.move(9*time.Minute + 30*time.Second)
+		r.works("ann") // the token is still good
+		r.move(time.Minute)
+		_, err := r.request("ann", "tools/list")
+		wantKind(t, err, upstream.Unavailable, "renewing the login to MCP server web")
+		r.auth.Set(func(s *fakeauth.Switches) { s.TokenStatus = 0 })
+		r.works("ann")
+	})
+	t.Run("nothing to renew with", func(t *testing.T) {
+		r := newRig(t, Config{}, fakeauth.Switches{NoRefresh: true, Life: time.Minute}, fakeauth.Guard{})
+		r.login("ann")
+		r.works("ann")
+		r.move(time.Minute)
+		_, err := r.request("ann", "tools/list")
+		wantKind(t, err, upstream.LoginRequired, "has expired: run `pawl mcp login web`")
+		if r.logins.State(r.server, "ann") != Required {
+			t.Error("the state does not say so")
+		}
+	})
+	t.Run("the client is another one", func(t *testing.T) {
+		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+		r.configure(oauthOf("configured", "configured-secret"))
+		r.login("ann")
+		r.move(time.Hour)
+		r.configure(oauthOf("other", "other-secret"))
+		_, err := r.request("ann", "tools/list")
+		wantKind(t, err, upstream.LoginRequired, "another one since you logged in")
+	})
+}
+
+// A token that is refused in the middle is renewed once; a fresh one that is refused too ends it.
+func TestRefusedTokens(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	r.auth.Revoke()
+	r.works("ann")
+	r.web.Set(func(g *fakeauth.Guard) { g.MethodScopes = nil; g.Challenge = `Bearer error="invalid_token"` })
+	r.auth.Set(func(s *fakeauth.Switches) {
+		s.TokenGarbage = `{"access_token":"wrong","token_type":"Bearer","refresh_token":"r"}`
+	})
+	r.auth.Revoke()
+	_, err := r.request("ann", "tools/list")
+	wantKind(t, err, upstream.LoginRequired, "does not take the login any more")
+	if n := r.auth.Grants("refresh_token"); n != 2 {
+		t.Errorf("%d renewals", n)
+	}
+
+	r = newRig(t, Config{}, fakeauth.Switches{NoRefresh: true}, fakeauth.Guard{})
+	r.login("ann")
+	r.auth.Revoke()
+	_, err = r.request("ann", "tools/list")
+	wantKind(t, err, upstream.LoginRequired, "does not take the login any more")
+
+	// A refusal that is not about logins stays what it is.
+	r.web.Set(func(g *fakeauth.Guard) { g.Challenge = `Basic realm="x"` })
+	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+}
+
+// Whoever logs out while a token is being renewed stays logged out.
+func TestLogoutDuringRenewal(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	r.move(time.Hour)
+	arrived, release := r.auth.Hold()
+	defer release()
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := r.logins.For(r.server, "ann").Token(t.Context())
+		renewed <- err
+	}()
+	<-arrived
+	if _, err := r.logins.vault.remove(func(o ref) bool { return o.user == "ann" }); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := <-renewed; kindOf(err) != upstream.LoginRequired {
+		t.Errorf("error = %v", err)
+	}
+	if token, _ := r.logins.vault.token(refFor(r.server, "ann")); token != nil {
+		t.Error("the login is back")
+	}
+}
+
+func TestClosedLoginsRenewNothing(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	r.move(time.Hour)
+	if err := r.logins.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.request("ann", "tools/list")
+	wantKind(t, err, upstream.Unavailable, "stopping")
+}
+
+// failing is a store whose writes fail when told.
+type failing struct {
+	store.Store
+	err error
+}
+
+func (f *failing) Apply(changes ...store.Change) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Store.Apply(changes...)
+}
+
+// A renewed token that cannot be stored is used all the same: the one before may be of no use any more. A new login is not
+// had until it is kept.
+func TestStorageFails(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	disk := &failing{Store: r.store}
+	r.store = disk
+	r.logins = r.openLogins(Config{})
+	r.login("ann")
+	disk.err = errors.New("disk full")
+	r.move(time.Hour)
+	r.works("ann")
+	if !strings.Contains(r.log.String(), "disk full") {
+		t.Error("nobody is told")
+	}
+	if _, err := r.tryLogin("bob"); !errors.Is(err, ErrStorage) {
+		t.Errorf("a login: %v", err)
+	}
+	if err := r.logins.Forget(t.Context(), r.server, "ann", false); !errors.Is(err, ErrStorage) {
+		t.Errorf("a logout: %v", err)
+	}
+}

@@ -1,0 +1,200 @@
+package oauth
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const loopback = "http://127.0.0.1:4321/callback"
+
+// rig is a Logins, and the two servers that it deals with.
+type rig struct {
+	t      *testing.T
+	logins *Logins
+	auth   *fakeauth.Authority
+	web    *fakeauth.Resource
+	server *spec.Server
+	ahead  atomic.Int64 // of the clock
+	log    *bytes.Buffer
+	store  store.Store
+}
+
+// mcp stands for an MCP server behind the guard.
+var mcp = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+
+func newRig(t *testing.T, cfg Config, sw fakeauth.Switches, g fakeauth.Guard) *rig {
+	t.Helper()
+	r := &rig{t: t, auth: fakeauth.New(t, sw), log: &bytes.Buffer{}}
+	r.web = fakeauth.Protect(t, r.auth, mcp, g)
+	r.server = (&spec.Server{UID: "uid", ID: "web", HTTP: &spec.HTTP{URL: r.web.URL}, ByOperator: true}).Seal()
+	st, err := store.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store = st
+	r.logins = r.openLogins(cfg)
+	return r
+}
+
+func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
+
+func (r *rig) openLogins(cfg Config) *Logins {
+	r.t.Helper()
+	if cfg.Key == nil {
+		cfg.Key = bytes.Repeat([]byte{1}, keySize)
+	}
+	l, err := New(cfg, Deps{
+		Store: r.store, Now: r.now, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Client: func(*spec.Server) *http.Client { return &http.Client{Transport: &http.Transport{}} },
+		Secret: func(_ *spec.Server, value string) (string, error) { return strings.TrimPrefix(value, "ref:"), nil },
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return l
+}
+
+// configure changes the server's settings.
+func (r *rig) configure(o *spec.OAuth) {
+	s := r.server.Clone()
+	s.HTTP.OAuth = o
+	r.server = s.Seal()
+}
+
+func (r *rig) start(user string) (Started, error) {
+	return r.logins.Start(r.t.Context(), r.server, user, loopback)
+}
+
+// answer consents in the browser.
+func (r *rig) answer(s Started) Answer {
+	r.t.Helper()
+	q := r.auth.Browse(s.URL)
+	return Answer{State: q.Get("state"), Code: q.Get("code"), Iss: q.Get("iss"), Error: q.Get("error"), Description: q.Get("error_description")}
+}
+
+func (r *rig) login(user string) Finished {
+	r.t.Helper()
+	f, err := r.tryLogin(user)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+func (r *rig) tryLogin(user string) (Finished, error) {
+	r.t.Helper()
+	s, err := r.start(user)
+	if err != nil {
+		return Finished{}, err
+	}
+	return r.logins.Finish(r.t.Context(), user, r.answer(s))
+}
+
+// request makes a request to the MCP server as a connection does.
+func (r *rig) request(user, method string) (int, error) {
+	r.t.Helper()
+	source := r.logins.For(r.server, user)
+	token, err := source.Token(r.t.Context())
+	if err != nil {
+		return 0, err
+	}
+	resp := r.send(method, token)
+	if resp.StatusCode == http.StatusOK {
+		return resp.StatusCode, nil
+	}
+	next, err := source.Refused(r.t.Context(), token, false, resp)
+	if next == "" || err != nil {
+		return resp.StatusCode, err
+	}
+	if resp = r.send(method, next); resp.StatusCode != http.StatusOK {
+		_, err = source.Refused(r.t.Context(), next, true, resp)
+	}
+	return resp.StatusCode, err
+}
+
+func (r *rig) send(method, token string) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.web.URL, strings.NewReader(`{"method":"`+method+`"}`))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp
+}
+
+// works fails unless a user's requests get through.
+func (r *rig) works(user string) {
+	r.t.Helper()
+	if status, err := r.request(user, "tools/list"); status != http.StatusOK || err != nil {
+		r.t.Fatalf("request of %s: %d, %v", user, status, err)
+	}
+}
+
+// asked is the last authorization request.
+func (r *rig) asked() (q url.Values) {
+	r.auth.Look(func(a *fakeauth.Authority) {
+		if len(a.Asked) > 0 {
+			q = a.Asked[len(a.Asked)-1]
+		}
+	})
+	return q
+}
+
+func (r *rig) registrations() (n int) {
+	r.auth.Look(func(a *fakeauth.Authority) { n = len(a.Register) })
+	return n
+}
+
+func (r *rig) tokenRequests() (list []url.Values) {
+	r.auth.Look(func(a *fakeauth.Authority) { list = append(list, a.Requests...) })
+	return list
+}
+
+// wantKind fails unless an error is of a kind and holds a text.
+func wantKind(t *testing.T, err error, kind upstream.Kind, text string) {
+	t.Helper()
+	if err == nil || upstream.As(err).Kind != kind || !strings.Contains(err.Error(), text) {
+		t.Errorf("error = %v (kind %d), want kind %d with %q", err, kindOf(err), kind, text)
+	}
+}
+
+func kindOf(err error) upstream.Kind {
+	if err == nil {
+		return -1
+	}
+	return upstream.As(err).Kind
+}
+
+func cancelled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,172 @@
+package oauth
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Source gives the requests of one connection their token.
+type Source struct {
+	logins *Logins
+	server *spec.Server
+	user   string
+	ref    ref
+
+	mu   sync.Mutex
+	used []string // guarded by mu; tokens that went out, the last few
+}
+
+// maxUsed is how many tokens of a connection are kept out of messages.
+const maxUsed = 4
+
+// For returns what gives a user's connection to a server its tokens; nil where the server can have none. Without a user
+// there are only those of the pool itself.
+func (l *Logins) For(server *spec.Server, user string) *Source {
+	if !possible(server) {
+		return nil
+	}
+	return &Source{logins: l, server: server, user: user, ref: refFor(server, user)}
+}
+
+// own says whether there can be a token for this connection: a connection of nobody in particular, which users share, has
+// only those of the pool itself.
+func (s *Source) own() bool { return s.user != "" || byPool(s.server) }
+
+// Token returns the token that a request is to carry, renewed where needed; empty where there is none, or none was ever
+// asked for. The error is *upstream.Error; nothing was sent then.
+func (s *Source) Token(ctx context.Context) (string, error) {
+	if !s.own() {
+		return "", nil
+	}
+	l, id := s.logins, s.server.ID
+	t, sealed := l.vault.token(s.ref)
+	if sealed && !byPool(s.server) {
+		return "", loginRequired("the stored login to MCP server %s cannot be read with the pool's key (--token-key): restore the key, or run `pawl mcp login %[1]s`", id)
+	}
+	if t == nil || !t.stale(l.now()) {
+		return s.using(t), nil
+	}
+	var err error
+	next := t
+	switch {
+	case byPool(s.server):
+		next, err = l.obtain(ctx, s.server, s.ref, t, challenge{})
+	case t.Refresh != "":
+		next, err = l.renew(ctx, s.server, s.ref, t)
+	case t.expired(l.now()):
+		err = loginRequired("the login to MCP server %s has expired: run `pawl mcp login %[1]s`", id)
+	}
+	if err != nil && !t.expired(l.now()) && upstream.As(err).Kind != upstream.LoginRequired {
+		return s.using(t), nil // it may work later, and until then this one does
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.using(next), nil
+}
+
+// Refused looks at a response of 401 or 403 to a request that carried the token used. It returns a token that the request
+// can be sent again with, or says why there is none; neither where the refusal is about something else. again says that
+// the request was sent again already.
+func (s *Source) Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error) {
+	c, kind := challengeOf(resp.Header)
+	switch {
+	case resp.StatusCode == http.StatusForbidden && c.err == "insufficient_scope":
+		return "", s.insufficient(c)
+	case resp.StatusCode != http.StatusUnauthorized || kind == foreign:
+		return "", nil
+	case !s.own():
+		return "", upstream.Errorf(upstream.Unauthorized, "MCP server %s wants a login, but its users share a connection: "+
+			"set its oauth.grant to client_credentials, or its isolation to user", s.server.ID)
+	}
+	l := s.logins
+	t, _ := l.vault.token(s.ref)
+	switch {
+	case t != nil && t.Access != used && !again:
+		return s.using(t), nil // renewed by somebody else
+	case byPool(s.server):
+		return s.poolAgain(ctx, t, again, c)
+	case t != nil && t.Refresh != "" && !again:
+		t, err := l.renew(ctx, s.server, s.ref, t)
+		if err != nil {
+			return "", err
+		}
+		return s.using(t), nil
+	}
+	return "", s.required(t, c, kind)
+}
+
+// required is a request for which the user has to log in.
+func (s *Source) required(t *token, c challenge, kind scheme) error {
+	s.logins.want(s.ref, c, false)
+	switch {
+	case t != nil:
+		return loginRequired("MCP server %s does not take the login any more: run `pawl mcp login %[1]s`", s.server.ID)
+	case kind == unsaid:
+		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`; if it wants a key instead, put that into its `headers`", s.server.ID)
+	default:
+		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`", s.server.ID)
+	}
+}
+
+// poolAgain logs the pool itself in.
+func (s *Source) poolAgain(ctx context.Context, t *token, again bool, c challenge) (string, error) {
+	if again {
+		return "", upstream.Errorf(upstream.Unauthorized,
+			"MCP server %s refuses the token that its authorization server just gave the pool; check its oauth settings", s.server.ID)
+	}
+	t, err := s.logins.obtain(ctx, s.server, s.ref, t, c)
+	if err != nil {
+		return "", err
+	}
+	return s.using(t), nil
+}
+
+// insufficient is a request that needs more rights than the login has. A login for more helps, unless it was tried.
+func (s *Source) insufficient(c challenge) error {
+	t, _ := s.logins.vault.token(s.ref)
+	switch {
+	case byPool(s.server) || !s.own():
+		return upstream.Errorf(upstream.Unauthorized, "MCP server %s wants more rights than the pool has there (%s); an operator can set its oauth.scopes",
+			s.server.ID, list(c.scopes))
+	case t != nil && (includes(t.Scopes, c.scopes) || t.StepUps > 0 && includes(t.Wanted, c.scopes)):
+		return upstream.Errorf(upstream.Unauthorized, "MCP server %s wants rights that logging in again does not give (%s); ask whoever runs it",
+			s.server.ID, list(c.scopes))
+	}
+	s.logins.want(s.ref, c, true)
+	return loginRequired("MCP server %s wants more rights than your login has (%s): run `pawl mcp login %[1]s`", s.server.ID, list(c.scopes))
+}
+
+func includes(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}
+
+// using notes that a token goes out.
+func (s *Source) using(t *token) string {
+	if t == nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.used, t.Access) {
+		s.used = append(s.used, t.Access)
+		s.used = s.used[max(0, len(s.used)-maxUsed):]
+	}
+	return t.Access
+}
+
+// Hide takes the tokens of the connection out of a text.
+func (s *Source) Hide(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.used {
+		text = strings.ReplaceAll(text, t, "***")
+	}
+	return text
+}

@@ -1,0 +1,266 @@
+package oauth
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+)
+
+// Buckets of the store. All values are encrypted.
+const (
+	bucketTokens  = "logins"        // user, server's origin, issuer → token
+	bucketClients = "login_clients" // issuer, redirect address → registration
+	bucketIssuers = "login_issuers" // server's origin, digest of settings → binding
+)
+
+// Buckets are those that the store must have.
+func Buckets() []string { return []string{bucketTokens, bucketClients, bucketIssuers} }
+
+// recordVersion is the version of everything stored; its first byte.
+const recordVersion = 1
+
+// maxTokens bounds the logins that one user has; the oldest make way.
+const maxTokens = 1000
+
+// errSealed means that a value was not written with this key.
+var errSealed = errors.New("it was written with another key")
+
+// ref says whose token for which server. The user is empty where the token is the pool's own.
+type ref struct{ user, origin string }
+
+// token is a login, as stored. It is replaced, never changed.
+type token struct {
+	Issuer   string    `json:"issuer"`
+	Resource string    `json:"resource"`
+	Endpoint string    `json:"token_endpoint"`
+	Revoke   string    `json:"revocation_endpoint,omitempty"`
+	Client   client    `json:"client"`
+	Access   string    `json:"access"`
+	Refresh  string    `json:"refresh,omitempty"`
+	Wanted   []string  `json:"wanted,omitempty"` // scopes that were asked for
+	Scopes   []string  `json:"scopes,omitempty"` // that were granted
+	Obtained time.Time `json:"obtained"`
+	Expiry   time.Time `json:"expiry,omitzero"`
+	// StepUps counts logins in a row that were to give more rights.
+	StepUps int `json:"step_ups,omitempty"`
+}
+
+// binding is the issuer that a configured client belongs to.
+type binding struct {
+	Issuer string `json:"issuer"`
+}
+
+// vault keeps what is secret: encrypted in the store, and open in memory.
+type vault struct {
+	store store.Store
+	aead  cipher.AEAD
+
+	// writes puts changes in order, commit included; mu is not held while committing.
+	writes sync.Mutex
+
+	mu      sync.RWMutex
+	tokens  map[ref]*token          // guarded by mu
+	sealed  map[ref]bool            // guarded by mu; tokens that this key does not open
+	clients map[string]registration // guarded by mu; by key
+	issuers map[string]string       // guarded by mu; by key
+}
+
+// openVault reads what is stored. lost counts what this key does not open: it is as if it were not there, but said.
+func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, 0, fmt.Errorf("opening the stored logins: %w", err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, 0, fmt.Errorf("opening the stored logins: %w", err)
+	}
+	v = &vault{
+		store: st, aead: aead, tokens: make(map[ref]*token), sealed: make(map[ref]bool),
+		clients: make(map[string]registration), issuers: make(map[string]string),
+	}
+	for _, bucket := range Buckets() {
+		err := st.Load(bucket, func(key string, value []byte) error {
+			err := v.load(bucket, key, value)
+			if errors.Is(err, errSealed) {
+				lost++
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, 0, fmt.Errorf("reading the stored logins: %w", err)
+		}
+	}
+	return v, lost, nil
+}
+
+func (v *vault) load(bucket, key string, value []byte) error {
+	switch bucket {
+	case bucketTokens:
+		r := refOf(key)
+		var t token
+		if err := v.open(bucket, key, value, &t); err != nil {
+			if v.tokens[r] == nil {
+				v.sealed[r] = true
+			}
+			return err
+		}
+		if old := v.tokens[r]; old == nil || old.Obtained.Before(t.Obtained) {
+			v.tokens[r] = &t
+		}
+		delete(v.sealed, r)
+	case bucketClients:
+		var c registration
+		if err := v.open(bucket, key, value, &c); err != nil {
+			return err
+		}
+		v.clients[key] = c
+	case bucketIssuers:
+		var b binding
+		if err := v.open(bucket, key, value, &b); err != nil {
+			return err
+		}
+		v.issuers[key] = b.Issuer
+	}
+	return nil
+}
+
+func (r ref) key(issuer string) string { return r.user + "\x00" + r.origin + "\x00" + issuer }
+
+func refOf(key string) ref {
+	user, rest, _ := strings.Cut(key, "\x00")
+	origin, _, _ := strings.Cut(rest, "\x00")
+	return ref{user, origin}
+}
+
+// seal encrypts a value for one place in the store: elsewhere it cannot be opened. Plain data always marshals.
+func (v *vault) seal(bucket, key string, value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	nonce := make([]byte, v.aead.NonceSize(), v.aead.NonceSize()+len(text)+v.aead.Overhead())
+	_, _ = rand.Read(nonce) // never fails
+	return append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, place(bucket, key))...)
+}
+
+func (v *vault) open(bucket, key string, value []byte, to any) error {
+	n := 1 + v.aead.NonceSize()
+	switch {
+	case len(value) > 0 && value[0] > recordVersion:
+		return fmt.Errorf("a login was written by a newer version of this program (format %d); use that one", value[0])
+	case len(value) < n:
+		return errSealed
+	}
+	text, err := v.aead.Open(nil, value[1:n], value[n:], place(bucket, key))
+	if err != nil {
+		return errSealed
+	}
+	return json.Unmarshal(text, to)
+}
+
+// place is the additional data of a value.
+func place(bucket, key string) []byte { return []byte(bucket + "\x00" + key) }
+
+// token returns a login; sealed where there is one that this key does not open.
+func (v *vault) token(r ref) (t *token, sealed bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.tokens[r], v.sealed[r]
+}
+
+// put stores a login in the place of old, which it must still be (nil: whatever there is). False where it is not.
+func (v *vault) put(r ref, t, old *token) (bool, error) {
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	before, _ := v.token(r)
+	if old != nil && before != old {
+		return false, nil
+	}
+	changes := []store.Change{{Bucket: bucketTokens, Key: r.key(t.Issuer), Value: v.seal(bucketTokens, r.key(t.Issuer), t)}}
+	if before != nil && before.Issuer != t.Issuer {
+		changes = append(changes, store.Change{Bucket: bucketTokens, Key: r.key(before.Issuer)})
+	}
+	spare, spareToken := v.oldest(r)
+	if spareToken != nil {
+		changes = append(changes, store.Change{Bucket: bucketTokens, Key: spare.key(spareToken.Issuer)})
+	}
+	err := v.store.Apply(changes...)
+	if err != nil {
+		err = fmt.Errorf("%w: storing a login: %w", ErrStorage, err)
+		if old == nil {
+			return false, err
+		}
+		// A renewed one counts all the same: the old one may be of no use any more.
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.tokens, spare)
+	v.tokens[r] = t
+	delete(v.sealed, r)
+	return true, err
+}
+
+// oldest is the login that makes way for another one of the same user.
+func (v *vault) oldest(r ref) (ref, *token) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var which ref
+	var found *token
+	n := 0
+	for other, t := range v.tokens {
+		if other.user != r.user || other == r {
+			continue
+		}
+		if n++; found == nil || t.Obtained.Before(found.Obtained) {
+			which, found = other, t
+		}
+	}
+	if n < maxTokens {
+		return ref{}, nil
+	}
+	return which, found
+}
+
+// remove deletes the logins that match, also those that this key does not open, and returns the former.
+func (v *vault) remove(match func(ref) bool) ([]*token, error) {
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	var changes []store.Change
+	err := v.store.Load(bucketTokens, func(key string, _ []byte) error {
+		if match(refOf(key)) {
+			changes = append(changes, store.Change{Bucket: bucketTokens, Key: key})
+		}
+		return nil
+	})
+	if err == nil && len(changes) > 0 {
+		err = v.store.Apply(changes...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: deleting a login: %w", ErrStorage, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var gone []*token
+	for r, t := range v.tokens {
+		if match(r) {
+			gone = append(gone, t)
+			delete(v.tokens, r)
+		}
+	}
+	for r := range v.sealed {
+		if match(r) {
+			delete(v.sealed, r)
+		}
+	}
+	return gone, nil
+}

@@ -1,0 +1,93 @@
+package oauth
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+)
+
+func (v *vault) registration(key string) (registration, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	r, ok := v.clients[key]
+	return r, ok
+}
+
+// putRegistration keeps a client; where there are too many the oldest makes way.
+func (v *vault) putRegistration(key string, r registration) error {
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	changes := []store.Change{{Bucket: bucketClients, Key: key, Value: v.seal(bucketClients, key, r)}}
+	v.mu.RLock()
+	var spare string
+	if _, known := v.clients[key]; !known && len(v.clients) >= maxRegistrations {
+		keys := make([]string, 0, len(v.clients))
+		for k := range v.clients {
+			keys = append(keys, k)
+		}
+		spare = slices.MinFunc(keys, func(a, b string) int {
+			return cmp.Or(v.clients[a].Time.Compare(v.clients[b].Time), cmp.Compare(a, b))
+		})
+		changes = append(changes, store.Change{Bucket: bucketClients, Key: spare})
+	}
+	v.mu.RUnlock()
+	if err := v.store.Apply(changes...); err != nil {
+		return fmt.Errorf("%w: storing a registered client: %w", ErrStorage, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.clients, spare)
+	v.clients[key] = r
+	return nil
+}
+
+// dropRegistration forgets a client. Where that cannot be stored, the next login finds out again.
+func (v *vault) dropRegistration(key string) {
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	_ = v.store.Apply(store.Change{Bucket: bucketClients, Key: key})
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.clients, key)
+}
+
+// boundTo is the issuer that a configured client belongs to; empty: none yet.
+func (v *vault) boundTo(key string) string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.issuers[key]
+}
+
+// unbind lets the next issuer be the one.
+func (v *vault) unbind(key string) error {
+	if v.boundTo(key) == "" {
+		return nil
+	}
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	if err := v.store.Apply(store.Change{Bucket: bucketIssuers, Key: key}); err != nil {
+		return fmt.Errorf("%w: forgetting which authorization server a client is of: %w", ErrStorage, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.issuers, key)
+	return nil
+}
+
+func (v *vault) bind(key, issuer string) error {
+	if v.boundTo(key) == issuer {
+		return nil
+	}
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	err := v.store.Apply(store.Change{Bucket: bucketIssuers, Key: key, Value: v.seal(bucketIssuers, key, binding{issuer})})
+	if err != nil {
+		return fmt.Errorf("%w: storing which authorization server a client is of: %w", ErrStorage, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.issuers[key] = issuer
+	return nil
+}

@@ -1,0 +1,234 @@
+package oauth
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Logins outlive the process, and the file shows nothing of them.
+func TestLoginsAreStoredEncrypted(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	dir := t.TempDir()
+	open := func() {
+		st, err := store.Open(dir, Buckets()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.store = st
+		r.logins = r.openLogins(Config{})
+	}
+	open()
+	r.login("ann")
+	r.works("ann")
+	login, _ := r.logins.vault.token(refFor(r.server, "ann"))
+	if err := r.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(filepath.Join(dir, store.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, secret := range map[string]string{"access": login.Access, "refresh": login.Refresh, "client": login.Client.Secret} {
+		if secret == "" || bytes.Contains(file, []byte(secret)) {
+			t.Errorf("the file shows the %s token or secret, or there is none (%d bytes)", name, len(secret))
+		}
+	}
+	open()
+	r.works("ann")
+	if n := r.registrations(); n != 1 {
+		t.Errorf("%d registrations", n)
+	}
+	r.login("bob") // with the client that was registered before
+	if n := r.registrations(); n != 1 {
+		t.Errorf("%d registrations", n)
+	}
+	for _, secret := range []string{login.Access, login.Refresh, login.Client.Secret} {
+		if strings.Contains(r.log.String(), secret) {
+			t.Errorf("the log shows a secret:\n%s", r.log)
+		}
+	}
+	if err := r.store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Another key opens nothing: that is said, nothing breaks, and logging in again heals it.
+func TestAnotherKey(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	r.logins = r.openLogins(Config{Key: bytes.Repeat([]byte{2}, keySize)})
+	if !strings.Contains(r.log.String(), "cannot be read with this key") {
+		t.Errorf("nobody is told:\n%s", r.log)
+	}
+	_, err := r.request("ann", "tools/list")
+	wantKind(t, err, upstream.LoginRequired, "restore the key, or run `pawl mcp login web`")
+	if r.logins.State(r.server, "ann") != Required {
+		t.Error("the state does not say so")
+	}
+	r.login("ann")
+	r.works("ann")
+	r.logins = r.openLogins(Config{Key: bytes.Repeat([]byte{1}, keySize)})
+	if err := r.logins.Forget(t.Context(), r.server, "ann", false); err != nil {
+		t.Error(err)
+	}
+	n := 0
+	if err := r.store.Load(bucketTokens, func(string, []byte) error { n++; return nil }); err != nil || n != 0 {
+		t.Errorf("%d logins are left, %v", n, err)
+	}
+	if r.logins.State(r.server, "ann") != Unasked {
+		t.Error("it still looks logged in")
+	}
+}
+
+// A record is good in its own place alone: whoever can write the store cannot give one user another's login.
+func TestRecordsCannotBeMoved(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	ann, bob := refFor(r.server, "ann"), refFor(r.server, "bob")
+	value, err := r.store.Get(bucketTokens, ann.key(r.auth.URL))
+	if err != nil || value == nil {
+		t.Fatal(value, err)
+	}
+	for name, bad := range map[string][]byte{"moved": value, "cut": value[:5], "empty": {}, "changed": append(bytes.Clone(value[:len(value)-1]), value[len(value)-1]^1)} {
+		if err := r.store.Apply(store.Change{Bucket: bucketTokens, Key: bob.key(r.auth.URL), Value: bad}); err != nil {
+			t.Fatal(err)
+		}
+		r.logins = r.openLogins(Config{})
+		if token, sealed := r.logins.vault.token(bob); token != nil || !sealed {
+			t.Errorf("%s: %v, %v", name, token, sealed)
+		}
+	}
+	if err := r.store.Apply(store.Change{Bucket: bucketTokens, Key: bob.key(r.auth.URL), Value: []byte{recordVersion + 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openVault(r.store, bytes.Repeat([]byte{1}, keySize)); err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// A login belongs to one address: a server that moves, or is registered anew, starts without.
+func TestLoginsBelongToTheServer(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	moved := r.server.Clone()
+	moved.HTTP.URL = r.web.Base() + "/other"
+	other := r.server.Clone()
+	other.UID = "another"
+	for name, s := range map[string]*spec.Server{"moved": moved.Seal(), "registered anew": other.Seal()} {
+		if token, err := r.logins.For(s, "ann").Token(t.Context()); token != "" || err != nil {
+			t.Errorf("%s: %q, %v", name, token, err)
+		}
+	}
+	if err := r.logins.ForgetServer(moved); err != nil {
+		t.Error(err)
+	}
+	r.works("ann")
+	if _, err := r.start("bob"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.logins.ForgetServer(r.server); err != nil {
+		t.Error(err)
+	}
+	if r.logins.State(r.server, "ann") != Unasked || len(r.logins.open) != 0 {
+		t.Error("the server's logins are still there")
+	}
+}
+
+func TestKeptLoginsAreBounded(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	v := r.logins.vault
+	for i := range maxTokens + 3 {
+		login := &token{Issuer: "https://auth.example", Access: "x", Obtained: r.now().Add(0)}
+		login.Obtained = login.Obtained.AddDate(0, 0, i)
+		if _, err := v.put(ref{"ann", fmt.Sprint(i)}, login, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(v.tokens); n != maxTokens {
+		t.Errorf("%d logins", n)
+	}
+	if login, _ := v.token(ref{"ann", "0"}); login != nil {
+		t.Error("the oldest is still there")
+	}
+	for i := range maxRegistrations + 3 {
+		if err := v.putRegistration(fmt.Sprint(i), registration{Time: r.now().AddDate(0, 0, i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, kept := v.registration("0"); kept || len(v.clients) != maxRegistrations {
+		t.Errorf("%d clients", len(v.clients))
+	}
+	for i := range maxNeeds + 3 {
+		r.logins.want(ref{"ann", fmt.Sprint(i)}, challenge{}, false)
+	}
+	if n := len(r.logins.needs); n != maxNeeds {
+		t.Errorf("%d refusals are remembered", n)
+	}
+}
+
+func TestHide(t *testing.T) {
+	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r.login("ann")
+	source := r.logins.For(r.server, "ann")
+	token, err := source.Token(t.Context())
+	if err != nil || token == "" {
+		t.Fatal(token, err)
+	}
+	if got := source.Hide("you sent " + token + "!"); got != "you sent ***!" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOpenKey(t *testing.T) {
+	dir := t.TempDir()
+	first, err := OpenKey("", dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, KeyFile)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file: %v, %v", info.Mode(), err)
+	}
+	if again, err := OpenKey("", dir, nil); err != nil || !bytes.Equal(first, again) || len(first) != keySize {
+		t.Errorf("another key at the next start: %v", err)
+	}
+	a, _ := OpenKey("", "", nil)
+	if b, _ := OpenKey("", "", nil); bytes.Equal(a, b) {
+		t.Error("two pools in memory have the same key")
+	}
+	text := base64.StdEncoding.EncodeToString(first)
+	other := filepath.Join(dir, "other.key")
+	if err := os.WriteFile(other, []byte(text+"\r\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, where := range []string{"env:KEY", "file:" + other} {
+		if got, err := OpenKey(where, dir, []string{"KEY=" + text}); err != nil || !bytes.Equal(got, first) {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	for where, want := range map[string]string{
+		"env:NONE": "not set", "file:" + filepath.Join(dir, "none"): "no such file", "vault:x": "neither env:NAME nor file:PATH",
+		"env:": "neither", "env:SHORT": "32 bytes in base64", text: "neither",
+	} {
+		if _, err := OpenKey(where, dir, []string{"SHORT=abc"}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenKey("", dir, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a key that all can read: %v", err)
+	}
+}

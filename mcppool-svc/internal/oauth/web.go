@@ -1,0 +1,144 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// maxAnswer bounds what an authorization server, or an MCP server's metadata, may say.
+	maxAnswer = 256 << 10
+	// answerLimit is how long one request may take.
+	answerLimit  = 15 * time.Second
+	maxRedirects = 3
+)
+
+// web makes the requests of one login or renewal. Its client checks addresses when it dials.
+type web struct{ client *http.Client }
+
+// newWeb takes over a client; redirects are followed for reading alone, and never to where logins do not go.
+func newWeb(client *http.Client) *web {
+	own := *client
+	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		switch {
+		case via[0].Method != http.MethodGet:
+			return http.ErrUseLastResponse
+		case len(via) > maxRedirects:
+			return refused("it redirects more than %d times", maxRedirects)
+		}
+		_, err := parsePlace("where it redirects to", req.URL.String())
+		return err
+	}
+	return &web{client: &own}
+}
+
+func (w *web) close() { w.client.CloseIdleConnections() }
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// read decodes a JSON object; false where it is none.
+func (a *answer) read(to any) bool { return json.Unmarshal(a.body, to) == nil }
+
+// get reads an address.
+func (w *web) get(ctx context.Context, u *url.URL) (*answer, error) {
+	return w.do(ctx, http.MethodGet, u, "", nil)
+}
+
+// post sends a body.
+func (w *web) post(ctx context.Context, u *url.URL, contentType, body string, header http.Header) (*answer, error) {
+	h := http.Header{"Content-Type": {contentType}}
+	for name, values := range header {
+		h[name] = values
+	}
+	return w.do(ctx, http.MethodPost, u, body, h)
+}
+
+func (w *web) do(ctx context.Context, method string, u *url.URL, body string, header http.Header) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
+	if err != nil {
+		return nil, refused("the address %s cannot be used: %w", shown(u), err)
+	}
+	if header != nil {
+		req.Header = header
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return nil, unreachable(u, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, unreachable(u, err)
+	case len(text) > maxAnswer:
+		return nil, upstream.Errorf(upstream.TooLarge, "%s answered with more than %d KiB", shown(u), maxAnswer>>10)
+	}
+	return &answer{status: resp.StatusCode, header: resp.Header, body: text}, nil
+}
+
+// unreachable is a request that got no answer. What the dialler, or a check of a redirect, said about it counts first.
+func unreachable(u *url.URL, err error) error {
+	var known *upstream.Error
+	if errors.As(err, &known) {
+		e := *known
+		e.Message = fmt.Sprintf("%s cannot be used: %s", shown(u), known.Message)
+		return &e
+	}
+	var request *url.Error // its text has the whole address
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	return upstream.Errorf(upstream.Unavailable, "%s cannot be reached: %w", shown(u), err)
+}
+
+// unexpected is an answer that says nothing useful.
+func unexpected(u *url.URL, a *answer) error {
+	kind := upstream.Misconfigured
+	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
+		kind = upstream.Unavailable
+	}
+	return upstream.Errorf(kind, "%s answered HTTP %d%s", shown(u), a.status, said(a))
+}
+
+// said is the error in an answer (RFC 6749, 5.2), for people.
+func said(a *answer) string {
+	var e struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if !a.read(&e) || e.Error == "" {
+		return ""
+	}
+	return ": " + told(e.Error, e.Description)
+}
+
+// told is somebody else's error, short and harmless.
+func told(code, description string) string {
+	text := fmt.Sprintf("%.100q", code)
+	if description != "" {
+		text += fmt.Sprintf(" (%.300q)", description)
+	}
+	return text
+}
+
+// shown is an address without what may be secret in it.
+func shown(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}

@@ -1,0 +1,244 @@
+package mcppool
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/services/errs"
+)
+
+// All that reaches an MCP server of the callers is what its own authorization server gave: on every request of a session, the
+// one that ends it too, and never the key that the caller showed to the pool.
+func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
+	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	for _, user := range []string{"ann", "bob"} {
+		p.echo(t, user)
+		p.login(t, user)
+		if o := p.echo(t, user); o.text() != "hi" {
+			t.Fatalf("%s: %v", user, o.err)
+		}
+	}
+	// Deactivating closes the connection; the session is ended with the token too.
+	if _, err := p.as("ann").DeactivateMcpServer(t.Context(), &mcppoolv1.DeactivateMcpServerRequest{Id: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	p.web.Look(func(w *fakeauth.Resource) {
+		for i, h := range w.Headers {
+			value := h.Get("Authorization")
+			token, ok := strings.CutPrefix(value, "Bearer access-")
+			if value != "" && (!ok || p.auth.Check("access-"+token) == nil) {
+				t.Errorf("%s carried %q", w.Methods[i], value)
+			}
+			seen[value] = true
+			for name, values := range h {
+				if name != "Authorization" && strings.Contains(strings.Join(values, " "), "pawl_") {
+					t.Errorf("%s: %q", name, values)
+				}
+			}
+			if w.Methods[i] == http.MethodDelete && value == "" {
+				t.Error("a DELETE carried no token")
+			}
+		}
+		if !slices.Contains(w.Methods, http.MethodDelete) {
+			t.Error("no session was ended")
+		}
+	})
+	if len(seen) != 3 {
+		t.Errorf("%d different credentials, want those of two users, and none", len(seen))
+	}
+	p.auth.Look(func(a *fakeauth.Authority) {
+		for _, r := range a.Requests {
+			if strings.Contains(r.Encode(), "pawl_") {
+				t.Errorf("the authorization server was told %v", r)
+			}
+		}
+	})
+}
+
+// A right that the login lacks is asked for before anything ran.
+func TestStepUpOfACall(t *testing.T) {
+	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}}, nil)
+	p.echo(t, "ann")
+	p.login(t, "ann")
+	o := p.echo(t, "ann")
+	if o.ran() != errs.OutcomeNotExecuted {
+		t.Errorf("outcome %s", o.ran())
+	}
+	wantReason(t, o.err, "LOGIN_REQUIRED", "(mcp:write): run `pawl mcp login web`")
+	if done := p.login(t, "ann"); strings.Join(done.GetScopes(), " ") != "mcp:basic mcp:write" {
+		t.Errorf("granted %q", done.GetScopes())
+	}
+	if o := p.echo(t, "ann"); o.text() != "hi" {
+		t.Errorf("after the login: %v", o.err)
+	}
+}
+
+// An authorization server is reached under the same rules as any address that a server names.
+func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
+	auth := fakeauth.New(t, fakeauth.Switches{})
+	web := fakeauth.Protect(t, auth, webMCP(), fakeauth.Guard{})
+	s := start(t, Config{}) // nothing is allowed beside what an operator registers
+	_, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+		Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: web.URL}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: loopback})
+	wantReason(t, err, "ADDRESS_REFUSED", "--allow-addresses")
+	auth.Look(func(a *fakeauth.Authority) {
+		if len(a.Paths) > 0 {
+			t.Errorf("it was reached: %q", a.Paths)
+		}
+	})
+}
+
+func TestLoginsOfOthers(t *testing.T) {
+	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	_, err := p.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+		Id: "mine", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: p.web.URL}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.as("bob").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "mine", RedirectUri: loopback})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "mine")
+	began, err := p.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "mine", RedirectUri: loopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := p.auth.Browse(began.GetAuthorizationUrl())
+	finish := &mcppoolv1.FinishMcpLoginRequest{State: q.Get("state"), Code: q.Get("code"), Iss: q.Get("iss")}
+	_, err = p.as("bob").FinishMcpLogin(t.Context(), finish)
+	if errs.From(err).Code != codes.NotFound {
+		t.Errorf("bob: %v", err)
+	}
+	bad := proto.CloneOf(finish)
+	bad.Iss = "https://evil.example"
+	_, err = p.as("ann").FinishMcpLogin(t.Context(), bad)
+	wantReason(t, err, "LOGIN_REQUIRED", "is refused")
+	_, err = p.as("ann").FinishMcpLogin(t.Context(), finish)
+	wantReason(t, err, "LOGIN_REQUIRED", "begin it again")
+	_, err = p.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: "https://evil.example/"})
+	wantReason(t, err, "INVALID_REQUEST", "redirect_uri")
+	_, err = p.as("ann").DeleteMcpLogin(t.Context(), &mcppoolv1.DeleteMcpLoginRequest{McpId: "nope"})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "nope")
+}
+
+// What an operator sets is used and not shown, and plain users cannot refer to what is the pool's.
+func TestOAuthSettings(t *testing.T) {
+	t.Setenv("MCP_CLIENT_SECRET", "configured-secret")
+	p := startGuarded(t, fakeauth.Switches{NoRegister: true}, fakeauth.Guard{}, &mcppoolv1.OAuth{
+		Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS, ClientId: "configured", ClientSecret: "${env:MCP_CLIENT_SECRET}", Scopes: []string{"a"},
+	})
+	for _, user := range []string{"ann", "bob"} {
+		if o := p.echo(t, user); o.text() != "hi" {
+			t.Fatalf("%s: %v", user, o.err)
+		}
+	}
+	if n := p.auth.Grants("client_credentials"); n != 1 {
+		t.Errorf("%d logins of the pool", n)
+	}
+	_, err := p.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: loopback})
+	wantReason(t, err, "INVALID_REQUEST", "the pool logs in for everybody")
+
+	shown := p.state(t, "op")
+	if o := shown.GetHttp().GetOauth(); o.GetClientSecret() != "***" || o.GetClientId() != "configured" || o.GetGrant() != mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {
+		t.Errorf("shown: %v", o)
+	}
+	shown.GetHttp().GetOauth().Scopes = []string{"b"} // sent back, the secret is kept
+	_, err = p.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: shown, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"http"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := p.echo(t, "ann"); o.text() != "hi" {
+		t.Errorf("after the change: %v", o.err)
+	}
+
+	for name, o := range map[string]*mcppoolv1.OAuth{
+		"environment": {ClientId: "x", ClientSecret: "${env:HOME}"}, "file": {ClientId: "x", ClientSecret: "${file:/etc/passwd}"},
+	} {
+		_, err := p.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+			Id: "mine", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: p.web.URL, Oauth: o}},
+		}})
+		wantReason(t, err, "PERMISSION_DENIED", "only an operator")
+		if err == nil {
+			t.Error(name)
+		}
+	}
+	for want, h := range map[string]*mcppoolv1.HttpTransport{
+		"client_id":       {Oauth: &mcppoolv1.OAuth{ClientSecret: "x"}},
+		"give both":       {Oauth: &mcppoolv1.OAuth{Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS, ClientId: "x"}},
+		"leave one":       {Oauth: &mcppoolv1.OAuth{}, Headers: map[string]string{"authorization": "x"}},
+		"not a scope":     {Oauth: &mcppoolv1.OAuth{Scopes: []string{"a b"}}},
+		"no value to kee": {Oauth: &mcppoolv1.OAuth{ClientId: "x", ClientSecret: "***"}},
+	} {
+		h.Url = p.web.URL
+		_, err := p.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+			Id: "other", Transport: &mcppoolv1.McpServer_Http{Http: h},
+		}})
+		wantReason(t, err, "INVALID_REQUEST", want)
+	}
+}
+
+// A login outlives the pool's process, and not the server that it is for.
+func TestLoginsLiveAsLongAsTheServer(t *testing.T) {
+	auth := fakeauth.New(t, fakeauth.Switches{})
+	web := fakeauth.Protect(t, auth, webMCP(), fakeauth.Guard{})
+	cfg := Config{DataDir: t.TempDir(), AllowAddresses: []string{"127.0.0.0/8"}}
+	create := func(p *guarded) {
+		t.Helper()
+		_, err := p.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+			Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: web.URL}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &guarded{suite: start(t, cfg), auth: auth, web: web}
+	create(p)
+	p.login(t, "ann")
+	if o := p.echo(t, "ann"); o.text() != "hi" {
+		t.Fatal(o.err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.suite = start(t, cfg)
+	if o := p.echo(t, "ann"); o.text() != "hi" {
+		t.Fatalf("after a restart: %v", o.err)
+	}
+	if _, err := p.as("op").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	create(p)
+	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
+		t.Errorf("of a server that was registered anew: %v", o.err)
+	}
+}
+
+func TestKeyOfTheLogins(t *testing.T) {
+	for ref, want := range map[string]string{"env:NO_SUCH_KEY": "NO_SUCH_KEY", "plain": "neither env:NAME nor file:PATH"} {
+		if _, err := New(t.Context(), Config{TokenKey: ref}, Deps{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+	for _, cfg := range []Config{{LoginRedirectURI: "http://pawl.example/x"}, {LoginClientMetadata: "http://pawl.example/x"}} {
+		if _, err := New(t.Context(), cfg, Deps{}); err == nil || !strings.Contains(err.Error(), "--login-") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}

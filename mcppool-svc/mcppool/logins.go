@@ -1,0 +1,29 @@
+package mcppool
+
+import (
+	"net/netip"
+
+	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// openLogins reads the stored logins and makes what makes new ones.
+func openLogins(cfg Config, st store.Store, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
+	key, err := oauth.OpenKey(cfg.TokenKey, cfg.DataDir, cfg.Environ)
+	if err != nil {
+		return nil, err
+	}
+	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
+		Store: st, Client: mcpgo.Web(allowed), Secret: mcpgo.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log,
+	})
+}
+
+// credentials are those of a user's connection to a server.
+func (s *Service) credentials(server *spec.Server, user string) mcpgo.Credentials {
+	if source := s.logins.For(server, user); source != nil {
+		return source
+	}
+	return nil
+}
