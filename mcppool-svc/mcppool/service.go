@@ -145,6 +145,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() { s.ledger.Run(ctx) })
 	s.pool.Run(ctx)
+	s.api.Stop()
 	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()

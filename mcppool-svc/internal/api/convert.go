@@ -29,7 +29,7 @@ func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpS
 		m.CreateTime, m.UpdateTime = timestamppb.New(server.CreateTime), timestamppb.New(server.UpdateTime)
 	}
 	status := s.pool.Status(server, p.Sub)
-	m.State, m.ServerInfo = states[status.State], status.Info
+	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities.Names()
 	if status.Err != nil {
 		m.LastError = status.Err.Error()
 	}

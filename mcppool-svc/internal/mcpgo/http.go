@@ -36,8 +36,8 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
-	conn := newClient(&httpTap{tap{Interface: wire, check: true}}, e.option())
-	conn.hangsUp = e == modern
+	conn := newClient(&httpTap{tap{Interface: wire, check: true}}, c.options(s, e)...)
+	conn.roots, conn.hangsUp = s.Roots, e == modern
 	hide := literal(headers)
 	conn.hide = hide.Replace
 	conn.release = web.CloseIdleConnections

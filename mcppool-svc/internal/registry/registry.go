@@ -44,6 +44,8 @@ type Registry struct {
 	log   *slog.Logger
 	now   func() time.Time
 
+	changed func(user string) // see Observe; may be nil
+
 	// writes puts changes in order, commit included; mu is not held while committing, so that readers never wait for a disk.
 	writes sync.Mutex
 
@@ -73,6 +75,10 @@ func New(st store.Store, config []*spec.Server, log *slog.Logger) (*Registry, er
 	}
 	return r, nil
 }
+
+// Observe sets who is told of each change that is stored, and of which user it is; of all where that is empty. It is set
+// before the first change, and must not block.
+func (r *Registry) Observe(changed func(user string)) { r.changed = changed }
 
 func (r *Registry) read(bucket, key string, value []byte) error {
 	var err error
