@@ -88,7 +88,12 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	if err != nil {
 		return err
 	}
+	ways, err := registry.NewWays(st, deps.Now, deps.Log)
+	if err != nil {
+		return err
+	}
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
+		Memory:  ways,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
 	}, deps.Log)

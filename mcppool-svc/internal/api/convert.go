@@ -2,6 +2,7 @@ package api
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -56,6 +57,7 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
 		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
+		Roots: slices.Clone(s.Roots),
 	}
 	switch {
 	case s.Stdio != nil:
@@ -63,7 +65,9 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 			Command: s.Stdio.Command, Args: s.Stdio.Args, Env: maps.Clone(s.Stdio.Env), Cwd: s.Stdio.Dir,
 		}}
 	case s.HTTP != nil:
-		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers)}}
+		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
+			Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Sse: s.HTTP.SSE,
+		}}
 	case s.Builtin != nil:
 		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}}
 	}
@@ -88,6 +92,7 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
 		Pinning:     spec.Pinning(max(m.GetPinning(), 1) - 1),
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
+		Roots: slices.Clone(m.GetRoots()),
 	}
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
@@ -95,7 +100,7 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
 		}
 	case *mcppoolv1.McpServer_Http:
-		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders())}
+		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse()}
 	case *mcppoolv1.McpServer_Builtin:
 		s.Builtin = &spec.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
 	}

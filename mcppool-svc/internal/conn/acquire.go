@@ -86,6 +86,10 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 				return nil, err
 			}
 		default:
+			if attempt == 1 && p.isDead(ctx, e) {
+				p.leave(e)
+				continue
+			}
 			return &Lease{pool: p, entry: e}, nil
 		}
 	}

@@ -185,6 +185,10 @@ func (s *server) handle(m message) {
 		if s.mode == Ancient {
 			return
 		}
+		if s.mode != Modern && s.mode != OfferingModern {
+			s.fail(m, -32601, "Method not found")
+			return
+		}
 		s.reply(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
 	case "notifications/initialized":
 		if s.mode == Deaf {

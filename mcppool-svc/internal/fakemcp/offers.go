@@ -148,7 +148,9 @@ func (s *server) listen(m message, wanted json.RawMessage) {
 	if s.offers.listening == nil {
 		s.offers.listening = make(map[string]func(string) bool)
 	}
-	s.offers.listening[string(m.ID)] = func(uri string) bool { return slices.Contains(filter.ResourceSubscriptions, strings.TrimSuffix(uri, "/part")) }
+	s.offers.listening[string(m.ID)] = func(uri string) bool {
+		return slices.Contains(filter.ResourceSubscriptions, strings.TrimSuffix(uri, "/part"))
+	}
 	s.offers.mu.Unlock()
 	s.notify("notifications/subscriptions/acknowledged", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}`, m.ID, wanted))
 }

@@ -65,6 +65,7 @@ func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
 	h.mu.Unlock()
 	defer func() {
 		out.close()
+		session.server.letGo()
 		h.mu.Lock()
 		delete(h.sessions, id)
 		h.mu.Unlock()
@@ -79,6 +80,17 @@ func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
 	case <-session.end:
 	case <-r.Context().Done():
 	}
+}
+
+// letGo ends the calls that wait for something.
+func (s *server) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ch := range s.cancelled {
+		close(ch)
+	}
+	clear(s.cancelled)
+	s.held = nil
 }
 
 // post takes one message. The tool `drop` ends the stream instead of answering, `long` answers with more than anybody

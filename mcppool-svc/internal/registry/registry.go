@@ -36,7 +36,9 @@ const (
 )
 
 // Buckets are those that a Registry's store must have.
-func Buckets() []string { return []string{bucketServers, bucketActivations, bucketRequests} }
+func Buckets() []string {
+	return []string{bucketServers, bucketActivations, bucketRequests, bucketWays}
+}
 
 // Registry is safe for concurrent use. The servers it returns are shared: do not change them.
 type Registry struct {
@@ -61,7 +63,7 @@ func New(st store.Store, config []*spec.Server, log *slog.Logger) (*Registry, er
 		store: st, log: log, now: time.Now,
 		servers: make(map[string]*spec.Server), active: make(map[string]bool), requests: make(map[string]request),
 	}
-	for _, bucket := range Buckets() {
+	for _, bucket := range []string{bucketServers, bucketActivations, bucketRequests} {
 		err := st.Load(bucket, func(key string, value []byte) error { return r.read(bucket, key, value) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the registered MCP servers: %w", err)
