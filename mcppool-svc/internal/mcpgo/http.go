@@ -22,7 +22,8 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
-	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, c.cfg.MaxMessage)
+	judge := newJudge(c.cfg.MaxMessage)
+	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, c.cfg.MaxMessage, judge)
 	options := []transport.StreamableHTTPCOption{
 		transport.WithHTTPBasicClient(web),
 		transport.WithHTTPLogger(slog.New(demoted{c.log.With("mcp_id", s.ID).Handler()})),
@@ -36,7 +37,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, e era) (*cl
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
-	conn := newClient(&httpTap{tap{Interface: wire, check: true}}, c.options(s, e)...)
+	conn := newClient(&httpTap{tap{Interface: wire, judge: judge}}, c.options(s, e)...)
 	conn.roots, conn.hangsUp = s.Roots, e == modern
 	hide := literal(headers)
 	conn.hide = hide.Replace

@@ -20,7 +20,7 @@ func (c *Connector) connectSSE(ctx context.Context, s *spec.Server) (*client, er
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
 	// All answers come over one stream: one that is too long must not end it for the others, so the transport bounds them itself.
-	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, maxSkips*c.cfg.MaxMessage)
+	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, maxSkips*c.cfg.MaxMessage, nil)
 	var conn *client
 	wire := newSSE(web, c.cfg.MaxMessage, func(err error) { conn.fail(err) })
 	conn = newClient(&httpTap{tap{Interface: wire, judge: wire.judge}}, c.options(s, legacy)...)
