@@ -21,6 +21,10 @@ type MCPCmd struct {
 	Test       MCPTestCmd       `cmd:"" group:"sub" help:"Say what is wrong with a server, and what to do."`
 	Logs       MCPLogsCmd       `cmd:"" group:"sub" help:"Show what a server's program wrote to stderr."`
 	Call       MCPCallCmd       `cmd:"" group:"sub" help:"Call a tool."`
+	Resources  MCPResourcesCmd  `cmd:"" group:"sub" help:"List the resources of a server."`
+	Read       MCPReadCmd       `cmd:"" group:"sub" help:"Read a resource."`
+	Prompts    MCPPromptsCmd    `cmd:"" group:"sub" help:"List the prompts of a server."`
+	Prompt     MCPPromptCmd     `cmd:"" group:"sub" help:"Show a prompt with its places filled in."`
 	Workspace  MCPWorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }
 
