@@ -150,13 +150,16 @@ func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() { s.ledger.Run(ctx) })
 	s.pool.Run(ctx)
-	s.api.Stop()
+	s.EndStreams()
 	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
 	s.caller.Drain(grace)
 	return nil
 }
+
+// EndStreams ends what would never end by itself: watching servers and resources. Run does it too.
+func (s *Service) EndStreams() { s.api.Stop() }
 
 // Close ends all connections and child processes and returns when they are gone, within a few seconds. Calls still running
 // end with an unknown outcome.

@@ -182,14 +182,7 @@ func (s *server) handle(m message) {
 		}
 		s.reply(m, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"fake","version":"1.0"}}`, s.version, s.capabilities()))
 	case "server/discover":
-		if s.mode == Ancient {
-			return
-		}
-		if s.mode != Modern && s.mode != OfferingModern {
-			s.fail(m, -32601, "Method not found")
-			return
-		}
-		s.reply(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
+		s.discover(m)
 	case "notifications/initialized":
 		if s.mode == Deaf {
 			select {}
@@ -204,6 +197,18 @@ func (s *server) handle(m message) {
 		if !s.offer(m) && len(m.ID) > 0 {
 			s.fail(m, -32601, "Method not found")
 		}
+	}
+}
+
+// discover is what took the handshake's place in 2026-07-28.
+func (s *server) discover(m message) {
+	switch s.mode {
+	case Ancient: // ignored
+	case Modern, OfferingModern:
+		s.reply(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
+	default:
+		s.fail(m, -32601, "Method not found")
 	}
 }
 

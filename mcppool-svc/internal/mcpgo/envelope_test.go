@@ -74,7 +74,7 @@ func TestRootsOverHTTP(t *testing.T) {
 	web := webServer(serveWeb(t, h))
 	web.Roots = []string{"file:///work/a"}
 	s.AddTool(mcp.NewTool("roots"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		result, err := s.RequestRoots(ctx, mcp.ListRootsRequest{}) //nolint:staticcheck // deprecated for 2026-07-28, which this is not about
+		result, err := s.RequestRoots(ctx, mcp.ListRootsRequest{})
 		if err != nil {
 			return nil, err
 		}

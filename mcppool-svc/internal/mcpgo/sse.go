@@ -148,7 +148,7 @@ func (t *sse) post(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // so that the connection can be used again
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return fmt.Errorf("the server answered HTTP %s", statusText(resp.StatusCode))

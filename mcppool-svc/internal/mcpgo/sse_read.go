@@ -28,7 +28,7 @@ type event struct {
 
 // read reads the stream until it ends. The first event names the address for our messages: named gets it, or nil.
 func (t *sse) read(body io.ReadCloser, from *url.URL, named chan<- *url.URL) {
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	r := bufio.NewReaderSize(body, 4096)
 	slots := make(chan struct{}, maxQuestions)
 	notes := newThrottle()
@@ -120,18 +120,20 @@ func (t *sse) line(r *bufio.Reader) ([]byte, error) {
 // take does with a message what it is for. An error ends the stream.
 func (t *sse) take(e event, notes *throttle, slots chan struct{}) error {
 	m := strict.Scan(e.data)
+	why := m.Err
 	if e.long {
-		m.Err = errTooLong
+		why = errTooLong
 		if m.ID == nil && !m.Method {
 			e := tooLong(t.limit) // whom it is for cannot be known: somebody would wait for ever
 			e.Lost = true
 			return e
 		}
 	}
+	unclear := why != nil
 	switch {
-	case m.Err != nil && !m.Method && numericID.Match(m.ID):
-		t.deliver(t.judge.line(m.ID, m.Err))
-	case m.Err != nil: // a notification that is no message, or a question that cannot be understood
+	case unclear && !m.Method && numericID.Match(m.ID):
+		t.deliver(t.judge.line(m.ID, why))
+	case unclear: // a notification that is no message, or a question that cannot be understood
 	case m.Method && len(m.ID) > 0:
 		notes.ask(len(e.data))
 		t.question(e.data, slots)
