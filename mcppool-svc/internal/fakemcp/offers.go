@@ -109,6 +109,8 @@ func (s *server) read(m message, uri string) {
 	switch uri {
 	case "demo://1":
 		s.reply(m, `{"contents":[{"uri":"demo://1","mimeType":"text/plain","text":"one"},{"uri":"demo://1/raw","mimeType":"application/octet-stream","blob":"AAEC"}]}`)
+	case "demo://never":
+		s.notify("notifications/resources/list_changed", `{}`) // it came
 	case "demo://twice":
 		s.reply(m, `{"contents":[{"uri":"demo://twice","text":"safe","Text":"evil"}]}`)
 	case "demo://large":

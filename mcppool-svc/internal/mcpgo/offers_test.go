@@ -153,6 +153,41 @@ func awaitText(t *testing.T, c upstream.Client, tool, want string) {
 	}
 }
 
+// TestReadsAreCancelled: the server is told of a request that was given up, over each transport that has requests to name.
+func TestReadsAreCancelled(t *testing.T) {
+	for name, c := range map[string]upstream.Client{
+		"stdio": dial(t, fakemcp.Offering), "sse": overSSE(t, &fakemcp.SSE{Mode: fakemcp.Offering}, Config{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			c.(upstream.Notifier).OnChange(cancel)
+			_, err := c.(upstream.Offers).ReadResource(ctx, "demo://never")
+			if e := upstream.As(err); err == nil || e.Kind != upstream.Interrupted {
+				t.Errorf("error = %v", err)
+			}
+			for deadline := time.Now().Add(20 * time.Second); !strings.Contains(say(t, c, "heard", `{}`), "notifications/cancelled"); {
+				if time.Now().After(deadline) {
+					t.Fatal("the server was not told")
+				}
+			}
+		})
+	}
+}
+
+// TestProbeAsks: a ping, or what took its place: mcp-go's own ping sends nothing in revisions that have none.
+func TestProbeAsks(t *testing.T) {
+	for mode, want := range map[string]string{fakemcp.Offering: "ping", fakemcp.OfferingModern: "server/discover"} {
+		c := dial(t, mode)
+		before := strings.Count(say(t, c, "heard", `{}`), want)
+		if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if after := strings.Count(say(t, c, "heard", `{}`), want); after != before+1 {
+			t.Errorf("%s: the server was asked for %s %d times", mode, want, after-before)
+		}
+	}
+}
+
 // TestProbe: a server that answers is alive, one that only refuses the question too, and a silent one is not.
 func TestProbe(t *testing.T) {
 	for mode, alive := range map[string]bool{fakemcp.Good: true, fakemcp.Offering: true, fakemcp.Modern: true, fakemcp.Deaf: false} {
