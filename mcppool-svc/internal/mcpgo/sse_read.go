@@ -120,30 +120,33 @@ func (t *sse) line(r *bufio.Reader) ([]byte, error) {
 // take does with a message what it is for. An error ends the stream.
 func (t *sse) take(e event, notes *throttle, slots chan struct{}) error {
 	m := strict.Scan(e.data)
-	why := m.Err
 	if e.long {
-		why = errTooLong
-		if m.ID == nil && !m.Method {
-			e := tooLong(t.limit) // whom it is for cannot be known: somebody would wait for ever
-			e.Lost = true
-			return e
-		}
+		m.Err = errTooLong
 	}
-	unclear := why != nil
-	switch {
-	case unclear && !m.Method && numericID.Match(m.ID):
-		t.deliver(t.judge.line(m.ID, why))
-	case unclear: // a notification that is no message, or a question that cannot be understood
-	case m.Method && len(m.ID) > 0:
-		notes.ask(len(e.data))
-		t.question(e.data, slots)
-	case m.Method:
-		notes.wait(len(e.data))
-		t.notified(e.data)
-	default:
-		t.deliver(e.data)
+	if e.long && m.ID == nil && !m.Method {
+		e := tooLong(t.limit) // whom it is for cannot be known: somebody would wait for ever
+		e.Lost = true
+		return e
 	}
+	t.pass(m, e.data, notes, slots)
 	return nil
+}
+
+// pass hands a message on.
+func (t *sse) pass(m strict.Message, data []byte, notes *throttle, slots chan struct{}) {
+	switch {
+	case m.Err != nil && !m.Method && numericID.Match(m.ID):
+		t.deliver(t.judge.line(m.ID, m.Err))
+	case m.Err != nil: // a notification that is no message, or a question that cannot be understood
+	case m.Method && len(m.ID) > 0:
+		notes.ask(len(data))
+		t.question(data, slots)
+	case m.Method:
+		notes.wait(len(data))
+		t.notified(data)
+	default:
+		t.deliver(data)
+	}
 }
 
 // deliver gives an answer to who waits for it.
