@@ -58,18 +58,20 @@ func TestNodeClient(t *testing.T) {
 	}
 }
 
-// Servers of others, over stdio and streamable HTTP: list, call, long-running with progress, cancel (issue: shown by 4).
+// Servers of others, over stdio, streamable HTTP and the HTTP transport before it: list, call, long-running with progress, cancel (issue: shown by 4).
 func TestForeignServers(t *testing.T) {
 	bin := npm(t, ".bin")
 	files := t.TempDir()
 	if err := os.WriteFile(filepath.Join(files, "hello.txt"), []byte("a pawl holds the wheel\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url := everythingOverHTTP(t, filepath.Join(bin, "mcp-server-everything"))
+	url := everythingOver(t, filepath.Join(bin, "mcp-server-everything"), "streamableHttp", "/mcp")
+	old := everythingOver(t, filepath.Join(bin, "mcp-server-everything"), "sse", "/sse")
 	target := rig.InProcess(t, rig.Options{Servers: map[string]any{
 		"files":           map[string]any{"command": filepath.Join(bin, "mcp-server-filesystem"), "args": []string{files}, "trusted": true},
-		"everything":      map[string]any{"command": filepath.Join(bin, "mcp-server-everything"), "args": []string{"stdio"}},
-		"everything-http": map[string]any{"url": url},
+		"everything":      map[string]any{"command": filepath.Join(bin, "mcp-server-everything"), "args": []string{"stdio"}, "roots": []string{files}},
+		"everything-http": map[string]any{"url": url, "roots": []string{files}},
+		"everything-sse":  map[string]any{"url": old, "roots": []string{files}}, // that it is one is found out
 	}})
 	pool := mcppoolv1.NewMcpPoolServiceClient(target.Pool)
 	t.Run("filesystem", func(t *testing.T) {
@@ -86,8 +88,11 @@ func TestForeignServers(t *testing.T) {
 			t.Errorf("outside of its folder: %v, %v; want the tool's own error", outside, err)
 		}
 	})
-	for _, id := range []string{"everything", "everything-http"} {
-		t.Run(id, func(t *testing.T) { everything(t, pool, id) })
+	for _, id := range []string{"everything", "everything-http", "everything-sse"} {
+		t.Run(id, func(t *testing.T) {
+			everything(t, pool, id)
+			everythingElse(t, pool, id, files)
+		})
 	}
 }
 
@@ -176,12 +181,12 @@ func result(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppo
 	}
 }
 
-// everythingOverHTTP starts server-everything over streamable HTTP and returns its address.
-func everythingOverHTTP(t *testing.T, program string) string {
+// everythingOver starts server-everything over a transport and returns its address.
+func everythingOver(t *testing.T, program, transport, path string) string {
 	t.Helper()
 	addr := rig.FreeAddr(t)
 	port := addr[strings.LastIndex(addr, ":")+1:]
-	cmd := exec.Command(program, "streamableHttp")
+	cmd := exec.Command(program, transport)
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -203,5 +208,5 @@ func everythingOverHTTP(t *testing.T, program string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	awaitPort(ctx, t, "localhost:"+port)
-	return "http://localhost:" + port + "/mcp"
+	return "http://localhost:" + port + path
 }

@@ -49,7 +49,11 @@ func (s *Suite) Run(ctx context.Context) error {
 
 // parts are what runs, in the order in which it stops.
 func (s *Suite) parts() (front, behind []*part) {
-	front = []*part{{name: "executor", run: s.executor.Run}}
+	front = []*part{{name: "executor", run: s.executor.Run}, {name: "MCP pool's streams", run: func(ctx context.Context) error {
+		<-ctx.Done()
+		s.pool.EndStreams() // they would never end, and the server waits for them
+		return nil
+	}}}
 	if s.gateway != nil {
 		front = append(front, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
 	}

@@ -167,9 +167,11 @@ func (f *fakeAgents) DeleteAgent(ctx context.Context, r *executorv1.DeleteAgentR
 
 type fakePool struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
-	journal      *journal
-	CallToolFn   func(*mcppoolv1.CallToolRequest, grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error
-	AttachCallFn func(*mcppoolv1.AttachCallRequest, grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error
+	journal             *journal
+	CallToolFn          func(*mcppoolv1.CallToolRequest, grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error
+	AttachCallFn        func(*mcppoolv1.AttachCallRequest, grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error
+	WatchMcpServersFn   func(*mcppoolv1.WatchMcpServersRequest, grpc.ServerStreamingServer[mcppoolv1.WatchMcpServersResponse]) error
+	SubscribeResourceFn func(*mcppoolv1.SubscribeResourceRequest, grpc.ServerStreamingServer[mcppoolv1.SubscribeResourceResponse]) error
 }
 
 func (f *fakePool) CreateMcpServer(ctx context.Context, r *mcppoolv1.CreateMcpServerRequest) (*mcppoolv1.McpServer, error) {

@@ -34,7 +34,14 @@ func bodies() map[string]string {
 		"CreateNextStep": `{"context": {}}`, "GetFirstInputParams": inContext, "FillParams": inContext, "AssessToolRisk": inContext,
 		"IsParamError": inContext, "DescribeError": inContext, "GetMissingParams": inContext, "GenerateAnswer": `{"context": {}}`,
 		"CheckPlaybook": `{"playbook": "p"}`,
+		"AnswerCall":    `{"callId": "c", "answer": {"inputId": "i", "action": "ACTION_DECLINE"}}`,
+		"GetPrompt":     `{"name": "p"}`, "Complete": `{"prompt": "p", "argument": "a"}`, "FinishMcpLogin": `{"state": "s"}`,
 	}
+}
+
+// queries are the required parameters of RPCs without a body.
+func queries() map[string]string {
+	return map[string]string{"ReadResource": "?uri=file:///a", "SubscribeResource": "?uri=file:///a"}
 }
 
 // binding is the HTTP annotation of an RPC; its path has ids in place of its variables.
@@ -91,6 +98,7 @@ func (b *bench) calls(rpc protoreflect.MethodDescriptor) {
 			body = "{}"
 		}
 	}
+	path += queries()[string(rpc.Name())]
 	resp, text := b.text(method, path, body, nil)
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, text)

@@ -94,7 +94,12 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
+	ways, err := registry.NewWays(st, deps.Now, deps.Log)
+	if err != nil {
+		return err
+	}
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
+		Memory:  ways,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
 		Credentials: s.credentials,
@@ -152,12 +157,16 @@ func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() { s.ledger.Run(ctx) })
 	s.pool.Run(ctx)
+	s.EndStreams()
 	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
 	s.caller.Drain(grace)
 	return nil
 }
+
+// EndStreams ends what would never end by itself: watching servers and resources. Run does it too.
+func (s *Service) EndStreams() { s.api.Stop() }
 
 // Close ends all connections and child processes and returns when they are gone, within a few seconds. Calls still running
 // end with an unknown outcome.

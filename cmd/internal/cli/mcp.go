@@ -23,6 +23,10 @@ type MCPCmd struct {
 	Login      MCPLoginCmd      `cmd:"" group:"sub" help:"Log in to a server that wants it."`
 	Logout     MCPLogoutCmd     `cmd:"" group:"sub" help:"Forget the login to a server."`
 	Call       MCPCallCmd       `cmd:"" group:"sub" help:"Call a tool."`
+	Resources  MCPResourcesCmd  `cmd:"" group:"sub" help:"List the resources of a server."`
+	Read       MCPReadCmd       `cmd:"" group:"sub" help:"Read a resource."`
+	Prompts    MCPPromptsCmd    `cmd:"" group:"sub" help:"List the prompts of a server."`
+	Prompt     MCPPromptCmd     `cmd:"" group:"sub" help:"Show a prompt with its places filled in."`
 	Workspace  MCPWorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }
 

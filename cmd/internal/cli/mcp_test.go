@@ -125,7 +125,6 @@ func TestMCPAddFromAFile(t *testing.T) {
 		`{"mcpServers":{"a":{}}}`:          "neither a command nor a url",
 		`{"mcpServers":{"!":{"url":"x"}}}`: "no letter or digit",
 		`{"mcpServers":{"a b":{"url":"x"},"a-b":{"url":"x"}}}`:  "would both have the id a-b",
-		`{"mcpServers":{"a":{"type":"sse","url":"x"}}}`:         "old SSE transport",
 		`{"mcpServers":{"a":{"command":"c","url":"http://x"}}}`: "both a command and a url",
 	} {
 		if err := os.WriteFile("bad.json", []byte(text), 0o600); err != nil {

@@ -27,6 +27,8 @@ type Pool struct {
 	// Reports and Logs are what tests and logs of servers say.
 	Reports map[string]*mcppoolv1.TestMcpServerResponse
 	Logs    map[string]*mcppoolv1.GetMcpServerLogResponse
+	// Offers are what servers offer beside tools.
+	Offers Offers
 	// Deny makes registration a matter of operators.
 	Deny bool
 

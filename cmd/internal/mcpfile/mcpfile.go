@@ -81,14 +81,12 @@ func server(name string, e entry) (*mcppoolv1.McpServer, error) {
 		s.DisplayName = name
 	}
 	switch {
-	case e.Type == "sse":
-		return nil, errors.New("the old SSE transport is not supported; servers mostly offer streamable HTTP at another address")
 	case e.Command != "" && e.URL != "":
 		return nil, errors.New("it has both a command and a url; leave one out")
 	case e.Command != "":
 		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd}}
 	case e.URL != "":
-		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: e.URL, Headers: e.Headers, Oauth: e.OAuth.message()}}
+		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: e.URL, Headers: e.Headers, Sse: e.Type == "sse", Oauth: e.OAuth.message()}}
 	default:
 		return nil, errors.New("it has neither a command nor a url")
 	}

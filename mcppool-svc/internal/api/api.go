@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -18,6 +19,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/watch"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
@@ -35,6 +37,11 @@ type Server struct {
 	checks    chan struct{} // one for each test of a server that runs
 	log       *slog.Logger
 	id        string
+
+	hub      *watch.Hub // woken when something about a server changes
+	streams  *streams
+	stopping chan struct{}
+	stop     func() // closes stopping
 }
 
 // Parts are what a Server stands on.
@@ -52,10 +59,15 @@ type Parts struct {
 
 // New makes a Server.
 func New(p Parts) *Server {
-	return &Server{
+	s := &Server{
 		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, logins: p.Logins,
 		connector: p.Connector, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
 	}
+	s.hub, s.streams, s.stopping = watch.New(), newStreams(), make(chan struct{})
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
+	p.Pool.Observe(s.hub.Touch)
+	p.Registry.Observe(func(user string) { s.hub.Touch("", user) })
+	return s
 }
 
 // find returns the caller and the server that an id means for the caller.

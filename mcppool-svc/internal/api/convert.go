@@ -2,6 +2,7 @@ package api
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -31,7 +32,7 @@ func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpS
 		m.CreateTime, m.UpdateTime = timestamppb.New(server.CreateTime), timestamppb.New(server.UpdateTime)
 	}
 	status := s.pool.Status(server, p.Sub)
-	m.State, m.ServerInfo = states[status.State], status.Info
+	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities.Names()
 	if status.Err != nil {
 		m.LastError = status.Err.Error()
 	}
@@ -58,6 +59,7 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
 		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
+		Roots: slices.Clone(s.Roots),
 	}
 	switch {
 	case s.Stdio != nil:
@@ -66,7 +68,7 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		}}
 	case s.HTTP != nil:
 		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
-			Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Oauth: oauthMessage(s.HTTP.OAuth),
+			Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Sse: s.HTTP.SSE, Oauth: oauthMessage(s.HTTP.OAuth),
 		}}
 	case s.Builtin != nil:
 		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}}
@@ -92,6 +94,7 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
 		Pinning:     spec.Pinning(max(m.GetPinning(), 1) - 1),
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
+		Roots: slices.Clone(m.GetRoots()),
 	}
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
@@ -99,7 +102,7 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
 		}
 	case *mcppoolv1.McpServer_Http:
-		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), OAuth: oauthOf(t.Http.GetOauth())}
+		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse(), OAuth: oauthOf(t.Http.GetOauth())}
 	case *mcppoolv1.McpServer_Builtin:
 		s.Builtin = &spec.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
 	}

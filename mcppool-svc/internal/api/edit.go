@@ -21,11 +21,12 @@ var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	otherFields     = []string{
 		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
-		"pinning", "permissions",
+		"pinning", "permissions", "roots",
 	}
 	// A client sends back what it read; these say which server, or are ours to say.
 	ignoredFields = []string{
-		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config", "login",
+		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config",
+		"login", "capabilities",
 	}
 )
 
@@ -41,6 +42,9 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	same := edited.Trusted == server.Trusted && maps.Equal(edited.Policies, server.Policies) && edited.SamePermissions(server)
 	if !p.IsOperator() && !same {
 		return denied("only an operator may say what an MCP server's tools do, and who may call them (trusted, tool_policies, permissions)")
+	}
+	if err := editRoots(p, server, edited.Roots); err != nil {
+		return err
 	}
 	if transport {
 		if !p.IsOperator() && server.ByOperator {

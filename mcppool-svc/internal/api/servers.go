@@ -67,6 +67,11 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*sp
 	if err := authorTransport(p, server); err != nil {
 		return nil, err
 	}
+	folders := server.Roots
+	server.Roots = nil
+	if err := editRoots(p, server, folders); err != nil {
+		return nil, err
+	}
 	return server, check(server)
 }
 

@@ -20,8 +20,11 @@ import (
 // stdioType and httpType are what `type` may say, in the spellings that are about.
 var (
 	stdioTypes = []string{"stdio"}
-	httpTypes  = []string{"http", "streamable-http", "streamablehttp", "streamable_http"}
+	httpTypes  = []string{"http", "streamable-http", "streamablehttp", "streamable_http", sseType}
 )
+
+// sseType is the older HTTP transport.
+const sseType = "sse"
 
 // server makes a registration of a stanza.
 func (st stanza) server(dir string, log *slog.Logger) (*spec.Server, error) {
@@ -42,6 +45,9 @@ func (st stanza) server(dir string, log *slog.Logger) (*spec.Server, error) {
 		return nil, err
 	}
 	if err := f.transport(s, dir); err != nil {
+		return nil, err
+	}
+	if err := f.roots(s, dir); err != nil {
 		return nil, err
 	}
 	s.UID = digest(st, s.ID, s.Owner)
@@ -154,10 +160,8 @@ func (f *fields) transport(s *spec.Server, dir string) error {
 	_, url := f.left["url"]
 	kind = strings.ToLower(kind)
 	switch {
-	case kind == "sse":
-		return errors.New(`"type": "sse" (the older HTTP transport) is not supported yet; use "type": "http" where the server offers streamable HTTP`)
 	case kind != "" && !slices.Contains(stdioTypes, kind) && !slices.Contains(httpTypes, kind):
-		return fmt.Errorf(`"type": %q is not known; use "stdio" or "http"`, kind)
+		return fmt.Errorf(`"type": %q is not known; use "stdio", "http" or "sse"`, kind)
 	case command && url:
 		return errors.New(`it has both "command" and "url"; give one of them`)
 	case !command && !url:
@@ -169,7 +173,9 @@ func (f *fields) transport(s *spec.Server, dir string) error {
 	case command:
 		return f.stdio(s, dir)
 	default:
-		return f.http(s)
+		err := f.http(s)
+		s.HTTP.SSE = kind == sseType
+		return err
 	}
 }
 

@@ -86,6 +86,10 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 				return nil, err
 			}
 		default:
+			if attempt == 1 && p.isDead(ctx, e) {
+				p.leave(e)
+				continue
+			}
 			return &Lease{pool: p, entry: e}, nil
 		}
 	}
@@ -108,7 +112,10 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 			return nil, err
 		}
 		e = &entry{key: k, id: use.Server.ID, ready: make(chan struct{}), sessions: make(map[string]time.Time)}
+		p.serial++
+		e.serial = p.serial
 		p.entries[k], p.live[e] = e, true
+		p.tell(k)
 		// The attempt keeps the caller's trace, not its end.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
 	}
@@ -132,6 +139,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.tell(e.key)
 	defer close(e.ready)
 	if err != nil {
 		e.err = err
@@ -153,6 +161,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 		p.finish(e)
 		return
 	}
+	p.attend(e)
 	p.work.Go(func() { p.watch(e) })
 }
 

@@ -51,6 +51,7 @@ type Pool struct {
 	cfg     Config
 	connect Connect
 	log     *slog.Logger
+	changed func(server, user string) // see Observe
 
 	base   context.Context // ends with Close; connects hang on it
 	cancel context.CancelFunc
@@ -61,6 +62,7 @@ type Pool struct {
 	entries map[key]*entry   // guarded by mu; at most one per key
 	live    map[*entry]bool  // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure // guarded by mu; the last failure, until the next success
+	serial  uint64           // guarded by mu; counts entries
 }
 
 // key tells connections apart.
@@ -73,8 +75,9 @@ type key struct {
 // entry is one connection, from the first wish for it to its end. Fields below the line are guarded by the pool's mu.
 type entry struct {
 	key
-	id    string        // the server's id, for logs
-	ready chan struct{} // closed once connected or failed
+	id     string        // the server's id, for logs
+	serial uint64        // tells it from those before it
+	ready  chan struct{} // closed once connected or failed
 
 	client   upstream.Client // after ready; nil where it failed
 	made     time.Time       // after ready
@@ -114,6 +117,7 @@ func (p *Pool) retire(e *entry) {
 	e.retired = true
 	if p.entries[e.key] == e {
 		delete(p.entries, e.key)
+		p.tell(e.key)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // ReleaseSession says that a user's session needs its connections no more, and returns how many it had. What others use
@@ -69,6 +70,10 @@ type Status struct {
 	State State
 	Err   error  // of the last failure
 	Info  string // what the server says it is
+	// Capabilities are what the server says that it offers.
+	Capabilities upstream.Capabilities
+	// Tools changes with the server's tools, and with the connection; 0 where there is none.
+	Tools uint64
 }
 
 // Status reports on a user's connection to a server as it is now configured.
@@ -80,7 +85,8 @@ func (p *Pool) Status(server *spec.Server, user string) Status {
 		if e.client == nil {
 			return Status{State: Connecting}
 		}
-		return Status{State: Ready, Info: e.client.Info().String()}
+		info := e.client.Info()
+		return Status{State: Ready, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
 	}
 	if f := p.failed[k]; f != nil {
 		return Status{State: Failed, Err: f.err}

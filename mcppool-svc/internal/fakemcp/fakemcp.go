@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,7 +66,7 @@ func Main() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		select {}
 	}
-	s := &server{mode: mode, out: os.Stdout, version: "2025-11-25", cancelled: make(map[string]chan struct{})}
+	s := newServer(mode, os.Stdout)
 	s.begin()
 	s.serve(os.Stdin)
 	if mode == Stubborn {
@@ -79,6 +80,8 @@ type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"` // of an answer to what the server asked
+	Error  json.RawMessage `json:"error"`
 }
 
 type server struct {
@@ -93,12 +96,17 @@ type server struct {
 	held      []held                   // guarded by mu
 	counted   int                      // guarded by mu
 	work      sync.WaitGroup
+	offers    offers
 }
 
 // held is a call that waits to be released.
 type held struct {
 	token    json.RawMessage
 	released chan struct{}
+}
+
+func newServer(mode string, out io.Writer) *server {
+	return &server{mode: mode, out: out, version: "2025-11-25", cancelled: make(map[string]chan struct{})}
 }
 
 func (s *server) begin() {
@@ -127,6 +135,8 @@ func (s *server) begin() {
 		}
 	case OldVersion:
 		s.version = "1999-01-01"
+	case Ancient:
+		s.version = "2024-11-05"
 	case Stubborn:
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this very test binary, which is to outlive its parent
@@ -161,15 +171,18 @@ func (s *server) handle(m message) {
 	if s.mode == Noisy {
 		s.write("INFO handling " + m.Method)
 	}
+	if s.hear(m) {
+		return
+	}
 	switch m.Method {
 	case "initialize":
-		if s.mode == Modern {
+		if s.mode == Modern || s.mode == OfferingModern {
 			s.fail(m, -32601, "Method not found")
 			return
 		}
-		s.reply(m, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1.0"}}`, s.version))
+		s.reply(m, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"fake","version":"1.0"}}`, s.version, s.capabilities()))
 	case "server/discover":
-		s.reply(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
+		s.discover(m)
 	case "notifications/initialized":
 		if s.mode == Deaf {
 			select {}
@@ -181,9 +194,32 @@ func (s *server) handle(m message) {
 	case "tools/call":
 		s.work.Go(func() { s.call(m) })
 	default:
-		if len(m.ID) > 0 {
+		if !s.offer(m) && len(m.ID) > 0 {
 			s.fail(m, -32601, "Method not found")
 		}
+	}
+}
+
+// discover is what took the handshake's place in 2026-07-28.
+func (s *server) discover(m message) {
+	switch s.mode {
+	case Ancient: // ignored
+	case Modern, OfferingModern:
+		s.reply(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
+	default:
+		s.fail(m, -32601, "Method not found")
+	}
+}
+
+func (s *server) capabilities() string {
+	switch {
+	case s.offering():
+		return offeringCapabilities
+	case s.mode == Modern:
+		return `{"tools":{}}`
+	default:
+		return `{"tools":{"listChanged":true}}`
 	}
 }
 
@@ -218,11 +254,19 @@ func (s *server) list(m message) {
 	}
 	s.mu.Lock()
 	more := []string{`{"name":"last","inputSchema":{"type":"object"}}`}
-	for _, name := range s.tools {
+	for _, name := range s.more() {
 		more = append(more, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 	}
 	s.mu.Unlock()
 	s.reply(m, `{"tools":[`+strings.Join(more, ",")+`]}`)
+}
+
+// more are the tools of the second page. Called with mu held.
+func (s *server) more() []string {
+	if s.offering() {
+		return slices.Concat(offerDefinitions, s.tools)
+	}
+	return s.tools
 }
 
 // cancel wakes a call that waits for its cancellation.
@@ -231,6 +275,7 @@ func (s *server) cancel(m message) {
 		RequestID json.RawMessage `json:"requestId"`
 	}
 	_ = json.Unmarshal(m.Params, &p)
+	s.unlisten(p.RequestID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ch, ok := s.cancelled[string(p.RequestID)]; ok {

@@ -83,6 +83,9 @@ func (s *server) call(m message) {
 		tool(s, r)
 		return
 	}
+	if s.offerTool(r) {
+		return
+	}
 	switch r.name {
 	case "echo", "info", "info2", "env", "meta", "large":
 		s.text(m, say(r))

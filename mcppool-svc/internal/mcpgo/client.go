@@ -34,6 +34,8 @@ type client struct {
 	mcp  *mcpclient.Client
 	wire transport.Interface // the tap
 	info upstream.Info       // set before anybody else has the client
+	// roots are what the server is told when it asks for them.
+	roots []string
 
 	// direct: the transport runs the tool under the request's own context, so that ending it is the way to cancel.
 	direct bool
@@ -54,11 +56,13 @@ type client struct {
 	closing atomic.Bool // it is being closed on purpose
 
 	tools  atomic.Uint64
+	offers offers // beside tools
 	tokens atomic.Uint64
 	notes  sync.WaitGroup // cancellations on their way
 
 	done   chan struct{}
-	finish func() // closes done
+	life   context.Context // ends with done
+	finish func()          // closes done
 	close  func() error
 
 	mu    sync.Mutex
@@ -79,7 +83,13 @@ func newClient(wire transport.Interface, opts ...mcpclient.ClientOption) *client
 		}
 		return errClosed
 	}
-	c.finish = sync.OnceFunc(func() { close(c.done) })
+	c.offers.init()
+	life, end := context.WithCancel(context.Background())
+	c.life = life
+	c.finish = sync.OnceFunc(func() {
+		close(c.done)
+		end()
+	})
 	c.close = sync.OnceValue(c.shutdown)
 	c.mcp = mcpclient.NewClient(wire, opts...)
 	c.mcp.OnNotification(c.notified)
@@ -127,7 +137,9 @@ func (c *client) fail(err error) {
 func (c *client) Close() error { return c.close() }
 
 func (c *client) shutdown() error {
+	c.mu.Lock()
 	c.closing.Store(true)
+	c.mu.Unlock()
 	c.finish()
 	err := c.mcp.Close()
 	c.release()
@@ -229,13 +241,15 @@ func within(d time.Duration, answered <-chan error) (error, bool) {
 
 // tellCancelled sends notifications/cancelled, beside whatever else the connection does.
 func (c *client) tellCancelled(id mcp.RequestId, reason string) {
+	c.notes.Go(func() { c.sendCancelled(id, reason) })
+}
+
+func (c *client) sendCancelled(id mcp.RequestId, reason string) {
 	var n mcp.JSONRPCNotification
 	n.JSONRPC = mcp.JSONRPC_VERSION
 	n.Method = string(mcp.MethodNotificationCancelled)
 	n.Params.AdditionalFields = map[string]any{"requestId": id, "reason": reason}
-	c.notes.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), notifyLimit)
-		defer cancel()
-		_ = c.wire.SendNotification(ctx, n) // best effort: the call ends in any case
-	})
+	ctx, cancel := context.WithTimeout(context.Background(), notifyLimit)
+	defer cancel()
+	_ = c.wire.SendNotification(ctx, n) // best effort: the call ends in any case
 }

@@ -2,14 +2,12 @@ package mcpgo
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
 
 	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
@@ -36,6 +34,8 @@ type Config struct {
 	AllowAddresses []netip.Prefix
 	// Credentials gives a user's connection to a server its tokens; nil, or what it returns, where there are none.
 	Credentials func(s *spec.Server, user string) Credentials
+	// Memory remembers how servers were reached; nothing does where it is nil.
+	Memory Memory
 }
 
 // Connector makes connections.
@@ -43,6 +43,7 @@ type Connector struct {
 	cfg      Config
 	log      *slog.Logger
 	launcher *process.Launcher
+	memory   Memory
 }
 
 // NewConnector makes a Connector; Close it once all its connections are closed.
@@ -50,34 +51,16 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	if cfg.MaxMessage == 0 {
 		cfg.MaxMessage = DefaultMaxMessage
 	}
-	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher()}
+	if cfg.Memory == nil {
+		cfg.Memory = forgetful{}
+	}
+	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), memory: cfg.Memory}
 }
 
 // Close ends the thread that children hang on.
 func (c *Connector) Close() { c.launcher.Close() }
 
-// Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error
-// is an *upstream.Error whose message says what to do.
-func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
-	conn, err := c.connect(ctx, s, user, legacy)
-	if err == nil {
-		return conn, nil
-	}
-	if refusesHandshake(err) {
-		c.log.DebugContext(ctx, "the MCP server refuses the handshake; trying the revisions without one", "mcp_id", s.ID)
-		conn, modernErr := c.connect(ctx, s, user, modern)
-		if modernErr == nil {
-			return conn, nil
-		}
-		if upstream.As(modernErr).Kind == upstream.LoginRequired {
-			return nil, modernErr // it does understand us
-		}
-	}
-	return nil, err
-}
-
-// era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without any, since 2026-07-28. The
-// former comes first: it is cheaper, and asking for the latter costs 5 s where a server ignores what it does not know.
+// era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without any, since 2026-07-28.
 type era string
 
 const (
@@ -87,23 +70,12 @@ const (
 
 func (e era) option() mcpclient.ClientOption { return mcpclient.WithProtocolVersion(string(e)) }
 
-// refusesHandshake says whether a server answered the handshake by refusing it.
-func refusesHandshake(err error) bool {
-	e := upstream.As(err)
-	if errors.Is(err, transport.ErrLegacySSEServer) {
-		return true // any 4xx: mcp-go does not look at what came with it
-	}
-	return e.Kind == upstream.Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
-}
-
 func (c *Connector) connect(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
 	switch {
 	case s.Stdio != nil:
 		return c.connectStdio(ctx, s, e)
 	case s.HTTP != nil:
 		return c.connectHTTP(ctx, s, user, e)
-	case s.Builtin != nil:
-		return c.connectBuiltin(ctx, s)
 	default:
 		return nil, upstream.Errorf(upstream.Misconfigured, "server %s has no transport", s.ID)
 	}
@@ -117,6 +89,7 @@ func (c *Connector) handshake(ctx context.Context, conn *client) error {
 	}
 	var request mcp.InitializeRequest
 	request.Params.ClientInfo = mcp.Implementation{Name: "pawl", Version: c.cfg.Version}
+	conn.declareRoots(&request)
 	x := &exchange{}
 	result, err := conn.mcp.Initialize(withExchange(ctx, x), request)
 	if err != nil {
@@ -124,7 +97,9 @@ func (c *Connector) handshake(ctx context.Context, conn *client) error {
 	}
 	conn.info = upstream.Info{
 		Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion,
+		Capabilities: capabilitiesOf(result.Capabilities),
 	}
+	conn.begin()
 	return nil
 }
 

@@ -22,8 +22,8 @@ func (c *client) handshakeError(ctx context.Context, x *exchange, err error) *up
 	status := x.report().status
 	if errors.Is(err, transport.ErrLegacySSEServer) && !loginFailed(x.report()) && status != http.StatusForbidden && status != http.StatusTooManyRequests {
 		return &upstream.Error{Kind: upstream.Unavailable, Err: transport.ErrLegacySSEServer,
-			Message: "the server refuses streamable HTTP (" + statusText(status) + "): the address may be wrong (many end in " +
-				"/mcp), or it speaks only the older SSE transport, which is not supported yet"}
+			Message: "the server refuses streamable HTTP (" + statusText(status) + "), and does not speak the older HTTP+SSE transport " +
+				"there either: the address may be wrong (many end in /mcp or /sse)"}
 	}
 	if ctx.Err() != nil && !c.isDone() {
 		return c.silence(ctx)

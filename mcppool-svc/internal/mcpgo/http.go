@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/url"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -15,21 +14,13 @@ import (
 
 // connectHTTP speaks streamable HTTP.
 func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
-	headers, err := c.expand(s, s.HTTP.Headers)
+	judge := newJudge(c.cfg.MaxMessage)
+	web, err := c.newWeb(s, user, c.cfg.MaxMessage, judge)
 	if err != nil {
 		return nil, err
 	}
-	origin, err := url.Parse(s.HTTP.URL)
-	if err != nil {
-		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
-	}
-	web := newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, c.cfg.MaxMessage)
-	login := c.credentials(s, user)
-	if login != nil {
-		web.Transport = &loginTripper{next: web.Transport, origin: origin, login: login}
-	}
 	options := []transport.StreamableHTTPCOption{
-		transport.WithHTTPBasicClient(web),
+		transport.WithHTTPBasicClient(web.client),
 		transport.WithHTTPLogger(slog.New(demoted{c.log.With("mcp_id", s.ID).Handler()})),
 	}
 	if e == legacy {
@@ -41,18 +32,14 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
-	conn := newClient(&httpTap{tap{Interface: wire, check: true}}, e.option())
-	conn.hangsUp = e == modern
-	hide := literal(headers)
-	conn.hide = hide.Replace
-	if login != nil {
-		conn.hide = func(text string) string { return login.Hide(hide.Replace(text)) }
-	}
-	conn.release = web.CloseIdleConnections
+	conn := newClient(&httpTap{tap{Interface: wire, judge: judge}}, c.options(s, e)...)
+	conn.roots, conn.hangsUp = s.Roots, e == modern
+	conn.hide = web.hide
+	conn.release = web.client.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {
 		failure := *upstream.As(err)
 		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // what is said of logins names it
-			failure.Message = who + " at " + place(origin) + ": " + failure.Message
+			failure.Message = who + " at " + place(web.origin) + ": " + failure.Message
 		}
 		if failure.Kind == upstream.Unavailable && failure.Lost {
 			failure.Message += "; check that it runs and that its url is right"

@@ -146,7 +146,7 @@ func TestHTTPErrors(t *testing.T) {
 		{"unauthorized", serveWeb(t, status(401)), upstream.Unauthorized, "`headers`"},
 		{"forbidden", serveWeb(t, status(403)), upstream.Unauthorized, "`headers`"},
 		{"not found", serveWeb(t, status(404)), upstream.Unavailable, "/mcp"},
-		{"method not allowed", serveWeb(t, status(405)), upstream.Unavailable, "older SSE transport"},
+		{"method not allowed", serveWeb(t, status(405)), upstream.Unavailable, "older HTTP+SSE transport"},
 		{"broken", serveWeb(t, status(500)), upstream.Unavailable, "HTTP Internal Server Error (500)"},
 		{"a web page", serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<html>hello</html>")

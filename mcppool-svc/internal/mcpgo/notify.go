@@ -29,6 +29,7 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case string(mcp.MethodNotificationToolsListChanged):
 		c.tools.Add(1)
+		c.offers.tell()
 	case "notifications/progress":
 		c.mu.Lock()
 		notify := c.calls[fmt.Sprint(fields["progressToken"])]
@@ -38,6 +39,8 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		}
 	case "notifications/message":
 		c.broadcast(upstream.Notification{Log: logOf(fields)})
+	default:
+		c.offers.notified(n)
 	}
 }
 

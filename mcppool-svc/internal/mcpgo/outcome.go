@@ -62,7 +62,7 @@ func (c *client) diagnose(r report, err error) *upstream.Error {
 	}
 	var known *upstream.Error
 	switch {
-	case r.rpcErr != nil && (r.status == 0 || r.status == http.StatusOK):
+	case r.rpcErr != nil && (r.status == 0 || r.status/100 == 2):
 		return &upstream.Error{Kind: upstream.Answered, Code: r.rpcErr.Code, Sent: true, Message: cut(r.rpcErr.Message)}
 	case errors.Is(err, os.ErrClosed), errors.Is(err, transport.ErrTransportClosed), c.isDone():
 		return c.lost(r)
@@ -89,7 +89,7 @@ func (c *client) diagnose(r report, err error) *upstream.Error {
 // refused is an HTTP status instead of an answer. Those that say that the request was not even looked at prove that no
 // tool ran; behind all others one may have.
 func refused(r report) *upstream.Error {
-	e := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Err: r.cause,
+	e := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Err: errors.Join(&statusError{r.status}, r.cause),
 		Message: "the server answered HTTP " + statusText(r.status)}
 	e.Transient, e.RetryAfter = statusPasses(r.status), r.retryAfter
 	switch r.status {

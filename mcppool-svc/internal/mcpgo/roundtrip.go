@@ -25,6 +25,7 @@ type roundTripper struct {
 	origin  *url.URL
 	headers map[string]string
 	limit   int
+	judge   *judge // of messages that say two things; nil where somebody else looks at them
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -59,6 +60,9 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		ReadCloser: resp.Body, limit: t.limit, x: x, notes: newThrottle(), cancel: cancel,
 		events: events, answer: !events && resp.StatusCode == http.StatusOK,
 	}
+	if t.judge != nil && resp.StatusCode == http.StatusOK {
+		resp.Body = &checkedBody{ReadCloser: resp.Body, judge: t.judge, events: events}
+	}
 	return resp, nil
 }
 
@@ -90,7 +94,7 @@ func redirectError(format string, args ...any) error {
 }
 
 // newHTTPClient makes the client of one connection: nothing is shared with any other user's.
-func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, publicOnly bool, limit int) *http.Client {
+func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, publicOnly bool, limit int, judge *judge) *http.Client {
 	base := &http.Transport{
 		DialContext:            reach.dial,
 		ForceAttemptHTTP2:      true,
@@ -104,7 +108,7 @@ func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, pub
 		base.Proxy = reach.proxy
 	}
 	return &http.Client{
-		Transport:     &roundTripper{base: base, origin: origin, headers: headers, limit: limit},
+		Transport:     &roundTripper{base: base, origin: origin, headers: headers, limit: limit, judge: judge},
 		CheckRedirect: checkRedirect,
 	}
 }

@@ -61,8 +61,8 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 	conn = newClient(&tap{
 		Interface: newLines(in, out), blind: true, gone: in.eof, judge: in.judge,
 		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
-	}, e.option())
-	conn.lines = in
+	}, c.options(s, e)...)
+	conn.roots, conn.lines = s.Roots, in
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close

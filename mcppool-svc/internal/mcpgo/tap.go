@@ -8,8 +8,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 // errMalformed means that an answer is JSON but not one to the request.
@@ -24,9 +22,8 @@ type tap struct {
 	undelivered func(mcp.RequestId) bool
 	// gone is closed once the transport is known to lead nowhere; nil where that never shows.
 	gone <-chan struct{}
-	// judge reads what was put in the place of answers; where it is nil and check is set, answers are checked here.
+	// judge reads what was put in the place of answers; nil where they are ours.
 	judge *judge
-	check bool
 }
 
 // SendRequest implements transport.Interface.
@@ -67,11 +64,6 @@ func (t *tap) examine(request transport.JSONRPCRequest, response *transport.JSON
 	}
 	if verdict := t.judge.read(response.Error); verdict != nil {
 		return verdict
-	}
-	if t.check && len(response.Result) > 0 {
-		if why := strict.Check(response.Result); why != nil {
-			return (&judge{}).failure(why)
-		}
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (r *Registry) Create(user, requestID, digest string, s *spec.Server) (*spec
 	if requestID != "" {
 		changes = append(changes, store.Change{Bucket: bucketRequests, Key: key, Value: encode(q)})
 	}
-	err = r.commit(changes, func() {
+	err = r.commit(s.Owner, changes, func() {
 		r.servers[s.Key()] = s.Seal()
 		for _, key := range old {
 			delete(r.requests, key)
@@ -97,7 +97,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error)
 	}
 	s.Generation++
 	s.UpdateTime = r.now().UTC()
-	err = r.commit([]store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
+	err = r.commit(s.Owner, []store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
 	return s, err
 }
 
@@ -118,7 +118,7 @@ func (r *Registry) Delete(owner, id, etag string) (*spec.Server, error) {
 		}
 	}
 	r.mu.RUnlock()
-	err = r.commit(changes, func() {
+	err = r.commit(s.Owner, changes, func() {
 		delete(r.servers, s.Key())
 		maps.DeleteFunc(r.active, isOf)
 	})
@@ -137,7 +137,7 @@ func (r *Registry) SetActive(user string, s *spec.Server, active bool) error {
 	defer r.writes.Unlock()
 	key := activationKey(user, s)
 	value := encode(activation{Version: recordVersion, Active: active})
-	return r.commit([]store.Change{{Bucket: bucketActivations, Key: key, Value: value}}, func() { r.active[key] = active })
+	return r.commit(user, []store.Change{{Bucket: bucketActivations, Key: key, Value: value}}, func() { r.active[key] = active })
 }
 
 // changeable finds a server that may be changed.
@@ -154,13 +154,16 @@ func (r *Registry) changeable(owner, id, etag string) (*spec.Server, error) {
 	return s, nil
 }
 
-// commit stores changes and only then shows them.
-func (r *Registry) commit(changes []store.Change, show func()) error {
+// commit stores changes, for one user or for all, and only then shows them.
+func (r *Registry) commit(user string, changes []store.Change, show func()) error {
 	if err := r.store.Apply(changes...); err != nil {
 		return errors.Join(ErrStorage, fmt.Errorf("writing the registered MCP servers: %w", err))
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	show()
+	r.mu.Unlock()
+	if r.changed != nil {
+		r.changed(user)
+	}
 	return nil
 }

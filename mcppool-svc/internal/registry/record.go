@@ -31,6 +31,7 @@ type record struct {
 	Policies     map[string]policy `json:"tool_policies,omitempty"`
 	Pinning      string            `json:"pinning,omitempty"`
 	Permissions  []rule            `json:"permissions,omitempty"`
+	Roots        []string          `json:"roots,omitempty"`
 	CallTimeout  time.Duration     `json:"call_timeout,omitempty"`  // ns
 	StartTimeout time.Duration     `json:"start_timeout,omitempty"` // ns
 	ByOperator   bool              `json:"by_operator,omitempty"`
@@ -92,7 +93,7 @@ func toRecord(s *spec.Server) record {
 	r := record{
 		Version: recordVersion, UID: s.UID, ID: s.ID, Owner: s.Owner, DisplayName: s.DisplayName, Description: s.Description,
 		Stdio: s.Stdio, HTTP: s.HTTP, Builtin: s.Builtin, Disabled: s.Disabled, AutoActivate: s.AutoActivate, OnlyNamed: s.OnlyWhenNamed,
-		Trusted: s.Trusted, CallTimeout: s.CallTimeout, StartTimeout: s.StartTimeout, ByOperator: s.ByOperator,
+		Trusted: s.Trusted, Roots: s.Roots, CallTimeout: s.CallTimeout, StartTimeout: s.StartTimeout, ByOperator: s.ByOperator,
 		Generation: s.Generation, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime,
 	}
 	for _, p := range s.Permissions {
@@ -114,7 +115,7 @@ func (r record) server() *spec.Server {
 	s := &spec.Server{
 		UID: r.UID, ID: r.ID, Owner: r.Owner, DisplayName: r.DisplayName, Description: r.Description,
 		Stdio: r.Stdio, HTTP: r.HTTP, Builtin: r.Builtin, Disabled: r.Disabled, AutoActivate: r.AutoActivate, OnlyWhenNamed: r.OnlyNamed,
-		Trusted: r.Trusted, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
+		Trusted: r.Trusted, Roots: r.Roots, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
 		Generation: r.Generation, CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
 	}
 	for _, p := range r.Permissions {

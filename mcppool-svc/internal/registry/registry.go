@@ -36,13 +36,17 @@ const (
 )
 
 // Buckets are those that a Registry's store must have.
-func Buckets() []string { return []string{bucketServers, bucketActivations, bucketRequests} }
+func Buckets() []string {
+	return []string{bucketServers, bucketActivations, bucketRequests, bucketWays}
+}
 
 // Registry is safe for concurrent use. The servers it returns are shared: do not change them.
 type Registry struct {
 	store store.Store
 	log   *slog.Logger
 	now   func() time.Time
+
+	changed func(user string) // see Observe; may be nil
 
 	// writes puts changes in order, commit included; mu is not held while committing, so that readers never wait for a disk.
 	writes sync.Mutex
@@ -59,7 +63,7 @@ func New(st store.Store, config []*spec.Server, log *slog.Logger) (*Registry, er
 		store: st, log: log, now: time.Now,
 		servers: make(map[string]*spec.Server), active: make(map[string]bool), requests: make(map[string]request),
 	}
-	for _, bucket := range Buckets() {
+	for _, bucket := range []string{bucketServers, bucketActivations, bucketRequests} {
 		err := st.Load(bucket, func(key string, value []byte) error { return r.read(bucket, key, value) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the registered MCP servers: %w", err)
@@ -73,6 +77,10 @@ func New(st store.Store, config []*spec.Server, log *slog.Logger) (*Registry, er
 	}
 	return r, nil
 }
+
+// Observe sets who is told of each change that is stored, and of which user it is; of all where that is empty. It is set
+// before the first change, and must not block.
+func (r *Registry) Observe(changed func(user string)) { r.changed = changed }
 
 func (r *Registry) read(bucket, key string, value []byte) error {
 	var err error

@@ -42,6 +42,8 @@ type Server struct {
 	Permissions   []Rule        // the first that fits a call decides
 	CallTimeout   time.Duration // 0: the default
 	StartTimeout  time.Duration // 0: the default
+	// Roots are folders that the server is told of when it asks: file URIs.
+	Roots []string
 
 	FromConfig bool
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
@@ -66,7 +68,7 @@ type Stdio struct {
 	Dir     string            `json:"cwd,omitempty"`
 }
 
-// HTTP is a server reached by streamable HTTP.
+// HTTP is a server reached over HTTP.
 type HTTP struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -74,6 +76,8 @@ type HTTP struct {
 	PublicOnly bool `json:"public_only,omitempty"`
 	// OAuth says how the pool logs in; nil: as the server's metadata say.
 	OAuth *OAuth `json:"oauth,omitempty"`
+	// SSE says that it speaks the older transport, of 2024-11-05; else that is found out.
+	SSE bool `json:"sse,omitempty"`
 }
 
 // Builtin is a server that runs in the pool's own process.
@@ -113,7 +117,7 @@ func (s *Server) Revision() string {
 	if s.revision != "" {
 		return s.revision
 	}
-	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator))
+	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Roots))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -181,6 +185,7 @@ func (s *Server) Clone() *Server {
 	}
 	c.Policies = maps.Clone(s.Policies)
 	c.Permissions = slices.Clone(s.Permissions)
+	c.Roots = slices.Clone(s.Roots)
 	return &c
 }
 

@@ -30,6 +30,8 @@ type Info struct {
 	Name     string
 	Version  string
 	Protocol string // the MCP revision in use, such as 2025-11-25
+	// Capabilities are what the server says that it offers.
+	Capabilities Capabilities
 }
 
 // String is Info for people.

@@ -1,0 +1,27 @@
+package api
+
+import (
+	"errors"
+	"slices"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/identity"
+)
+
+// editRoots sets the folders that a server is told of, which only operators may: they are the machine's.
+func editRoots(p identity.Principal, server *spec.Server, folders []string) error {
+	roots, err := spec.ReadRoots(folders)
+	var bad *spec.Invalid
+	switch {
+	case errors.As(err, &bad):
+		return invalid("mcp_server."+bad.Field, bad.Problem)
+	case err != nil:
+		return err
+	case slices.Equal(roots, server.Roots):
+		return nil
+	case !p.IsOperator():
+		return denied("only an operator may say which folders an MCP server is told of (roots)")
+	}
+	server.Roots = roots
+	return nil
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+)
+
+// WatchMcpServers implements McpPoolService.
+func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream grpc.ServerStreamingServer[mcppoolv1.WatchMcpServersResponse]) error {
+	p, err := identity.FromContext(stream.Context())
+	if err != nil {
+		return err
+	}
+	leave, err := s.streams.enter(p.Sub)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, id := range req.GetIds() {
+		if _, err := s.registry.Lookup(p.Sub, id); err != nil {
+			return registryError(err, id)
+		}
+	}
+	watcher := s.hub.Watch(p.Sub)
+	defer watcher.Close()
+	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string][sha256.Size]byte), send: stream.Send}
+	for changed := func(string) bool { return true }; ; changed = watcher.Take() {
+		if err := v.tell(changed); err != nil {
+			return err
+		}
+		select {
+		case <-watcher.Woken():
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-s.stopping:
+			return errStopping()
+		}
+	}
+}
+
+// view is what a watcher was told.
+type view struct {
+	s    *Server
+	p    identity.Principal
+	ids  []string // empty: all
+	seen map[string][sha256.Size]byte
+	send func(*mcppoolv1.WatchMcpServersResponse) error
+}
+
+// tell sends what is other than it was when it was last sent.
+func (v *view) tell(changed func(uid string) bool) error {
+	there := make(map[string]bool, len(v.seen))
+	for _, server := range v.servers() {
+		there[server.ID] = true
+		if _, seen := v.seen[server.ID]; seen && !changed(server.UID) {
+			continue
+		}
+		if err := v.show(server); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.seen)) {
+		if there[id] {
+			continue
+		}
+		delete(v.seen, id)
+		gone := &mcppoolv1.WatchMcpServersResponse{McpServer: &mcppoolv1.McpServer{Id: id}, Removed: true}
+		if err := v.send(gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *view) servers() []*spec.Server {
+	all := v.s.registry.Visible(v.p.Sub)
+	if len(v.ids) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s *spec.Server) bool { return !slices.Contains(v.ids, s.ID) })
+}
+
+func (v *view) show(server *spec.Server) error {
+	m := &mcppoolv1.WatchMcpServersResponse{McpServer: v.s.show(v.p, server), ToolsVersion: v.s.pool.Status(server, v.p.Sub).Tools}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "encoding MCP server %s: %w", server.ID, err)
+	}
+	sum := sha256.Sum256(b)
+	if v.seen[server.ID] == sum {
+		return nil
+	}
+	v.seen[strings.Clone(server.ID)] = sum
+	return v.send(m)
+}

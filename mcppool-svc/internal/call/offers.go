@@ -1,0 +1,129 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// rpcResourceNotFound is the JSON-RPC error code that MCP has for it.
+const rpcResourceNotFound = -32002
+
+// subject is what a request beside tools is about, for its errors.
+type subject struct {
+	what     string // such as: resource "file:///a"
+	missing  commonv1.ErrorReason
+	has      func(upstream.Capabilities) bool
+	offering string // what a server must offer for it
+}
+
+// ListOffers returns the raw entries of a list of a server. Every error of this and what follows is an *errs.Error.
+func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list upstream.List) ([]json.RawMessage, error) {
+	var entries []json.RawMessage
+	about := subject{what: list.String(), has: func(upstream.Capabilities) bool { return true }}
+	err := c.offered(ctx, use, about, func(ctx context.Context, o upstream.Offers) (err error) {
+		entries, err = o.List(ctx, list)
+		return err
+	})
+	return entries, err
+}
+
+// offered asks a server for something beside tools, within the time that one of its calls may take.
+func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do func(context.Context, upstream.Offers) error) error {
+	if err := permitOffers(use); err != nil {
+		return err
+	}
+	limit := use.Server.CallLimit()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
+	defer cancel()
+	return c.leased(ctx, use, func(lease *conn.Lease) error {
+		o, err := offersOf(lease, use.Server, about)
+		if err != nil {
+			return err
+		}
+		return about.explain(use.Server, do(ctx, o))
+	})
+}
+
+// permitOffers refuses users who may not use what the server offers beside tools.
+func permitOffers(use conn.Use) error {
+	if use.Server.PermitOffers(use.User) != spec.Deny {
+		return nil
+	}
+	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+		"a rule of MCP server %s does not let you read from it; ask an operator", use.Server.ID)
+}
+
+// offersOf is what a connection can do, if its server can.
+func offersOf(lease *conn.Lease, server *spec.Server, about subject) (upstream.Offers, error) {
+	o, ok := lease.Client().(upstream.Offers)
+	if !ok || !about.has(lease.Client().Info().Capabilities) {
+		return nil, about.lacking(server)
+	}
+	return o, nil
+}
+
+func (a subject) lacking(server *spec.Server) *errs.Error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"MCP server %s does not offer %s; `capabilities` of the server says what it offers", server.ID, a.offering)
+}
+
+// explain says what a server's refusal means. Other failures are as those of tools/list: no tool ran.
+func (a subject) explain(server *spec.Server, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := upstream.As(err)
+	if e.Kind != upstream.Answered {
+		return preparing(err)
+	}
+	switch {
+	case e.Code == rpcMethodNotFound:
+		return a.lacking(server)
+	case a.missing != 0 && (e.Code == rpcResourceNotFound || e.Code == rpcInvalidParams && saysMissing(e.Message)):
+		return errs.New(codes.NotFound, a.missing, "MCP server %s has no %s: %w", server.ID, a.what, e)
+	case e.Code == rpcInvalidParams:
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"MCP server %s refused the request for %s: %w", server.ID, a.what, e)
+	}
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+		"MCP server %s answered the request for %s with error %d: %w", server.ID, a.what, e.Code, e)
+}
+
+// saysMissing recognises something that does not exist in the words of servers: MCP gives it the code of invalid parameters.
+func saysMissing(message string) bool {
+	m := strings.ToLower(message)
+	for _, words := range []string{"not found", "unknown", "does not exist", "no such"} {
+		if strings.Contains(m, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// tooSlow is why a request that runs no tool was given up.
+type tooSlow struct{ limit time.Duration }
+
+func (t tooSlow) Error() string {
+	return "the MCP server did not answer within " + t.limit.String() + "; raise its call_timeout if it is that slow"
+}
+
+// Is makes it a deadline.
+func (tooSlow) Is(target error) bool { return errors.Is(target, context.DeadlineExceeded) }
+
+// unreadable is an answer that breaks MCP's rules.
+func unreadable(server *spec.Server, what string, err error) *errs.Error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+		"MCP server %s gave a %s that cannot be read: %w", server.ID, what, err)
+}

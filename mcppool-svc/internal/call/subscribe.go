@@ -1,0 +1,71 @@
+package call
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// Subscription tells of a resource's changes. It keeps its connection in use until it is closed.
+type Subscription struct {
+	upstream.Subscription
+	lease *conn.Lease
+}
+
+// Done is closed once the connection is of no use any more: subscribe again.
+func (s *Subscription) Done() <-chan struct{} { return s.lease.Client().Done() }
+
+// Close ends it.
+func (s *Subscription) Close() {
+	s.Subscription.Close()
+	s.lease.Release()
+}
+
+// Subscribe asks a server to tell of a resource's changes.
+func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subscription, error) {
+	if err := permitOffers(use); err != nil {
+		return nil, err
+	}
+	about := aboutResource(uri)
+	about.has, about.offering = func(c upstream.Capabilities) bool { return c.Subscriptions }, "subscriptions of resources"
+	limit := use.Server.CallLimit()
+	asking, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
+	defer cancel()
+	lease, err := c.pool.Acquire(asking, use)
+	if err != nil {
+		return nil, Explain(Preparing, err)
+	}
+	o, err := offersOf(lease, use.Server, about)
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	sub, err := o.Subscribe(asking, uri)
+	if err == nil {
+		return &Subscription{sub, lease}, nil
+	}
+	if upstream.As(err).Lost {
+		lease.Discard(err)
+	}
+	lease.Release()
+	var f failure
+	if err = about.explain(use.Server, err); errors.As(err, &f) {
+		return nil, Explain(f.stage, err)
+	}
+	return nil, err
+}
+
+// IsPassing says whether an error may be gone the next time, without anybody changing anything.
+func IsPassing(err error) bool {
+	switch errs.From(err).Code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,95 @@
+package mcpgo
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// TestHTTPEnvelopeTwice: an answer that says two things is refused over HTTP as on stdio, as a body and as an event.
+func TestHTTPEnvelopeTwice(t *testing.T) {
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		t.Run(kind, func(t *testing.T) {
+			h := server.NewStreamableHTTPServer(newMCP(t))
+			c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				var m struct {
+					ID     json.RawMessage
+					Method string
+				}
+				if json.Unmarshal(body, &m) != nil || m.Method != "tools/call" {
+					r.Body = io.NopCloser(strings.NewReader(string(body)))
+					h.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", kind)
+				answer := fakemcp.Envelope(m.ID)
+				if kind != "application/json" {
+					head, tail, _ := strings.Cut(answer, ",") // of two lines of data
+					answer = "id: 1\ndata: " + head + ",\ndata: " + tail + "\n\n"
+				}
+				_, _ = io.WriteString(w, answer)
+			}))))
+			_, err := callTool(t, c, "echo", `{"text":"x"}`)
+			if e := upstream.As(err); err == nil || e.Kind != upstream.Protocol || !e.Ended || !e.Sent {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+}
+
+// TestCheckedBody: what can stay, stays as it is.
+func TestCheckedBody(t *testing.T) {
+	good := ": ok\n\nid: 7\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\nretry: 5\n\ndata: {\"id\":2}"
+	for _, text := range []string{good, strings.ReplaceAll(good, "\n", "\r\n"), ""} {
+		b := &checkedBody{ReadCloser: io.NopCloser(strings.NewReader(text)), judge: newJudge(10), events: true}
+		if got, err := io.ReadAll(b); err != nil || string(got) != text {
+			t.Errorf("%q became %q, %v", text, got, err)
+		}
+	}
+	bad := "id: 7\ndata: " + fakemcp.Envelope(json.RawMessage("1")) + "\n\n"
+	got, err := io.ReadAll(&checkedBody{ReadCloser: io.NopCloser(strings.NewReader(bad)), judge: newJudge(10), events: true})
+	if text := string(got); err != nil || strings.Contains(text, "evil") || !strings.HasPrefix(text, "id: 7\ndata: {") || !strings.HasSuffix(text, "}\n\n") {
+		t.Errorf("%q became %q, %v", bad, got, err)
+	}
+}
+
+// TestRootsOverHTTP: a server asks for the roots in the middle of a call, over streamable HTTP.
+func TestRootsOverHTTP(t *testing.T) {
+	s := newMCP(t)
+	h := server.NewStreamableHTTPServer(s)
+	web := webServer(serveWeb(t, h))
+	web.Roots = []string{"file:///work/a"}
+	s.AddTool(mcp.NewTool("roots"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		result, err := s.RequestRoots(ctx, mcp.ListRootsRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return mcp.NewToolResultText(result.Roots[0].URI), nil
+	})
+	c := dialServer(t, newConnector(t, Config{}), web)
+	if got := say(t, c, "roots", `{}`); got != "file:///work/a" {
+		t.Errorf("the server is told %s", got)
+	}
+	stdio := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: fakemcp.Stdio(fakemcp.Offering), Roots: web.Roots})
+	if got := say(t, stdio, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///work/a","name":"a"}]}` {
+		t.Errorf("a child is told %s", got)
+	}
+	none := dial(t, fakemcp.Offering)
+	if got := say(t, none, "ask", `{"method":"roots/list"}`); !strings.Contains(got, `"code"`) {
+		t.Errorf("without roots the server is told %s", got)
+	}
+}

@@ -1,0 +1,52 @@
+package registry
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+)
+
+func openWays(t *testing.T, dir string, now func() time.Time) (*Ways, store.Store) {
+	t.Helper()
+	st, err := store.Open(dir, Buckets()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	w, err := NewWays(st, now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, st
+}
+
+// TestWays: how a server was reached outlives the process, and can be forgotten.
+func TestWays(t *testing.T) {
+	dir := t.TempDir()
+	w, st := openWays(t, dir, time.Now)
+	w.Remember("a", "sse")
+	w.Remember("b", "discovery")
+	w.Remember("b", "")
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w, _ = openWays(t, dir, time.Now)
+	if a, b := w.Recall("a"), w.Recall("b"); a != "sse" || b != "" {
+		t.Errorf("a is remembered as %q, b as %q", a, b)
+	}
+}
+
+// TestWaysAreBounded: the oldest give way.
+func TestWaysAreBounded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	w, _ := openWays(t, "", func() time.Time { now = now.Add(time.Second); return now })
+	for i := range maxWays + 2 {
+		w.Remember(fmt.Sprint(i), "sse")
+	}
+	if w.Recall("0") != "" || w.Recall("1") != "" || w.Recall("2") != "sse" || len(w.ways) != maxWays {
+		t.Errorf("%d are remembered, the first as %q", len(w.ways), w.Recall("0"))
+	}
+}
