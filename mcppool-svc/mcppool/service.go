@@ -13,6 +13,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/api"
+	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/config"
 	"pawl.dev/mcppool-svc/internal/conn"
@@ -32,6 +33,7 @@ type Service struct {
 	connector *mcpgo.Connector
 	pool      *conn.Pool
 	ledger    *ledger.Ledger
+	cache     *cache.Cache
 	caller    *call.Caller
 	api       *api.Server
 	closers   []func() error // in the order of opening
@@ -94,7 +96,8 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
-	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, MaxResult: s.cfg.MaxToolResultBytes})
+	s.cache = cache.New(s.cfg.cache(deps.Now))
+	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache, MaxResult: s.cfg.MaxToolResultBytes})
 	s.closers = append(s.closers, s.disconnect)
 	unobserve, err := meter.Observe(deps.Meter, meter.State{Running: s.ledger.Running, Connections: s.pool.Count})
 	if err != nil {
@@ -144,6 +147,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() { s.ledger.Run(ctx) })
+	forgetting.Go(func() { s.cache.Run(ctx) })
 	s.pool.Run(ctx)
 	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)

@@ -57,6 +57,8 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
 		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
 	}
+	m.Isolation, m.MaxConnections = mcppoolv1.Isolation(s.Isolation+1), uint32(s.MaxConnections) //nolint:gosec // bounded by validation
+	m.CacheTtl = duration(s.CacheTTL)
 	switch {
 	case s.Stdio != nil:
 		m.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
@@ -89,6 +91,8 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 		Pinning:     spec.Pinning(max(m.GetPinning(), 1) - 1),
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
 	}
+	s.Isolation, s.MaxConnections = spec.Isolation(max(m.GetIsolation(), 1)-1), int(m.GetMaxConnections())
+	s.CacheTTL = m.GetCacheTtl().AsDuration()
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
 		s.Stdio = &spec.Stdio{

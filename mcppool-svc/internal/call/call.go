@@ -16,6 +16,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/meter"
@@ -42,6 +43,7 @@ type Deps struct {
 	Audit slog.Handler // gets a record of each call and approval; may be nil
 	Meter *meter.Calls // measures calls; may be nil
 	Pins  *pin.Book    // which tools may be used
+	Cache *cache.Cache // results of tools that only read; may be nil
 
 	MaxResult int // bytes of a result as servers send it; 0: any
 }

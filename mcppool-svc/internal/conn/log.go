@@ -21,7 +21,7 @@ func (p *Pool) Log(server *spec.Server, user string) Log {
 	k := key{server: server.UID, user: user, revision: server.Revision()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e := p.entries[k]; e != nil && e.client != nil {
+	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
 		return Log{Stderr: upstream.StderrOf(e.client), Time: e.made, Connected: true}
 	}
 	if f := p.failed[k]; f != nil {

@@ -10,6 +10,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/fair"
 	"pawl.dev/services/errs"
 )
 
@@ -22,15 +23,15 @@ type Ledger struct {
 	id  string // of this pool
 
 	mu       sync.Mutex
-	calls    map[key]*Call  // guarded by mu; running and finished
-	finished *list.List     // guarded by mu; of *finishedCall, the oldest in front
-	bytes    int64          // guarded by mu; of the finished
-	running  int            // guarded by mu
-	users    map[string]int // guarded by mu; running calls by user
-	graves   *graveyard     // guarded by mu
-	fence    *fence         // guarded by mu
-	draining bool           // guarded by mu
-	drained  chan struct{}  // closed when draining and nothing runs
+	calls    map[key]*Call      // guarded by mu; running and finished
+	finished *list.List         // guarded by mu; of *finishedCall, the oldest in front
+	kept     *fair.Shelf[*Call] // guarded by mu; the same, by user
+	running  int                // guarded by mu
+	users    map[string]int     // guarded by mu; running calls by user
+	graves   *graveyard         // guarded by mu
+	fence    *fence             // guarded by mu
+	draining bool               // guarded by mu
+	drained  chan struct{}      // closed when draining and nothing runs
 }
 
 // finishedCall is a call in the order of ends.
@@ -43,7 +44,7 @@ type finishedCall struct {
 func New(cfg Config, pool string) *Ledger {
 	cfg = cfg.withDefaults()
 	return &Ledger{
-		cfg: cfg, id: pool, calls: make(map[key]*Call), finished: list.New(), users: make(map[string]int),
+		cfg: cfg, id: pool, calls: make(map[key]*Call), finished: list.New(), kept: fair.New[*Call](cfg.MaxFinished, cfg.MaxFinishedBytes), users: make(map[string]int),
 		graves: newGraveyard(cfg.MaxTombstones), fence: newFence(cfg.MaxSessions), drained: make(chan struct{}),
 	}
 }
@@ -124,7 +125,7 @@ func (l *Ledger) End(c *Call, end End) {
 	size := end.size()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.end, c.size = end, size
+	c.end = end
 	c.cancel = nil // it holds on to the request
 	close(c.done)
 	l.running--
@@ -141,8 +142,7 @@ func (l *Ledger) End(c *Call, end End) {
 	case size > l.cfg.MaxFinishedBytes:
 		l.forget(c, evicted) // it would drive out all others
 	default:
-		c.place = l.finished.PushBack(finishedCall{c, l.cfg.Now()})
-		l.bytes += size
+		c.place, c.slot = l.finished.PushBack(finishedCall{c, l.cfg.Now()}), l.kept.Add(c.user, size, c)
 		l.evict()
 	}
 }

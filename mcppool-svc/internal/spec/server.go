@@ -43,6 +43,10 @@ type Server struct {
 	CallTimeout   time.Duration // 0: the default
 	StartTimeout  time.Duration // 0: the default
 
+	Isolation      Isolation
+	MaxConnections int           // of all users; 0: as many as the pool allows
+	CacheTTL       time.Duration // how long results of reading tools may be given again; 0: they are not kept
+
 	FromConfig bool
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
 	// server it is cannot change it.
@@ -111,7 +115,7 @@ func (s *Server) Revision() string {
 	if s.revision != "" {
 		return s.revision
 	}
-	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator))
+	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Isolation))
 	return hex.EncodeToString(sum[:])
 }
 
