@@ -51,7 +51,11 @@ type Config struct {
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
 
 	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil
-	Version string   `kong:"-"` // of this program, as servers are told
+	// KeepResults lets a stop wait, within DrainTimeout, until somebody has fetched what each named call came to. It is of no use
+	// where who would fetch it stops before.
+	KeepResults bool `kong:"-"`
+
+	Version string `kong:"-"` // of this program, as servers are told
 }
 
 // Deps are what the pool needs of its surroundings.

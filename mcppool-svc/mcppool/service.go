@@ -152,7 +152,7 @@ func (s *Service) Run(ctx context.Context) error {
 	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
-	s.caller.Drain(grace)
+	s.caller.Drain(grace, s.cfg.KeepResults)
 	return nil
 }
 
@@ -173,7 +173,7 @@ func (s *Service) disconnect() error {
 	s.pool.Close()
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	s.caller.Drain(now)
+	s.caller.Drain(now, false)
 	s.connector.Close()
 	return nil
 }

@@ -53,10 +53,11 @@ type Call struct {
 	end    End // after done
 
 	// Guarded by the ledger's mu.
-	cancel context.CancelCauseFunc // nil once it ended
-	acked  bool                    // nobody wants to know the end any more
-	place  *list.Element           // among the finished
-	slot   *fair.Slot[*Call]       // the same, among the user's
+	cancel  context.CancelCauseFunc // nil once it ended
+	awaited bool                    // it ended, and nobody has fetched what it came to
+	acked   bool                    // nobody wants to know the end any more
+	place   *list.Element           // among the finished
+	slot    *fair.Slot[*Call]       // the same, among the user's
 
 	mu        sync.Mutex
 	followers []*Mailbox // guarded by mu

@@ -35,6 +35,7 @@ func (l *Ledger) Ack(user string, ids []string) int {
 // forget leaves nothing of a call but its fate. Called with mu held.
 func (l *Ledger) forget(c *Call, f fate) {
 	delete(l.calls, c.key)
+	l.settle(c)
 	l.graves.bury(c.key, f)
 	if c.place != nil {
 		l.finished.Remove(c.place)

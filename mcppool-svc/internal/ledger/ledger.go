@@ -30,7 +30,9 @@ type Ledger struct {
 	users    map[string]int     // guarded by mu; running calls by user
 	graves   *graveyard         // guarded by mu
 	fence    *fence             // guarded by mu
+	awaited  int                // guarded by mu; finished calls that nobody has fetched
 	draining bool               // guarded by mu
+	hurry    bool               // guarded by mu; draining waits for nobody to fetch anything
 	drained  chan struct{}      // closed when draining and nothing runs
 }
 
@@ -132,8 +134,8 @@ func (l *Ledger) End(c *Call, end End) {
 	if l.users[c.user]--; l.users[c.user] == 0 {
 		delete(l.users, c.user)
 	}
-	l.checkDrained()
 	l.expire()
+	defer l.checkDrained()
 	switch {
 	case !c.named:
 		delete(l.calls, c.key)
@@ -143,6 +145,8 @@ func (l *Ledger) End(c *Call, end End) {
 		l.forget(c, evicted) // it would drive out all others
 	default:
 		c.place, c.slot = l.finished.PushBack(finishedCall{c, l.cfg.Now()}), l.kept.Add(c.user, size, c)
+		c.awaited = true
+		l.awaited++
 		l.evict()
 	}
 }

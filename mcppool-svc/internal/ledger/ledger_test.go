@@ -280,7 +280,7 @@ func TestDrain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		done := make(chan struct{})
-		go func() { defer close(done); l.Drain(ctx, errStopping) }()
+		go func() { defer close(done); l.Drain(ctx, false, errStopping) }()
 		synctest.Wait()
 		_, _, err := l.Begin(Start{User: "ann", ID: "late"})
 		wantOutcome(t, err, "SHUTTING_DOWN", errs.OutcomeNotExecuted)
