@@ -86,6 +86,9 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := pins.Tidy(s.registry.All()); err != nil {
+		return err
+	}
 	allowed, err := s.cfg.allowed()
 	if err != nil {
 		return err
@@ -99,7 +102,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	s.cache = cache.New(s.cfg.cache(deps.Now))
 	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache, MaxResult: s.cfg.MaxToolResultBytes})
 	s.closers = append(s.closers, s.disconnect)
-	unobserve, err := meter.Observe(deps.Meter, meter.State{Running: s.ledger.Running, Connections: s.pool.Count})
+	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
 	if err != nil {
 		return err
 	}

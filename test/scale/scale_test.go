@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -87,8 +89,8 @@ func (c *cluster) affinity(t *testing.T) map[begun]int {
 func TestReplicaKilledAndAdded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	servers := []string{"s1", "s2", "s3"}
-	c := newCluster(t, 3, append(servers, "held")...)
+	servers, more := []string{"s1", "s2", "s3"}, names("n", 40)
+	c := newCluster(t, 3, slices.Concat(servers, more, []string{"held"})...)
 	l := c.run(ctx, servers...)
 	l.rounds(ctx, t, 2)
 	if n := len(started(t, c.starts)); n != len(users)*len(servers) {
@@ -113,16 +115,31 @@ func TestReplicaKilledAndAdded(t *testing.T) {
 	}
 
 	added := c.startPool(t, c.addrs[3])
-	l.rounds(ctx, t, 3)
-	c.affinity(t)
+	c.spread(ctx, t, added, more)
+	l.rounds(ctx, t, 2)
 	l.finish(t)
-	onAdded := 0
-	for _, b := range started(t, c.starts) {
-		if b.Pool == added.PID() {
-			onAdded++
+	c.affinity(t)
+}
+
+// spread uses servers until one of them is with a pool.
+func (c *cluster) spread(ctx context.Context, t *testing.T, pool *rig.Process, servers []string) {
+	t.Helper()
+	for i := 0; ; i++ {
+		server := servers[i%len(servers)]
+		if s, err := follow(ctx, c.clients["ann"], task(filepath.Join(c.dir, "spread"), server+"/read")); err != nil || len(s.errors) > 0 {
+			t.Fatalf("%s after a pool was added: %v, %v", server, s.errors, err)
+		}
+		if slices.ContainsFunc(started(t, c.starts), func(b begun) bool { return b.Pool == pool.PID() }) {
+			return
 		}
 	}
-	t.Logf("the added pool has %d connections", onAdded)
+}
+
+func names(prefix string, n int) (all []string) {
+	for i := range n {
+		all = append(all, prefix+strconv.Itoa(i))
+	}
+	return all
 }
 
 // A drained replica is noticed by nobody: what runs there ends there, what is new goes elsewhere at once.

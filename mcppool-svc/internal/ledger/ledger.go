@@ -30,6 +30,7 @@ type Ledger struct {
 	users    map[string]int     // guarded by mu; running calls by user
 	graves   *graveyard         // guarded by mu
 	fence    *fence             // guarded by mu
+	refused  uint64             // guarded by mu; calls
 	awaited  int                // guarded by mu; finished calls that nobody has fetched
 	draining bool               // guarded by mu
 	hurry    bool               // guarded by mu; draining waits for nobody to fetch anything
@@ -81,6 +82,7 @@ func (l *Ledger) Begin(s Start) (c *Call, mine bool, err error) {
 			"the call %.100q was not made: %s; name another attempt otherwise", s.ID, f.story()).With(errs.OutcomeKey, f.outcome())
 	}
 	if err := l.admit(s.User); err != nil {
+		l.refused++
 		return nil, false, err
 	}
 	c = &Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel, done: make(chan struct{})}
@@ -184,12 +186,25 @@ func (l *Ledger) Followers(user, id string) int {
 	return len(c.followers)
 }
 
-// Running is how many calls run.
-func (l *Ledger) Running() int {
+// Load is how much of what there may be there is.
+type Load struct {
+	Running, Limit int    // calls
+	Refused        uint64 // those that there was no room for, or that came to a stopping pool, so far
+	Kept           int    // results that nobody has acknowledged
+	KeptBytes      int64
+}
+
+// Load looks at the ledger.
+func (l *Ledger) Load() Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.running
+	return Load{
+		Running: l.running, Limit: l.cfg.MaxRunning, Refused: l.refused, Kept: l.kept.Len(), KeptBytes: l.kept.Bytes(),
+	}
 }
+
+// Running is how many calls run.
+func (l *Ledger) Running() int { return l.Load().Running }
 
 func stale(session string) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_STALE_OWNER,
