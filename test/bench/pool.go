@@ -28,7 +28,11 @@ import (
 const (
 	// idleConnections are made over HTTP, and idleChildren to processes, which have memory of their own.
 	idleConnections = 1000
-	idleChildren    = 50
+	idleChildren    = 100
+	// idleFor is longer than a pool keeps a TCP connection open that is not listened on.
+	idleFor = 32 * time.Second
+	// settling are small calls that let a pool collect its garbage.
+	settling = 3000
 	// poolCallers are how many call at once where the throughput is measured.
 	poolCallers = 32
 )
@@ -241,25 +245,27 @@ func (b *bench) poolIdle(ctx context.Context, d *document) error {
 		what   string
 		server any
 		count  int
+		idle   time.Duration
 	}{
-		{"streamable HTTP", map[string]any{"url": web.URL + "/mcp"}, b.few(idleConnections)},
-		{"stdio, without the child processes", tool, b.few(idleChildren)},
+		{"streamable HTTP", map[string]any{"url": web.URL + "/mcp"}, b.few(idleConnections), idleFor},
+		{"stdio, without the child processes", tool, b.few(idleChildren), 0},
 	} {
-		each, err := b.idleCost(ctx, k.server, k.count)
+		each, err := b.idleCost(ctx, k.server, k.count, k.idle)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, []string{k.what, strconv.Itoa(k.count), figure(each), "< 64"})
 		b.logf("pool: %.1f KiB per idle connection, %s", each, k.what)
 	}
-	d.text("**Connections that nobody uses**: each of one user, who has listed the tools. What the pool's anonymous memory grew by (GOGC 50 for this).")
+	d.text("**Connections that nobody uses**: each of one user, who has listed the tools. What the pool's anonymous memory grew by, some while later; " +
+		"with GOGC=50 and GOMEMLIMIT=8MiB, so that garbage hardly counts.")
 	d.table([]string{"transport", "connections", "KiB each", "target"}, rows)
 	return nil
 }
 
 // idleCost is what a pool's memory grows by with each connection, in KiB.
-func (b *bench) idleCost(ctx context.Context, mcpServer any, n int) (_ float64, err error) {
-	a, err := b.startPool(ctx, []string{"GOGC=50"}, map[string]any{"t": mcpServer})
+func (b *bench) idleCost(ctx context.Context, mcpServer any, n int, idle time.Duration) (_ float64, err error) {
+	a, err := b.startPool(ctx, []string{"GOGC=50", "GOMEMLIMIT=8MiB"}, map[string]any{"t": mcpServer})
 	if err != nil {
 		return 0, err
 	}
@@ -275,7 +281,7 @@ func (b *bench) idleCost(ctx context.Context, mcpServer any, n int) (_ float64, 
 			return 0, err
 		}
 	}
-	before, err := anonymousMB(a.pid)
+	before, err := a.settled(ctx, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -284,6 +290,21 @@ func (b *bench) idleCost(ctx context.Context, mcpServer any, n int) (_ float64, 
 			return 0, err
 		}
 	}
-	after, err := anonymousMB(a.pid)
+	after, err := a.settled(ctx, idle)
 	return (after - before) * 1024 / float64(n), err
+}
+
+// settled is a pool's memory after a while, without most of its garbage, in MB.
+func (a *alone) settled(ctx context.Context, idle time.Duration) (float64, error) {
+	select {
+	case <-time.After(idle):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	for range settling {
+		if _, err := a.pool.ListMcpServers(identity.OnBehalfOf(ctx, "nobody"), &mcppoolv1.ListMcpServersRequest{}); err != nil {
+			return 0, err
+		}
+	}
+	return anonymousMB(a.pid)
 }
