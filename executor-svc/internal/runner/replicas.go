@@ -89,7 +89,7 @@ func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest)
 	s.forget()
 	tools, err := s.toolset(ctx)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // the call stays with the pool that refused it, and is tried again
 	}
 	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
 		return &moved{pool: id}

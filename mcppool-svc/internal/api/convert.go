@@ -57,7 +57,7 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
 		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
 	}
-	m.Isolation, m.MaxConnections = mcppoolv1.Isolation(s.Isolation+1), uint32(s.MaxConnections) //nolint:gosec // bounded by validation
+	m.Isolation, m.MaxConnections = mcppoolv1.Isolation(s.Isolation+1), uint32(s.MaxConnections)
 	m.CacheTtl = duration(s.CacheTTL)
 	switch {
 	case s.Stdio != nil:

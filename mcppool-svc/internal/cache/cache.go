@@ -189,5 +189,5 @@ type Stats struct {
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stats{Count: int64(c.shelf.Len()), Bytes: c.shelf.Bytes(), Hits: int64(c.hits), Misses: int64(c.asked - c.hits)} //nolint:gosec // counts of one process
+	return Stats{Count: int64(c.shelf.Len()), Bytes: c.shelf.Bytes(), Hits: int64(c.hits), Misses: int64(c.asked - c.hits)}
 }

@@ -67,12 +67,12 @@ func TestA23TasksHaveConnectionsOfTheirOwn(t *testing.T) {
 func TestForgottenTaskEnds(t *testing.T) {
 	inPool(t, Config{IdleTimeout: time.Minute, SessionTimeout: 10 * time.Minute}, func(t *testing.T, p *Pool, f *fakes) {
 		acquire(t, p, Use{Server: isolated(spec.PerTask), User: "ann", Session: "task-1"}).Release()
-		time.Sleep(9 * time.Minute)
+		<-time.After(9 * time.Minute)
 		synctest.Wait()
 		if f.made[0].isClosed() {
 			t.Fatal("closed while the task was held")
 		}
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		if !f.made[0].isClosed() {
 			t.Error("not closed")
@@ -92,7 +92,7 @@ func TestSharedByAllUsers(t *testing.T) {
 		b.Release()
 		p.ReleaseSession("ann", "task-1")
 		p.RetireUser(s.UID, "ann")
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		if fakeOf(b).isClosed() {
 			t.Error("one user's end closed what another one holds")

@@ -74,8 +74,10 @@ func (s *Shelf[T]) Over() (*Slot[T], bool) {
 	return slot, ok
 }
 
-// Len and Bytes are how much there is.
-func (s *Shelf[T]) Len() int     { return s.count }
+// Len is how many values there are.
+func (s *Shelf[T]) Len() int { return s.count }
+
+// Bytes is their size.
 func (s *Shelf[T]) Bytes() int64 { return s.bytes }
 
 func (s *Shelf[T]) weigh(h *holder, n int, size int64) {

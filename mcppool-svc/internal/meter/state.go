@@ -93,7 +93,7 @@ func (g gauges) look(o metric.Observer, s State) {
 	}{{calls, l.Running, l.Limit, l.Refused}, {connections, c.Used, c.Limit, c.Refused}} {
 		of := metric.WithAttributes(ofKey.String(r.of))
 		o.ObserveInt64(g.limit, int64(r.limit), of)
-		o.ObserveInt64(g.refused, int64(r.refused), of) //nolint:gosec // counts of one process
+		o.ObserveInt64(g.refused, int64(r.refused), of)
 		o.ObserveFloat64(g.saturation, float64(r.used)/float64(max(r.limit, 1)), of)
 	}
 	o.ObserveInt64(g.cached, k.Hits, metric.WithAttributes(attribute.String("pawl.cache.result", "hit")))

@@ -42,3 +42,14 @@ func ParseIsolation(name string) (Isolation, bool) {
 func (s *Server) SameSharing(o *Server) bool {
 	return s.Isolation == o.Isolation && s.MaxConnections == o.MaxConnections && s.CacheTTL == o.CacheTTL
 }
+
+// validateSharing says what is wrong with it. The error is *Invalid.
+func (s *Server) validateSharing() error {
+	switch {
+	case s.MaxConnections < 0 || s.MaxConnections > MostConnections:
+		return invalid("max_connections", "is not between 0 and %d", MostConnections)
+	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
+		return invalid("cache_ttl", "is not between 0 and %v", LongestCache)
+	}
+	return nil
+}

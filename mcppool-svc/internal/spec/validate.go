@@ -48,11 +48,8 @@ func (s *Server) Validate() error {
 			return invalid("tool_policies", "the policy of tool %q cannot be used", name)
 		}
 	}
-	if s.MaxConnections < 0 || s.MaxConnections > MostConnections {
-		return invalid("max_connections", "is not between 0 and %d", MostConnections)
-	}
-	if s.CacheTTL < 0 || s.CacheTTL > LongestCache {
-		return invalid("cache_ttl", "is not between 0 and %v", LongestCache)
+	if err := s.validateSharing(); err != nil {
+		return err
 	}
 	switch {
 	case s.Stdio != nil:
