@@ -4,8 +4,11 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
+
+	"google.golang.org/grpc"
 
 	"pawl.dev/services/conf"
 	"pawl.dev/services/process"
@@ -20,7 +23,7 @@ const name = "executor-svc"
 type settings struct {
 	GRPC            string `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7412" help:"Where to serve gRPC (${default})."`
 	Planner         string `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
-	Pool            string `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default})."`
+	Pool            string `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default}); of several replicas dns:///name:port, or a list with commas."`
 	ServiceKey      string `placeholder:"KEY" help:"API key of role service, for calls to planner and pool."`
 	executor.Config `embed:""`
 	process.Flags   `embed:""`
@@ -47,7 +50,7 @@ func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service
 	if err != nil {
 		return nil, err
 	}
-	pool, err := serve.Dial(s.Pool, s.ServiceKey)
+	pool, err := s.dialPool()
 	if err != nil {
 		return nil, errors.Join(err, planner.Close())
 	}
@@ -56,6 +59,19 @@ func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service
 		return nil, errors.Join(err, planner.Close(), pool.Close())
 	}
 	return dialed{service, func() error { return errors.Join(planner.Close(), pool.Close()) }}, nil
+}
+
+// dialPool reaches the pool, or its replicas.
+func (s *settings) dialPool() (poolConn, error) {
+	if serve.Several(s.Pool) {
+		return serve.DialReplicas(s.Pool, s.ServiceKey)
+	}
+	return serve.Dial(s.Pool, s.ServiceKey)
+}
+
+type poolConn interface {
+	grpc.ClientConnInterface
+	io.Closer
 }
 
 // dialed is a service that closes its connections behind it.

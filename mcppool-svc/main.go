@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"pawl.dev/services/conf"
 	"pawl.dev/services/process"
@@ -17,9 +18,10 @@ const name = "mcppool-svc"
 
 // settings are the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
 type settings struct {
-	GRPC           string `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
-	mcppool.Config `embed:""`
-	process.Flags  `embed:""`
+	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
+	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect anew, and so to find new replicas by name (${default})."`
+	mcppool.Config   `embed:""`
+	process.Flags    `embed:""`
 }
 
 func main() {
@@ -29,7 +31,9 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return process.Run(ctx, process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags}, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
+		options := process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
+		return process.Run(ctx, options, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
+			s.KeepResults = true
 			return mcppool.New(ctx, s.Config, mcppool.Deps{Log: log})
 		})
 	})

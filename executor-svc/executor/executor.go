@@ -54,8 +54,9 @@ type Config struct {
 // Deps is what the service stands on: connections to planner and pool that speak with the executor's own identity.
 type Deps struct {
 	Planner grpc.ClientConnInterface
-	Pool    grpc.ClientConnInterface
-	Log     *slog.Logger
+	// Pool, where it reaches several processes, has the methods of Replicas too.
+	Pool grpc.ClientConnInterface
+	Log  *slog.Logger
 	// Observe is told of each point at which a crash would matter; nil in production.
 	Observe Observer
 }
@@ -86,7 +87,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Observe.pool(deps.Pool))
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j,
-		Runner:  runner.New(runner.Config{}, planner, pool, deps.Log),
+		Runner:  runner.New(runner.Config{Replicas: replicas(deps.Pool)}, planner, pool, deps.Log),
 		Flows:   map[string]flow.Flow{"agent": agent.Flow{}},
 		Log:     deps.Log,
 	})
@@ -105,6 +106,12 @@ func limits(cfg Config) *storagev1.Limits {
 		MaxSteps: cmp.Or(cfg.MaxSteps, 25), MaxFailedSteps: cmp.Or(cfg.MaxFailedSteps, 3),
 		MaxAttempts: cmp.Or(cfg.MaxAttempts, 5), MaxTakeups: cmp.Or(cfg.MaxTakeups, 5),
 	}
+}
+
+// replicas are those of a connection to several pools; nil where there is one.
+func replicas(pool grpc.ClientConnInterface) runner.Replicas {
+	r, _ := pool.(runner.Replicas)
+	return r
 }
 
 // Register adds ExecutorService and AgentService to a server.

@@ -95,7 +95,7 @@ func TestCheckup(t *testing.T) {
 			}
 		})
 	}
-	for state, n := range s.pool.Count() {
+	for state, n := range s.pool.Load().States {
 		if n != 0 {
 			t.Errorf("%d connections of the pool are %s", n, state)
 		}

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
+	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/oauth"
@@ -48,12 +49,18 @@ type Config struct {
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated; 100000 where 0."`
 	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call; 100000 where 0."`
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged; 15m where 0."`
+	MaxCachedResults      int           `placeholder:"N" help:"Results of reading tools kept for servers that have a cache_ttl; 10000 where 0."`
+	MaxCachedBytes        int64         `placeholder:"N" help:"Their size in all; 64 MiB where 0."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone; 5 where 0."`
 	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try; 30s where 0."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
 
 	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil
-	Version string   `kong:"-"` // of this program, as servers are told
+	// KeepResults lets a stop wait, within DrainTimeout, until somebody has fetched what each named call came to. It is of no use
+	// where who would fetch it stops before.
+	KeepResults bool `kong:"-"`
+
+	Version string `kong:"-"` // of this program, as servers are told
 }
 
 // Deps are what the pool needs of its surroundings.
@@ -113,11 +120,16 @@ func (c Config) ledger(now func() time.Time) ledger.Config {
 	}
 }
 
+func (c Config) cache(now func() time.Time) cache.Config {
+	return cache.Config{MaxCount: c.MaxCachedResults, MaxBytes: c.MaxCachedBytes, Now: now}
+}
+
 // validate names the setting that cannot be used.
 func (c Config) validate() error {
 	limits := []int64{
 		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxToolResultBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
 		int64(c.MaxResults), c.MaxResultBytes, int64(c.MaxTombstones), int64(c.MaxOwners), int64(c.BreakAfter),
+		int64(c.MaxCachedResults), c.MaxCachedBytes,
 	}
 	if slices.Min(limits) < 0 {
 		return errors.New("the limits of the MCP pool cannot be negative")

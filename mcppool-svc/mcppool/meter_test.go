@@ -13,7 +13,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/fakemcp"
 )
 
-// collect returns the gauges, and the counts of histograms, by name and attributes.
+// collect returns gauges (those of fractions in thousandths), counters, and the counts of histograms, by name and attributes.
 func collect(t *testing.T, r metric.Reader) map[string]int {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -28,6 +28,14 @@ func collect(t *testing.T, r metric.Reader) map[string]int {
 			case metricdata.Gauge[int64]:
 				for _, p := range data.DataPoints {
 					got[key(m.Name, p.Attributes)] = int(p.Value)
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					got[key(m.Name, p.Attributes)] = int(p.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					got[key(m.Name, p.Attributes)] = int(p.Value*1000 + 0.5)
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range data.DataPoints {
@@ -46,19 +54,38 @@ func TestMetrics(t *testing.T) {
 	reader := metric.NewManualReader()
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
-	s := startWith(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}}, Deps{Meter: provider.Meter("test")})
+	s := startWith(t, Config{
+		MCPConfigs:     []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good, "other": fakemcp.Good})},
+		MaxConnections: 4, MaxConnectionsPerUser: 1, MaxCalls: 8, MaxCallsPerUser: 1,
+	}, Deps{Meter: provider.Meter("test")})
 	ann := s.as("ann")
 	for _, tool := range []string{"info", "info", "fail", "error", "nope"} {
 		invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool})
 	}
 	ended := running(t.Context(), t, s.as("bob"), "wait", "c1")
+	if o := invoke(t, s.as("bob"), &mcppoolv1.CallToolRequest{McpId: "other", Name: "info"}); o.reason() != "LIMIT_REACHED" {
+		t.Errorf("a second call: %v", o.err)
+	}
+	if _, err := s.as("bob").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "other"}); err == nil {
+		t.Error("a second connection was made")
+	}
 	got := collect(t, reader)
 	for name, want := range map[string]int{
 		"pawl.mcppool.call.duration pawl.outcome=KNOWN":                                  2,
 		"pawl.mcppool.call.duration error.type=tool_error,pawl.outcome=KNOWN":            1,
 		"pawl.mcppool.call.duration error.type=TOOL_EXECUTION_FAILED,pawl.outcome=KNOWN": 1,
 		"pawl.mcppool.call.duration error.type=TOOL_NOT_FOUND,pawl.outcome=NOT_EXECUTED": 1,
+		"pawl.mcppool.call.duration error.type=LIMIT_REACHED,pawl.outcome=NOT_EXECUTED":  1,
 		"pawl.mcppool.calls.running ":                                                    1,
+		"pawl.mcppool.calls.waiting ":                                                    0,
+		"pawl.mcppool.limit pawl.resource=calls":                                         8,
+		"pawl.mcppool.limit pawl.resource=connections":                                   4,
+		"pawl.mcppool.saturation pawl.resource=calls":                                    125,
+		"pawl.mcppool.saturation pawl.resource=connections":                              500,
+		"pawl.mcppool.refused pawl.resource=calls":                                       1,
+		"pawl.mcppool.refused pawl.resource=connections":                                 1,
+		"pawl.mcppool.results.kept ":                                                     0,
+		"pawl.mcppool.cache.lookups pawl.cache.result=hit":                               0,
 		"pawl.mcppool.connections pawl.connection.state=busy":                            1,
 		"pawl.mcppool.connections pawl.connection.state=idle":                            1,
 		"pawl.mcppool.connections pawl.connection.state=connecting":                      0,

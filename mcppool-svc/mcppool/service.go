@@ -13,6 +13,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/api"
+	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/config"
 	"pawl.dev/mcppool-svc/internal/conn"
@@ -34,6 +35,7 @@ type Service struct {
 	logins    *oauth.Logins
 	pool      *conn.Pool
 	ledger    *ledger.Ledger
+	cache     *cache.Cache
 	caller    *call.Caller
 	api       *api.Server
 	closers   []func() error // in the order of opening
@@ -86,6 +88,9 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := pins.Tidy(s.registry.All()); err != nil {
+		return err
+	}
 	allowed, err := s.cfg.allowed()
 	if err != nil {
 		return err
@@ -106,9 +111,10 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
-	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, MaxResult: s.cfg.MaxToolResultBytes})
+	s.cache = cache.New(s.cfg.cache(deps.Now))
+	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache, MaxResult: s.cfg.MaxToolResultBytes})
 	s.closers = append(s.closers, s.disconnect)
-	unobserve, err := meter.Observe(deps.Meter, meter.State{Running: s.ledger.Running, Connections: s.pool.Count})
+	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
 	if err != nil {
 		return err
 	}
@@ -156,12 +162,13 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() { s.ledger.Run(ctx) })
+	forgetting.Go(func() { s.cache.Run(ctx) })
 	s.pool.Run(ctx)
 	s.EndStreams()
 	forgetting.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
-	s.caller.Drain(grace)
+	s.caller.Drain(grace, s.cfg.KeepResults)
 	return nil
 }
 
@@ -185,7 +192,7 @@ func (s *Service) disconnect() error {
 	s.pool.Close()
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	s.caller.Drain(now)
+	s.caller.Drain(now, false)
 	s.connector.Close()
 	return nil
 }

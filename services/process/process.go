@@ -45,6 +45,10 @@ type Options struct {
 	Flags Flags
 	// MaxRecvBytes is the largest request; the kit's default where 0.
 	MaxRecvBytes int
+	// AnswerToTheEnd keeps the process answering while it drains, for those who have something running here.
+	AnswerToTheEnd bool
+	// MaxConnectionAge is when clients are asked to connect anew, and so to look for other replicas; the kit's default where 0.
+	MaxConnectionAge time.Duration
 }
 
 // Run serves what build makes until ctx is done.
@@ -67,7 +71,14 @@ func Run(ctx context.Context, o Options, build func(context.Context, *slog.Logge
 		return err
 	}
 	defer func() { _ = lis.Close() }() // the server closes it; this is for failures before
-	srv, err := serve.New(serve.Options{Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes})
+	drained := make(chan struct{})
+	options := serve.Options{
+		Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
+	}
+	if o.AnswerToTheEnd {
+		options.Drained = drained
+	}
+	srv, err := serve.New(options)
 	if err != nil {
 		return err
 	}
@@ -79,7 +90,10 @@ func Run(ctx context.Context, o Options, build func(context.Context, *slog.Logge
 	service.Register(srv)
 	fmt.Fprintf(os.Stderr, "%s: serving gRPC on %s\n", o.Name, lis.Addr())
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return service.Run(ctx) })
+	g.Go(func() error {
+		defer close(drained)
+		return service.Run(ctx)
+	})
 	g.Go(func() error { return srv.Serve(ctx, lis) })
 	return g.Wait()
 }

@@ -19,7 +19,15 @@ const maxReply = 64 << 20
 // Dial makes a connection that connects at its first use, in plain text: to loopback, or within a network that is
 // trusted with the token. "" sends no token. The address is host:port or any target that gRPC knows.
 func Dial(addr, token string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(addr,
+	conn, err := grpc.NewClient(addr, dialOptions(token)...)
+	if err != nil {
+		return nil, fmt.Errorf("dial %q; give it as host:port: %w", addr, err)
+	}
+	return conn, nil
+}
+
+func dialOptions(token string) []grpc.DialOption {
+	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(identity.BearerCredentials(token)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
@@ -34,9 +42,5 @@ func Dial(addr, token string) (*grpc.ClientConn, error) {
 		grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		telemetry.DialOption(),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("dial %q; give it as host:port: %w", addr, err)
 	}
-	return conn, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
@@ -24,7 +25,12 @@ type Options struct {
 	Auth         identity.Authenticator // required
 	Log          *slog.Logger           // nil: nothing is logged
 	MaxRecvBytes int                    // largest message taken; 0: 4.25 MiB
-	Local        bool                   // there are no keys: only calls to a loopback authority are taken
+	// Drained, where set, keeps the server answering after it was told to stop, until it is closed: NOT_SERVING in its health,
+	// but there for who has something running here.
+	Drained <-chan struct{}
+	// MaxConnectionAge is when a client is asked to connect anew, and so to look up names again; half an hour where 0.
+	MaxConnectionAge time.Duration
+	Local            bool // there are no keys: only calls to a loopback authority are taken
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -36,6 +42,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxRecvBytes < 0 {
 		return o, fmt.Errorf("serve: Options.MaxRecvBytes is %d; it cannot be negative", o.MaxRecvBytes)
+	}
+	if o.MaxConnectionAge == 0 {
+		o.MaxConnectionAge = maxConnectionAge
 	}
 	if o.MaxRecvBytes == 0 {
 		o.MaxRecvBytes = defaultMaxRecv

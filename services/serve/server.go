@@ -38,7 +38,10 @@ type Server struct {
 	options  []grpc.ServerOption
 	health   *health.Server
 	stopping chan struct{}
+	drained  <-chan struct{} // nil: when stopping
 	stop     sync.Once
+	leaving  chan struct{} // closed when it stops answering
+	leave    sync.Once
 
 	mu       sync.Mutex
 	services []registration
@@ -63,14 +66,14 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
+	s := &Server{health: health.NewServer(), stopping: make(chan struct{}), drained: o.Drained, leaving: make(chan struct{})}
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{s.tellStoppingUnary}, unary...)...),
 		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{s.tellStoppingStream}, stream...)...),
 		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionAge: maxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,
+			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,
 			Time: time.Minute, Timeout: 20 * time.Second,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -91,7 +94,7 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 }
 
 // Serve takes calls until ctx is done. Then health says NOT_SERVING, new calls are refused, running ones have 10 s to
-// end, and what is left is cut off. It returns nil after a stop that was asked for. A server serves once.
+// end, and what is left is cut off. Where Options.Drained is set, it goes on answering until that is closed, before. It returns nil after a stop that was asked for. A server serves once.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
 	ended := make(chan error, 1)
@@ -99,11 +102,16 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	select {
 	case err := <-ended:
 		s.announceStop()
+		s.hangUp()
 		srv.Stop()
 		return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
 	case <-ctx.Done():
 	}
 	s.announceStop()
+	if s.drained != nil {
+		<-s.drained
+	}
+	s.hangUp()
 	shutDown(srv)
 	if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
@@ -149,6 +157,9 @@ func shutDown(srv *grpc.Server) {
 	}
 }
 
+// hangUp ends watches of health, which never end by themselves.
+func (s *Server) hangUp() { s.leave.Do(func() { close(s.leaving) }) }
+
 type stoppingKey struct{}
 
 // Stopping returns a channel that is closed when the server of this call begins to stop. Streams that have no end of
@@ -173,7 +184,7 @@ func (s *Server) tellStoppingStream(srv any, ss grpc.ServerStream, info *grpc.St
 	defer cancel()
 	go func() {
 		select {
-		case <-s.stopping:
+		case <-s.leaving:
 			cancel()
 		case <-ctx.Done():
 		}

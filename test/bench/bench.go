@@ -53,6 +53,7 @@ func (b *bench) measure(ctx context.Context) (string, error) {
 		{"waiting", "Waiting tasks", b.waiting},
 		{"watch", "From a commit to its watcher", b.watching},
 		{"approve", "From an approval to the next step", b.approving},
+		{"pool", "The MCP pool beside mcp-go alone", b.poolAlone},
 		{"kill", "Killed with 100 tasks in flight", b.killing},
 	} {
 		if !b.wants(p.name) {

@@ -32,7 +32,7 @@ type options struct {
 
 // parts are what can be measured, in the order in which it is done.
 func parts() []string {
-	return []string{"suite", "executor", "growth", "startup", "waiting", "watch", "approve", "kill"}
+	return []string{"suite", "executor", "growth", "startup", "waiting", "watch", "approve", "pool", "kill"}
 }
 
 func main() {

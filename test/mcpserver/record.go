@@ -66,3 +66,29 @@ func meta(req mcp.CallToolRequest, key string) string {
 	value, _ := req.Params.Meta.AdditionalFields[key].(string)
 	return value
 }
+
+// AddHolders adds tools with these names, which all do the same: write a Line to `path`, and come back when there is a file of
+// that name with `.go` behind it.
+func AddHolders(s *server.MCPServer, names ...string) {
+	for _, name := range names {
+		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was, and waits."),
+			mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), hold)
+	}
+}
+
+func hold(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	res, err := record(ctx, req)
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for err == nil && !res.IsError {
+		if _, missing := os.Stat(req.GetString("path", "") + ".go"); missing == nil {
+			break
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return res, err
+}

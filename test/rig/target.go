@@ -281,3 +281,12 @@ func Build(dir string) (Binaries, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return Binaries{Pawl: in("pawl"), Executor: in("executor-svc"), Pool: in("mcppool-svc"), Planner: in("planner-svc"), Gateway: in("gateway")}, nil
 }
+
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Terminate asks the process to stop, and does not wait.
+func (p *Process) Terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }

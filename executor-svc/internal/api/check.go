@@ -14,6 +14,7 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/schema"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -113,7 +114,7 @@ func (s *Tasks) checkEdit(ctx context.Context, head *storagev1.TaskHead, toolID,
 	mcpID, name := flow.ToolName(toolID)
 	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000}
 	for {
-		page, err := s.Pool.ListTools(identity.OnBehalfOf(ctx, head.GetUserSub()), req)
+		page, err := s.Pool.ListTools(serve.WithAffinity(identity.OnBehalfOf(ctx, head.GetUserSub()), mcpID, head.GetUserSub()), req)
 		if err != nil {
 			return nil //nolint:nilerr // see above
 		}

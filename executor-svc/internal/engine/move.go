@@ -104,6 +104,9 @@ func (o *owner) fold(b *batch, i item) {
 		o.calling = false
 		b.recorded = append(b.recorded, c)
 	}
+	if _, ok := i.input.(flow.Moved); ok && i.turn == o.turn {
+		o.calling = false
+	}
 	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
 		o.log.Debug("what an abandoned effect brought is dropped")
 		return

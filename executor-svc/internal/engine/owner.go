@@ -330,6 +330,10 @@ func (o *owner) setLapse() {
 func (o *owner) drain() {
 	for o.calling {
 		for _, i := range o.in.take() {
+			if _, ok := i.input.(flow.Moved); ok {
+				o.move([]item{i}) // where it is to be made is recorded, and that it was not begun
+				return
+			}
 			c, ok := i.input.(flow.Called)
 			if !ok {
 				continue

@@ -55,7 +55,7 @@ type (
 	Begin struct{}
 	// Plan asks for the next step. Comes back as Planned.
 	Plan struct{}
-	// Call calls the tool of a step whose intent is durable. Comes back as any number of Progress and one Called.
+	// Call calls the tool of a step whose intent is durable. Comes back as any number of Progress and one Called or Moved.
 	Call struct {
 		Ordinal uint32
 		Attempt uint32
@@ -138,6 +138,12 @@ type (
 		// Next is what follows where the tool succeeded and that is known already; nil where the planner has to be asked.
 		Next *Planned
 	}
+	// Moved says that a call was not made, and that another pool is to make it: which one is durable before it is asked.
+	Moved struct {
+		Ordinal uint32
+		Attempt uint32
+		PoolID  string
+	}
 	// NotStarted says that a call whose intent is durable was not begun: the executor is stopping.
 	NotStarted struct{ Ordinal uint32 }
 	// Progress is how far a call is.
@@ -183,6 +189,7 @@ func (Left) input()       {}
 func (Begun) input()      {}
 func (Planned) input()    {}
 func (Called) input()     {}
+func (Moved) input()      {}
 func (Progress) input()   {}
 func (NotStarted) input() {}
 func (Derived) input()    {}

@@ -36,10 +36,11 @@ type call struct {
 	giveUp,
 	ended func()
 	done <-chan struct{}
+	at   where // it runs
 }
 
-func newCall(id string) *call {
-	c := &call{id: id}
+func newCall(id string, at where) *call {
+	c := &call{id: id, at: at}
 	done := make(chan struct{})
 	c.given, c.giveUp = context.WithCancel(context.Background())
 	c.done, c.ended = done, sync.OnceFunc(func() { close(done); c.giveUp() })
@@ -57,14 +58,14 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 		ExpectedConfigRevision: st.GetConfigRevision(),
 		Epoch:                  s.epoch,
 		StartBy:                timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)),
-		AckCallIds:             s.takeAcks(),
+		AckCallIds:             s.takeAcks(st.GetPoolId()),
 		PoolId:                 st.GetPoolId(),
 	}
 	return s.follows(st, attempt, next, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
 		res, err := s.reach(ctx, req, progress)
 		if lost(err) {
 			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", req.GetCallId(), "error", err)
-			return s.attach(ctx, s.attachRequest(st, attempt), progress)
+			return s.attach(ctx, mcpID, s.attachRequest(st, attempt), progress)
 		}
 		return res, err
 	})
@@ -76,8 +77,9 @@ const startSlack = 30 * time.Second
 // attachCall finds out what became of a call that an owner before this one made.
 func (s *Session) attachCall(_ *flow.Task, st *storagev1.ActiveStep, attempt uint32) Run {
 	req := s.attachRequest(st, attempt)
+	mcpID, _ := flow.ToolName(st.GetToolId())
 	return s.follows(st, attempt, nil, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
-		return s.attach(ctx, req, progress)
+		return s.attach(ctx, mcpID, req, progress)
 	})
 }
 
@@ -91,7 +93,9 @@ func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppo
 
 // follows brings back how a call ended, however it is followed.
 func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned, end func(context.Context, func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error)) Run {
-	c := newCall(flow.CallID(s.id, st.GetOrdinal(), attempt))
+	mcpID, _ := flow.ToolName(st.GetToolId())
+	c := newCall(flow.CallID(s.id, st.GetOrdinal(), attempt), where{st.GetPoolId(), mcpID})
+	s.use(c.at)
 	s.mu.Lock()
 	s.call = c
 	s.mu.Unlock()
@@ -104,7 +108,11 @@ func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, next func(ou
 		res, err := end(ctx, func(p *storagev1.ToolProgress) {
 			emit(flow.Progress{Ordinal: st.GetOrdinal(), Attempt: attempt, Progress: p})
 		})
+		var m *moved
 		switch {
+		case errors.As(err, &m):
+			emit(callMoved(st, attempt, m))
+			return
 		case err != nil:
 			out.Err, out.Outcome = failure(err, st.GetInputJson())
 			out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
@@ -147,14 +155,10 @@ var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.Strin
 
 // attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
 // is waited for: it may have the answer.
-func (s *Session) attach(ctx context.Context, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		stream, err := s.r.pool.AttachCall(ctx, req)
-		var res *mcppoolv1.CallResult
-		if err == nil {
-			res, err = receive(stream.Recv, progress)
-		}
+		res, err := s.attachAnywhere(ctx, mcpID, req, progress)
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || time.Now().Add(pause).After(deadline) {
 			return res, err
 		}
@@ -174,17 +178,22 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		var to peer.Peer
-		stream, err := s.r.pool.CallTool(ctx, req, grpc.Peer(&to))
+		stream, err := s.r.pool.CallTool(s.toServer(ctx, req.GetMcpId()), req, grpc.Peer(&to))
 		var res *mcppoolv1.CallResult
 		if err == nil {
 			res, err = receive(stream.Recv, progress)
 		}
-		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL && time.Now().Before(deadline) {
-			if again := s.otherPool(ctx, req); again == nil {
-				continue // it was refused by the pool that there is now, which was told apart from the one before
+		if err == nil {
+			return res, nil
+		}
+		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
+		if other || refused(err) && s.r.cfg.Replicas != nil {
+			// Which pool makes a call is durable before it is made: only so can that one prove later that it did not.
+			if m := s.otherPool(ctx, req); m != nil {
+				return nil, m
 			}
 		}
-		if err == nil || !refused(err) && (status.Code(err) != codes.Unavailable || to.Addr != nil) {
+		if !other && !refused(err) && (status.Code(err) != codes.Unavailable || to.Addr != nil) {
 			return res, err
 		}
 		notSent := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
@@ -207,21 +216,6 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, pro
 func refused(err error) bool {
 	e := errs.From(err)
 	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == notExecuted
-}
-
-// otherPool addresses a call that was refused to the pool process that there is now.
-func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
-	s.forget()
-	tools, err := s.toolset(ctx)
-	if err != nil {
-		return err
-	}
-	id := tools.poolIDs[req.GetMcpId()]
-	if id == "" || id == req.GetPoolId() {
-		return gone(req.GetMcpId() + "/" + req.GetName())
-	}
-	req.PoolId = id
-	return nil
 }
 
 // message is what the streams of CallTool and AttachCall carry.
@@ -263,7 +257,7 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
 	defer cancel()
 	for {
-		_, err := s.r.pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: reason})
+		err := s.cancelAnywhere(ctx, c.at, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: reason})
 		if err == nil {
 			return
 		}

@@ -27,6 +27,8 @@ type Config struct {
 	StopGrace time.Duration
 	// TextDelay is how long pieces of an answer are collected before they are committed; 25 ms.
 	TextDelay time.Duration
+	// Replicas reaches single pool processes where there are several; nil: there is one.
+	Replicas Replicas
 }
 
 // Runner runs effects.
@@ -35,6 +37,7 @@ type Runner struct {
 	planner plannerv1.PlannerServiceClient
 	pool    mcppoolv1.McpPoolServiceClient
 	log     *slog.Logger
+	places  places
 }
 
 // New returns a runner that asks this planner and this pool.
@@ -79,7 +82,9 @@ type Session struct {
 	base        string
 	baseHistory int
 	// acks holds calls whose results are durable, and of which the pool was not told yet.
-	acks []string
+	acks []ack
+	// used are the pools that have something of the task's, each with a server; only where there are several.
+	used map[string]string
 }
 
 // Session starts a session for an owner. rounds are the earlier questions and answers of the conversation.
@@ -114,50 +119,6 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 		return s.answer(s.context(t, log), e.CutShort)
 	}
 	return nil
-}
-
-// Release gives the task's connections back (A23). Failing to costs nothing: the pool closes idle ones by itself.
-func (s *Session) Release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), 5*time.Second)
-	defer cancel()
-	req := &mcppoolv1.ReleaseSessionRequest{SessionId: s.id, AckCallIds: s.takeAcks()}
-	if _, err := s.r.pool.ReleaseSession(ctx, req); err != nil {
-		s.log.WarnContext(ctx, "releasing the task's connections", "error", err)
-	}
-}
-
-// Recorded says that what came of a call is durable: the pool may forget it. It learns that with the next call, at the
-// latest when the task is left.
-func (s *Session) Recorded(ordinal, attempt uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.acks = append(s.acks, flow.CallID(s.id, ordinal, attempt))
-}
-
-// takeAcks returns what the pool is to be told, once, and no more than it takes at once.
-func (s *Session) takeAcks() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := min(len(s.acks), mostAcks)
-	acks := s.acks[:n:n]
-	s.acks = s.acks[n:]
-	return acks
-}
-
-// mostAcks is how many calls the pool is told of at once.
-const mostAcks = 1000
-
-// Leave tells the pool what it was not told yet. Failing to costs nothing: the pool forgets by itself after a while.
-func (s *Session) Leave(ctx context.Context) {
-	acks := s.takeAcks()
-	if len(acks) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), 5*time.Second)
-	defer cancel()
-	if _, err := s.r.pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: acks}); err != nil {
-		s.log.WarnContext(ctx, "acknowledging calls", "error", err)
-	}
 }
 
 // asUser makes calls in the name of the task's user: a task outlives the credential of whoever started it.

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
@@ -127,12 +130,15 @@ func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.
 	var all []*commonv1.Tool
 	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000, SessionId: s.id}
 	for {
+		var at peer.Peer
 		page, err := reached(ctx, s, func(ctx context.Context) (*mcppoolv1.ListToolsResponse, error) {
-			return s.r.pool.ListTools(ctx, req, patient)
+			return s.r.pool.ListTools(s.toServer(ctx, mcpID), req, patient, grpc.Peer(&at))
 		})
 		if err != nil {
 			return nil, "", err
 		}
+		s.r.places.note(page.GetPoolId(), &at)
+		s.use(where{page.GetPoolId(), mcpID})
 		all = append(all, page.GetTools()...)
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 			return all, page.GetPoolId(), nil

@@ -39,7 +39,7 @@ func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStre
 		User: p.Sub, Server: server, Refused: refused, MCPID: req.GetMcpId(), Tool: req.GetName(), Input: input,
 		CallID: req.GetCallId(), IdempotencyKey: req.GetIdempotencyKey(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
 		Timeout: req.GetTimeout().AsDuration(), DefinitionHash: req.GetExpectedDefinitionHash(),
-		ConfigRevision: req.GetExpectedConfigRevision(), Ack: req.GetAckCallIds(),
+		ConfigRevision: req.GetExpectedConfigRevision(), Ack: req.GetAckCallIds(), BypassCache: req.GetBypassCache(), Continues: req.GetRequestState() != "",
 	}
 	if req.GetStartBy() != nil {
 		r.StartBy = req.GetStartBy().AsTime()

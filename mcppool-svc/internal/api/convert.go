@@ -61,6 +61,8 @@ func toMessage(s *spec.Server) *mcppoolv1.McpServer {
 		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
 		Roots: slices.Clone(s.Roots),
 	}
+	m.Isolation, m.MaxConnections = mcppoolv1.Isolation(s.Isolation+1), uint32(s.MaxConnections)
+	m.CacheTtl = duration(s.CacheTTL)
 	switch {
 	case s.Stdio != nil:
 		m.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
@@ -96,6 +98,8 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
 		Roots: slices.Clone(m.GetRoots()),
 	}
+	s.Isolation, s.MaxConnections = spec.Isolation(max(m.GetIsolation(), 1)-1), int(m.GetMaxConnections())
+	s.CacheTTL = m.GetCacheTtl().AsDuration()
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
 		s.Stdio = &spec.Stdio{

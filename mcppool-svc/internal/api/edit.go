@@ -21,7 +21,7 @@ var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	otherFields     = []string{
 		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
-		"pinning", "permissions", "roots",
+		"pinning", "permissions", "roots", "isolation", "max_connections", "cache_ttl",
 	}
 	// A client sends back what it read; these say which server, or are ours to say.
 	ignoredFields = []string{
@@ -29,6 +29,10 @@ var (
 		"login", "capabilities",
 	}
 )
+
+// onlyOperators is the refusal of what only they may say.
+const onlyOperators = "only an operator may say what an MCP server's tools do, who may call them, and who shares connections and results " +
+	"(trusted, tool_policies, permissions, isolation, max_connections, cache_ttl)"
 
 // edit applies an update to a copy of a server, within what the caller may change.
 func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
@@ -39,9 +43,9 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	if err != nil {
 		return err
 	}
-	same := edited.Trusted == server.Trusted && maps.Equal(edited.Policies, server.Policies) && edited.SamePermissions(server)
+	same := edited.Trusted == server.Trusted && maps.Equal(edited.Policies, server.Policies) && edited.SamePermissions(server) && edited.SameSharing(server)
 	if !p.IsOperator() && !same {
-		return denied("only an operator may say what an MCP server's tools do, and who may call them (trusted, tool_policies, permissions)")
+		return denied(onlyOperators)
 	}
 	if err := editRoots(p, server, edited.Roots); err != nil {
 		return err
@@ -62,6 +66,7 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	server.AutoActivate, server.Trusted, server.Policies = edited.AutoActivate, edited.Trusted, edited.Policies
 	server.OnlyWhenNamed, server.Pinning, server.Permissions = edited.OnlyWhenNamed, edited.Pinning, edited.Permissions
 	server.CallTimeout, server.StartTimeout = edited.CallTimeout, edited.StartTimeout
+	server.Isolation, server.MaxConnections, server.CacheTTL = edited.Isolation, edited.MaxConnections, edited.CacheTTL
 	return check(server)
 }
 

@@ -59,8 +59,8 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*sp
 		if server.Owner != "" && server.Owner != p.Sub {
 			return nil, denied("only an operator may register an MCP server for somebody else")
 		}
-		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 {
-			return nil, denied("only an operator may say what an MCP server's tools do, and who may call them (trusted, tool_policies, permissions)")
+		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 || !server.SameSharing(&spec.Server{}) {
+			return nil, denied(onlyOperators)
 		}
 		server.Owner, server.AutoActivate = p.Sub, true
 	}

@@ -64,6 +64,15 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 		return nil, err
 	}
 	f.decision = allowed
+	keep := c.keep(lease, r, tool)
+	if result := keep.get(r); result != nil {
+		f.cached = true
+		return result, nil
+	}
+	if c.writes(r, tool) {
+		lease.Wrote()
+		defer lease.Wrote()
+	}
 	raw, err := c.execute(ctx, lease.Client(), r, notify)
 	if err != nil {
 		return nil, failure{Executing, err}
@@ -75,7 +84,11 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	if err != nil {
 		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
 	}
-	return result, c.checkOutput(tool, r, result)
+	if err := c.checkOutput(tool, r, result); err != nil {
+		return nil, err
+	}
+	keep.put(result)
+	return result, nil
 }
 
 // tooLarge is a result over the limit. The tool ran: to call it again would do again what it did.

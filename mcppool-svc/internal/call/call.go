@@ -16,6 +16,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/meter"
@@ -42,6 +43,7 @@ type Deps struct {
 	Audit slog.Handler // gets a record of each call and approval; may be nil
 	Meter *meter.Calls // measures calls; may be nil
 	Pins  *pin.Book    // which tools may be used
+	Cache *cache.Cache // results of tools that only read; may be nil
 
 	MaxResult int // bytes of a result as servers send it; 0: any
 }
@@ -56,8 +58,9 @@ func (c *Caller) Cancel(user, callID, reason string) bool {
 	return c.ledger.Cancel(user, callID, cancelled{reason})
 }
 
-// Drain refuses new calls and returns when the running ones have ended; those still running when ctx is done are stopped.
-func (c *Caller) Drain(ctx context.Context) { c.ledger.Drain(ctx, errStopping) }
+// Drain refuses new calls and returns when the running ones have ended and, where fetched is set, somebody has what they came to;
+// those still running when ctx is done are stopped.
+func (c *Caller) Drain(ctx context.Context, fetched bool) { c.ledger.Drain(ctx, fetched, errStopping) }
 
 // Call makes a call, or follows the one of that id which was made before: progress and logs go to send as they come, the
 // result last. Every error of a call is an *errs.Error that says in its metadata whether the tool ran; an error of send
@@ -85,22 +88,22 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 		c.record(ctx, r, &facts{decision: refused}, 0, ledger.End{Err: errs.From(err)})
 		return err
 	case !mine:
-		return follow(ctx, call, send)
+		return c.follow(ctx, call, send)
 	}
-	return c.lead(running, call, r, send)
+	return c.lead(ctx, running, call, r, send)
 }
 
-// lead makes a call and tells its first follower of it. It stays until the call's end, whether or not that one does: a
+// lead makes a call and tells its first follower, whose ctx is, of it. It stays until the call's end, whether or not that one does: a
 // call takes a goroutine of its own only when there is something to tell on the way.
-func (c *Caller) lead(ctx context.Context, call *ledger.Call, r Request, send Send) error {
+func (c *Caller) lead(ctx, running context.Context, call *ledger.Call, r Request, send Send) error {
 	var telling sync.WaitGroup
 	box := call.Lead(func(box *ledger.Mailbox) {
 		telling.Go(func() { tell(nil, call, box, send) })
 	})
-	c.run(ctx, call, r)
+	c.run(running, call, r)
 	call.Leave(box)
 	telling.Wait()
-	return sendEnd(call, send)
+	return c.sendEnd(ctx, call, send)
 }
 
 // run makes a call.

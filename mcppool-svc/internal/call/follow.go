@@ -22,11 +22,11 @@ func (c *Caller) Attach(ctx context.Context, q ledger.Query, send Send) error {
 	if err != nil {
 		return err
 	}
-	return follow(ctx, call, send)
+	return c.follow(ctx, call, send)
 }
 
 // follow tells what somebody else's call does from now on, and how it ends, unless ctx ends before.
-func follow(ctx context.Context, call *ledger.Call, send Send) error {
+func (c *Caller) follow(ctx context.Context, call *ledger.Call, send Send) error {
 	box, err := call.Follow()
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func follow(ctx context.Context, call *ledger.Call, send Send) error {
 		return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
 			"the caller went away; the call goes on, AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
-	return sendEnd(call, send)
+	return c.sendEnd(ctx, call, send)
 }
 
 // tell sends what a server says during a call; false where gone came before the call's end.
@@ -55,12 +55,20 @@ func tell(gone <-chan struct{}, call *ledger.Call, box *ledger.Mailbox, send Sen
 }
 
 // sendEnd says how a call ended.
-func sendEnd(call *ledger.Call, send Send) error {
+func (c *Caller) sendEnd(ctx context.Context, call *ledger.Call, send Send) error {
 	end := call.End()
+	if end.Err == nil {
+		if err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: end.Result}}); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() == nil {
+		c.ledger.Fetched(call)
+	}
 	if end.Err != nil {
 		return end.Err
 	}
-	return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: end.Result}})
+	return nil
 }
 
 // deliver sends what the mailbox has. A reader that is gone is noticed elsewhere, not here.

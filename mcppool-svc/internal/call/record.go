@@ -26,6 +26,7 @@ type facts struct {
 	definition string // hash of the tool's
 	repeatable bool   // the tool may run twice
 	retries    int    // further tries that were made
+	cached     bool   // the result was kept; the tool was not called
 }
 
 // record says how a call went: to those who measure, in the log for whoever looks for a fault, and in the audit.
@@ -78,6 +79,6 @@ func callRecord(r Request, f *facts, took time.Duration, end ledger.End) []slog.
 		slog.String("user", r.User), slog.String("session_id", r.Session), slog.String("mcp_id", r.MCPID), slog.String("tool", r.Tool),
 		slog.String("call_id", r.CallID), slog.String("definition_hash", f.definition), slog.String("argument_hash", hex.EncodeToString(sum[:])),
 		slog.String("decision", string(d)), slog.String("outcome", outcome), slog.String("reason", reason),
-		slog.Int("retries", f.retries), slog.Bool("tool_error", end.Result.GetIsError()), slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Int("retries", f.retries), slog.Bool("tool_error", end.Result.GetIsError()), slog.Bool("cached", f.cached), slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
 }

@@ -38,6 +38,8 @@ type Request struct {
 	DefinitionHash string        // expected; may be empty
 	ConfigRevision uint64        // expected; 0: any
 	Ack            []string      // earlier calls to forget
+	BypassCache    bool          // a result that is kept will not do
+	Continues      bool          // it goes on with an earlier call
 }
 
 // limit is the longest that the tool may take.

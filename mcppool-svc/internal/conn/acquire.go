@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -35,6 +34,12 @@ func (l *Lease) Client() upstream.Client { return l.entry.client }
 // Tools is what the connection's server offers.
 func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
 
+// Stamp is which connection it is, by a number that no other one of this pool has, and how often it was written over.
+func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.entry.writes.Load() }
+
+// Wrote says that something which was read over the connection may be another thing by now.
+func (l *Lease) Wrote() { l.entry.writes.Add(1) }
+
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry
@@ -61,7 +66,7 @@ func (l *Lease) Discard(err error) {
 // Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them
 // gives up. Errors are *upstream.Error, or *errs.Error where a limit is reached or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
-	k := key{server: use.Server.UID, user: use.User, revision: use.Server.Revision()}
+	k := keyOf(use)
 	for attempt := 1; ; attempt++ {
 		e, err := p.join(ctx, k, use)
 		if err != nil {
@@ -108,12 +113,11 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 		if err := p.refuse(k, use.Server.ID); err != nil {
 			return nil, err
 		}
-		if err := p.makeRoom(use.User); err != nil {
+		if err := p.makeRoom(k, use.Server); err != nil {
 			return nil, err
 		}
-		e = &entry{key: k, id: use.Server.ID, ready: make(chan struct{}), sessions: make(map[string]time.Time)}
-		p.serial++
-		e.serial = p.serial
+		p.made++
+		e = &entry{number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), sessions: make(map[hold]time.Time)}
 		p.entries[k], p.live[e] = e, true
 		p.tell(k)
 		// The attempt keeps the caller's trace, not its end.
@@ -121,7 +125,7 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 	}
 	e.calls++
 	if use.Session != "" {
-		e.sessions[use.Session] = time.Now()
+		e.sessions[hold{use.User, use.Session}] = time.Now()
 	}
 	return e, nil
 }
@@ -151,7 +155,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	}
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
-	delete(p.failed, e.key)
+	delete(p.failed, e.place())
 	e.client, e.tools, e.made, e.idle = client, catalog.NewCache(client), time.Now(), time.Now()
 	if e.retired && e.calls == 0 {
 		p.finish(e) // it was retired, and everybody left, while it was being made
@@ -184,55 +188,6 @@ func (p *Pool) lost(e *entry) {
 
 // remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. Called with mu held.
 func (p *Pool) remember(e *entry, err error) {
-	p.failed[e.key] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter)}
+	p.failed[e.place()] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter)}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
-}
-
-// makeRoom refuses a connection over a limit, unless an idle one can make way. Called with mu held.
-func (p *Pool) makeRoom(user string) error {
-	mine := 0
-	for e := range p.live {
-		if e.user == user {
-			mine++
-		}
-	}
-	var who string
-	switch {
-	case mine >= p.cfg.MaxPerUser:
-		if p.evict(func(e *entry) bool { return e.user == user }) {
-			return nil
-		}
-		who = fmt.Sprintf("you have %d MCP connections in use", mine)
-	case len(p.live) >= p.cfg.MaxConnections:
-		if p.evict(func(*entry) bool { return true }) {
-			return nil
-		}
-		who = fmt.Sprintf("the pool has %d MCP connections in use", len(p.live))
-	default:
-		return nil
-	}
-	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
-		"%s, which is the limit; end a task, or try again later", who).
-		With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
-}
-
-// evict closes the connection that has been idle for longest among those that qualify. Called with mu held.
-func (p *Pool) evict(qualifies func(*entry) bool) bool {
-	var oldest *entry
-	for _, e := range p.entries {
-		if e.unused() && qualifies(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
-			oldest = e
-		}
-	}
-	if oldest == nil {
-		return false
-	}
-	p.retire(oldest)
-	p.finish(oldest)
-	return true
-}
-
-// unused says whether nobody needs a connection. Called with the pool's mu held.
-func (e *entry) unused() bool {
-	return e.client != nil && e.calls == 0 && len(e.sessions) == 0
 }

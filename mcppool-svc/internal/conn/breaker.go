@@ -26,7 +26,7 @@ type failure struct {
 // many in a row. After that one attempt shows whether it works again: all who want the connection share it. Nil lets the
 // attempt be made. Called with mu held.
 func (p *Pool) refuse(k key, id string) error {
-	f := p.failed[k]
+	f := p.failed[k.place()]
 	if f == nil {
 		return nil
 	}
@@ -52,8 +52,8 @@ func (p *Pool) failedAgain(k key, err error) {
 	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), inRow: 1}
 	if upstream.As(err).Kind == upstream.LoginRequired {
 		f.inRow = 0
-	} else if before := p.failed[k]; before != nil {
+	} else if before := p.failed[k.place()]; before != nil {
 		f.inRow += before.inRow
 	}
-	p.failed[k] = f
+	p.failed[k.place()] = f
 }

@@ -1,22 +1,39 @@
 package conn
 
-// Count says how many connections there are in each state: connecting, busy with calls, idle, or closing. All states are
-// in it.
-func (p *Pool) Count() map[string]int {
-	n := map[string]int{"connecting": 0, "busy": 0, "idle": 0, "closing": 0}
+// Load is how much of what there may be there is.
+type Load struct {
+	// States are the connections in each state: connecting, busy with calls, idle, or closing. All states are in it.
+	States map[string]int
+	// Used are those that count towards Limit.
+	Used, Limit int
+	// Waiting are calls that wait for a connection to be made.
+	Waiting int
+	// Refused are connections that a limit did not let be made, so far.
+	Refused uint64
+}
+
+// Load looks at the pool.
+func (p *Pool) Load() Load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	l := Load{
+		States: map[string]int{"connecting": 0, "busy": 0, "idle": 0, "closing": 0},
+		Limit:  p.cfg.MaxConnections, Refused: p.refused,
+	}
 	for e := range p.live {
 		switch {
 		case e.closing:
-			n["closing"]++
+			l.States["closing"]++
+			continue
 		case e.client == nil:
-			n["connecting"]++
+			l.States["connecting"]++
+			l.Waiting += e.calls
 		case e.calls > 0:
-			n["busy"]++
+			l.States["busy"]++
 		default:
-			n["idle"]++
+			l.States["idle"]++
 		}
+		l.Used++
 	}
-	return n
+	return l
 }

@@ -18,10 +18,11 @@ type Log struct {
 // Log returns what is kept of a user's connection to a server as it is now configured: of the living one, else of the last that
 // failed.
 func (p *Pool) Log(server *spec.Server, user string) Log {
+	// Not keyOf: what the connection of all users says may be about others, and is nobody's to read.
 	k := key{server: server.UID, user: user, revision: server.Revision()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e := p.entries[k]; e != nil && e.client != nil {
+	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
 		return Log{Stderr: upstream.StderrOf(e.client), Time: e.made, Connected: true}
 	}
 	if f := p.failed[k]; f != nil {

@@ -26,5 +26,5 @@ func (p *Pool) attend(e *entry) {
 
 // toolsVersion tells the tools of a connection from those of another one, and from what they were before.
 func (e *entry) toolsVersion() uint64 {
-	return e.serial<<32 | (e.client.ToolsVersion()+1)&math.MaxUint32
+	return e.number<<32 | (e.client.ToolsVersion()+1)&math.MaxUint32
 }

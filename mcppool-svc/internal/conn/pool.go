@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
@@ -60,31 +61,26 @@ type Pool struct {
 	mu      sync.Mutex
 	closed  bool             // guarded by mu
 	entries map[key]*entry   // guarded by mu; at most one per key
+	made    uint64           // guarded by mu; entries so far
 	live    map[*entry]bool  // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure // guarded by mu; the last failure, until the next success
-	serial  uint64           // guarded by mu; counts entries
-}
-
-// key tells connections apart.
-type key struct {
-	server   string // spec.Server.UID
-	user     string
-	revision string
+	refused uint64           // guarded by mu; connections that a limit did not let be made
 }
 
 // entry is one connection, from the first wish for it to its end. Fields below the line are guarded by the pool's mu.
 type entry struct {
 	key
 	id     string        // the server's id, for logs
-	serial uint64        // tells it from those before it
 	ready  chan struct{} // closed once connected or failed
+	number uint64        // no other entry has it
+	writes atomic.Uint64 // see Lease.Wrote
 
 	client   upstream.Client // after ready; nil where it failed
 	made     time.Time       // after ready
 	tools    *catalog.Cache  // after ready
 	err      error           // after ready
 	calls    int             // leases out
-	sessions map[string]time.Time
+	sessions map[hold]time.Time
 	idle     time.Time // since when nobody needs it
 	retired  bool      // no longer handed out; closed with its last call
 	closing  bool

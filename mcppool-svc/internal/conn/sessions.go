@@ -15,13 +15,26 @@ func (p *Pool) ReleaseSession(user, session string) int {
 	defer p.mu.Unlock()
 	n := 0
 	for _, e := range p.entries {
-		if _, held := e.sessions[session]; held && e.user == user {
-			delete(e.sessions, session)
-			e.idle = time.Now()
+		if _, held := e.sessions[hold{user, session}]; held {
+			p.release(e, hold{user, session}, time.Now())
 			n++
 		}
 	}
 	return n
+}
+
+// release takes one session's hold off a connection. One that was that session's alone closes with its last call. Called with
+// mu held.
+func (p *Pool) release(e *entry, h hold, now time.Time) {
+	delete(e.sessions, h)
+	e.idle = now
+	if !e.ofSession() {
+		return
+	}
+	p.retire(e)
+	if e.calls == 0 {
+		p.finish(e)
+	}
 }
 
 // Retire ends the use of a server's connections except those of one revision (empty: all): calls in flight finish, new
@@ -78,10 +91,10 @@ type Status struct {
 
 // Status reports on a user's connection to a server as it is now configured.
 func (p *Pool) Status(server *spec.Server, user string) Status {
-	k := key{server: server.UID, user: user, revision: server.Revision()}
+	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e := p.entries[k]; e != nil {
+	if e := p.anyOf(k, server.Isolation); e != nil {
 		if e.client == nil {
 			return Status{State: Connecting}
 		}
@@ -92,6 +105,20 @@ func (p *Pool) Status(server *spec.Server, user string) Status {
 		return Status{State: Failed, Err: f.err}
 	}
 	return Status{}
+}
+
+// anyOf is the connection of a key; of a user's sessions any one, best one that works. Called with mu held.
+func (p *Pool) anyOf(k key, isolation spec.Isolation) *entry {
+	found := p.entries[k]
+	if isolation != spec.PerTask {
+		return found
+	}
+	for _, e := range p.entries {
+		if e.place() == k && (found == nil || found.client == nil) {
+			found = e
+		}
+	}
+	return found
 }
 
 // Run closes connections that nobody needs, until ctx is done.
@@ -115,11 +142,10 @@ func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.entries {
-		for session, seen := range e.sessions {
+		for h, seen := range e.sessions {
 			// An executor that died releases nothing.
 			if now.Sub(seen) >= p.cfg.SessionTimeout && e.calls == 0 {
-				delete(e.sessions, session)
-				e.idle = now
+				p.release(e, h, now)
 			}
 		}
 		if e.unused() && now.Sub(e.idle) >= p.cfg.IdleTimeout {

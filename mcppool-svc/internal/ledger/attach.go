@@ -51,6 +51,9 @@ func (l *Ledger) bar(k key, id string, f fate) fate {
 	return f
 }
 
+// poolKey says which pool does not know a call: where there are several, another one may.
+const poolKey = "pool_id"
+
 func notFound(q Query, f fate, pool string) error {
 	outcome, why := f.outcome(), f.story()
 	if f.neverRan() && q.Pool != pool {
@@ -59,5 +62,5 @@ func notFound(q Query, f fate, pool string) error {
 		why = "it never came here, and will be refused"
 	}
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "there is no call %.100q: %s", q.ID, why).
-		With(errs.OutcomeKey, outcome)
+		With(errs.OutcomeKey, outcome).With(poolKey, pool)
 }

@@ -12,6 +12,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/fair"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -52,10 +53,11 @@ type Call struct {
 	end    End // after done
 
 	// Guarded by the ledger's mu.
-	cancel context.CancelCauseFunc // nil once it ended
-	size   int64                   // of the end
-	acked  bool                    // nobody wants to know the end any more
-	place  *list.Element           // among the finished
+	cancel  context.CancelCauseFunc // nil once it ended
+	awaited bool                    // it ended, and nobody has fetched what it came to
+	acked   bool                    // nobody wants to know the end any more
+	place   *list.Element           // among the finished
+	slot    *fair.Slot[*Call]       // the same, among the user's
 
 	mu        sync.Mutex
 	followers []*Mailbox // guarded by mu

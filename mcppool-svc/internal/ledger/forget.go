@@ -35,10 +35,11 @@ func (l *Ledger) Ack(user string, ids []string) int {
 // forget leaves nothing of a call but its fate. Called with mu held.
 func (l *Ledger) forget(c *Call, f fate) {
 	delete(l.calls, c.key)
+	l.settle(c)
 	l.graves.bury(c.key, f)
 	if c.place != nil {
 		l.finished.Remove(c.place)
-		l.bytes -= c.size
+		l.kept.Remove(c.slot)
 	}
 }
 
@@ -53,10 +54,10 @@ func (l *Ledger) expire() {
 	}
 }
 
-// evict makes room, from the oldest on. Called with mu held.
+// evict makes room: who keeps most loses the oldest. Called with mu held.
 func (l *Ledger) evict() {
-	for l.finished.Len() > l.cfg.MaxFinished || l.bytes > l.cfg.MaxFinishedBytes {
-		l.forget(l.finished.Front().Value.(finishedCall).Call, evicted)
+	for slot, over := l.kept.Over(); over; slot, over = l.kept.Over() {
+		l.forget(slot.Value, evicted)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/fair"
 	"pawl.dev/services/errs"
 )
 
@@ -22,15 +23,18 @@ type Ledger struct {
 	id  string // of this pool
 
 	mu       sync.Mutex
-	calls    map[key]*Call  // guarded by mu; running and finished
-	finished *list.List     // guarded by mu; of *finishedCall, the oldest in front
-	bytes    int64          // guarded by mu; of the finished
-	running  int            // guarded by mu
-	users    map[string]int // guarded by mu; running calls by user
-	graves   *graveyard     // guarded by mu
-	fence    *fence         // guarded by mu
-	draining bool           // guarded by mu
-	drained  chan struct{}  // closed when draining and nothing runs
+	calls    map[key]*Call      // guarded by mu; running and finished
+	finished *list.List         // guarded by mu; of *finishedCall, the oldest in front
+	kept     *fair.Shelf[*Call] // guarded by mu; the same, by user
+	running  int                // guarded by mu
+	users    map[string]int     // guarded by mu; running calls by user
+	graves   *graveyard         // guarded by mu
+	fence    *fence             // guarded by mu
+	refused  uint64             // guarded by mu; calls
+	awaited  int                // guarded by mu; finished calls that nobody has fetched
+	draining bool               // guarded by mu
+	hurry    bool               // guarded by mu; draining waits for nobody to fetch anything
+	drained  chan struct{}      // closed when draining and nothing runs
 }
 
 // finishedCall is a call in the order of ends.
@@ -43,7 +47,7 @@ type finishedCall struct {
 func New(cfg Config, pool string) *Ledger {
 	cfg = cfg.withDefaults()
 	return &Ledger{
-		cfg: cfg, id: pool, calls: make(map[key]*Call), finished: list.New(), users: make(map[string]int),
+		cfg: cfg, id: pool, calls: make(map[key]*Call), finished: list.New(), kept: fair.New[*Call](cfg.MaxFinished, cfg.MaxFinishedBytes), users: make(map[string]int),
 		graves: newGraveyard(cfg.MaxTombstones), fence: newFence(cfg.MaxSessions), drained: make(chan struct{}),
 	}
 }
@@ -78,6 +82,7 @@ func (l *Ledger) Begin(s Start) (c *Call, mine bool, err error) {
 			"the call %.100q was not made: %s; name another attempt otherwise", s.ID, f.story()).With(errs.OutcomeKey, f.outcome())
 	}
 	if err := l.admit(s.User); err != nil {
+		l.refused++
 		return nil, false, err
 	}
 	c = &Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel, done: make(chan struct{})}
@@ -124,15 +129,15 @@ func (l *Ledger) End(c *Call, end End) {
 	size := end.size()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.end, c.size = end, size
+	c.end = end
 	c.cancel = nil // it holds on to the request
 	close(c.done)
 	l.running--
 	if l.users[c.user]--; l.users[c.user] == 0 {
 		delete(l.users, c.user)
 	}
-	l.checkDrained()
 	l.expire()
+	defer l.checkDrained()
 	switch {
 	case !c.named:
 		delete(l.calls, c.key)
@@ -141,8 +146,9 @@ func (l *Ledger) End(c *Call, end End) {
 	case size > l.cfg.MaxFinishedBytes:
 		l.forget(c, evicted) // it would drive out all others
 	default:
-		c.place = l.finished.PushBack(finishedCall{c, l.cfg.Now()})
-		l.bytes += size
+		c.place, c.slot = l.finished.PushBack(finishedCall{c, l.cfg.Now()}), l.kept.Add(c.user, size, c)
+		c.awaited = true
+		l.awaited++
 		l.evict()
 	}
 }
@@ -180,12 +186,25 @@ func (l *Ledger) Followers(user, id string) int {
 	return len(c.followers)
 }
 
-// Running is how many calls run.
-func (l *Ledger) Running() int {
+// Load is how much of what there may be there is.
+type Load struct {
+	Running, Limit int    // calls
+	Refused        uint64 // those that there was no room for, or that came to a stopping pool, so far
+	Kept           int    // results that nobody has acknowledged
+	KeptBytes      int64
+}
+
+// Load looks at the ledger.
+func (l *Ledger) Load() Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.running
+	return Load{
+		Running: l.running, Limit: l.cfg.MaxRunning, Refused: l.refused, Kept: l.kept.Len(), KeptBytes: l.kept.Bytes(),
+	}
 }
+
+// Running is how many calls run.
+func (l *Ledger) Running() int { return l.Load().Running }
 
 func stale(session string) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_STALE_OWNER,

@@ -80,8 +80,8 @@ func TestBoundOfBytes(t *testing.T) {
 	l := New(Config{MaxFinishedBytes: 100_000}, pool)
 	for i := range 50 {
 		finish(t, l, strconv.Itoa(i), 10_000)
-		if l.bytes > 100_000 {
-			t.Fatalf("%d bytes are kept", l.bytes)
+		if l.kept.Bytes() > 100_000 {
+			t.Fatalf("%d bytes are kept", l.kept.Bytes())
 		}
 	}
 	if l.finished.Len() != 9 {
@@ -96,12 +96,12 @@ func TestBoundOfBytes(t *testing.T) {
 		t.Errorf("after a large one: %d results", l.finished.Len())
 	}
 	l.End(begin(t, l, "error"), End{Err: errs.New(5, 1, "no").With("structured_json", strings.Repeat("x", 95_000))})
-	if l.finished.Len() != 1 || l.bytes < 95_000 {
-		t.Errorf("what comes with errors is not counted: %d calls, %d bytes", l.finished.Len(), l.bytes)
+	if l.finished.Len() != 1 || l.kept.Bytes() < 95_000 {
+		t.Errorf("what comes with errors is not counted: %d calls, %d bytes", l.finished.Len(), l.kept.Bytes())
 	}
 	l.Ack("ann", []string{"error"})
-	if l.bytes != 0 {
-		t.Errorf("%d bytes are left of nothing", l.bytes)
+	if l.kept.Bytes() != 0 {
+		t.Errorf("%d bytes are left of nothing", l.kept.Bytes())
 	}
 }
 
@@ -118,7 +118,7 @@ func TestResultsWaitFor15Minutes(t *testing.T) {
 		}
 		<-time.After(2 * time.Minute)
 		l.mu.Lock()
-		if len(l.calls) != 0 || l.bytes != 0 {
+		if len(l.calls) != 0 || l.kept.Bytes() != 0 {
 			t.Error("Run gives no memory back")
 		}
 		l.mu.Unlock()
@@ -280,7 +280,7 @@ func TestDrain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		done := make(chan struct{})
-		go func() { defer close(done); l.Drain(ctx, errStopping) }()
+		go func() { defer close(done); l.Drain(ctx, false, errStopping) }()
 		synctest.Wait()
 		_, _, err := l.Begin(Start{User: "ann", ID: "late"})
 		wantOutcome(t, err, "SHUTTING_DOWN", errs.OutcomeNotExecuted)
@@ -405,4 +405,23 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	l.Cancel("ann", "ran", context.Canceled)
 	_, _, err = l.Begin(Start{User: "ann", ID: "ran", Hashes: []Hash{{1}}, Cancel: func(error) {}})
 	wantOutcome(t, err, "ALREADY_EXISTS", errs.OutcomeUnknown)
+}
+
+// One user's results do not push out another's that nobody has fetched yet: who keeps most loses first.
+func TestBoundsAreFair(t *testing.T) {
+	l := New(Config{MaxFinished: 10}, pool)
+	c, _, err := l.Begin(Start{User: "bob", ID: "his", Hashes: []Hash{{1}}, Cancel: func(error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.End(c, End{Result: &mcppoolv1.CallResult{}})
+	for i := range 100 {
+		finish(t, l, strconv.Itoa(i), 1)
+	}
+	if _, err := l.Attach(Query{User: "bob", ID: "his", Hash: Hash{1}, Pool: pool}); err != nil {
+		t.Error(err)
+	}
+	if attach(l, "90") != errs.OutcomeUnknown || attach(l, "91") != "there" || l.finished.Len() != 10 {
+		t.Errorf("ann's: %s, %s, %d in all", attach(l, "90"), attach(l, "91"), l.finished.Len())
+	}
 }

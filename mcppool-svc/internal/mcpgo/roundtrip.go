@@ -96,10 +96,13 @@ func redirectError(format string, args ...any) error {
 // newHTTPClient makes the client of one connection: nothing is shared with any other user's.
 func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, publicOnly bool, limit int, judge *judge) *http.Client {
 	base := &http.Transport{
-		DialContext:            reach.dial,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConnsPerHost:    8,
-		IdleConnTimeout:        90 * time.Second,
+		DialContext:         reach.dial,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 8,
+		// Each user of each server has connections of its own: what they take while nobody uses them adds up.
+		IdleConnTimeout:        30 * time.Second,
+		ReadBufferSize:         2 << 10,
+		WriteBufferSize:        2 << 10,
 		TLSHandshakeTimeout:    dialLimit,
 		MaxResponseHeaderBytes: 64 << 10,
 	}

@@ -4,7 +4,6 @@ package meter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +19,7 @@ const (
 	outcomeKey = attribute.Key("pawl.outcome")
 	errorKey   = attribute.Key("error.type") // OpenTelemetry's own
 	stateKey   = attribute.Key("pawl.connection.state")
+	ofKey      = attribute.Key("pawl.resource") // what there is only so much of
 )
 
 // toolError is the error.type of a tool that says that it failed, as the MCP conventions have it.
@@ -54,32 +54,4 @@ func (c *Calls) Ended(ctx context.Context, end ledger.End, took time.Duration) {
 		attrs = append(attrs, errorKey.String(toolError))
 	}
 	c.duration.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(attrs...)))
-}
-
-// State is what is looked at when somebody collects.
-type State struct {
-	Running     func() int            // calls
-	Connections func() map[string]int // by state
-}
-
-// Observe lets collectors look at a state, until stop.
-func Observe(m metric.Meter, s State) (stop func() error, err error) {
-	running, err1 := m.Int64ObservableGauge("pawl.mcppool.calls.running", metric.WithUnit("{call}"),
-		metric.WithDescription("Tool calls that run now."))
-	connections, err2 := m.Int64ObservableGauge("pawl.mcppool.connections", metric.WithUnit("{connection}"),
-		metric.WithDescription("Connections to MCP servers: connecting, busy with calls, idle, or closing."))
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, fmt.Errorf("making an instrument: %w", err)
-	}
-	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(running, int64(s.Running()))
-		for state, n := range s.Connections() {
-			o.ObserveInt64(connections, int64(n), metric.WithAttributes(stateKey.String(state)))
-		}
-		return nil
-	}, running, connections)
-	if err != nil {
-		return nil, fmt.Errorf("registering instruments: %w", err)
-	}
-	return registration.Unregister, nil
 }

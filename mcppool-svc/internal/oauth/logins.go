@@ -100,8 +100,8 @@ func (l *Logins) web(server *spec.Server) *web { return newWeb(l.deps.Client(ser
 
 // possible says whether a server can have logins at all: a key of its own in the headers rules them out.
 func possible(server *spec.Server) bool {
-	if server.HTTP == nil {
-		return false
+	if server.HTTP == nil || server.Isolation == spec.Shared && !byPool(server) {
+		return false // a connection of all users carries nobody's own login
 	}
 	for name := range server.HTTP.Headers {
 		if http.CanonicalHeaderKey(name) == "Authorization" {

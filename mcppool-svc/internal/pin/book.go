@@ -46,7 +46,8 @@ type Book struct {
 	writes sync.Mutex
 
 	mu      sync.RWMutex
-	servers map[string]*server // guarded by mu; by origin
+	servers map[string]*server   // guarded by mu; by origin
+	gone    map[string]time.Time // guarded by mu; since when, by origin
 }
 
 // server is what is known of one. It is replaced, never changed.
@@ -64,7 +65,7 @@ type question struct {
 
 // Open reads what is stored.
 func Open(st store.Store, now func() time.Time) (*Book, error) {
-	b := &Book{store: st, now: now, servers: make(map[string]*server)}
+	b := &Book{store: st, now: now, servers: make(map[string]*server), gone: make(map[string]time.Time)}
 	err := st.Load(Bucket, func(key string, value []byte) error {
 		origin, name, _ := strings.Cut(key, "\x00")
 		r, err := decode(value)
@@ -73,6 +74,10 @@ func Open(st store.Store, now func() time.Time) (*Book, error) {
 		}
 		if b.servers[origin] == nil {
 			b.servers[origin] = &server{hashes: make(map[string]string)}
+		}
+		if name == goneName {
+			b.gone[origin] = r.Time
+			return nil
 		}
 		b.servers[origin].hashes[name] = r.Hash
 		return nil
@@ -171,12 +176,14 @@ func (b *Book) Forget(origin string) error {
 	for name := range b.server(origin).hashes {
 		changes = append(changes, store.Change{Bucket: Bucket, Key: origin + "\x00" + name})
 	}
+	changes = append(changes, store.Change{Bucket: Bucket, Key: origin + "\x00" + goneName})
 	if err := b.apply(changes); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.servers, origin)
+	delete(b.gone, origin)
 	return nil
 }
 

@@ -100,8 +100,10 @@ func (p *Process) wait(stderr *os.File) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		_, _ = io.Copy(&p.stderr, stderr)
+		// A buffer of 32 KiB, as io.Copy has, would be most of what an idle connection takes.
+		_, _ = io.CopyBuffer(&p.stderr, struct{ io.Reader }{stderr}, make([]byte, 2<<10))
 	}()
+	awaitExit(p.PID())
 	_ = p.cmd.Wait() // the exit status is in ProcessState
 	killGroup(p.cmd.Process)
 	timer := time.AfterFunc(drainTime, p.drop)

@@ -35,6 +35,9 @@ type record struct {
 	CallTimeout  time.Duration     `json:"call_timeout,omitempty"`  // ns
 	StartTimeout time.Duration     `json:"start_timeout,omitempty"` // ns
 	ByOperator   bool              `json:"by_operator,omitempty"`
+	Isolation    string            `json:"isolation,omitempty"`
+	Connections  int               `json:"max_connections,omitempty"`
+	CacheTTL     time.Duration     `json:"cache_ttl,omitempty"` // ns
 	Generation   uint64            `json:"generation"`
 	CreateTime   time.Time         `json:"create_time"`
 	UpdateTime   time.Time         `json:"update_time"`
@@ -102,6 +105,10 @@ func toRecord(s *spec.Server) record {
 	if s.Pinning != spec.PinChanges {
 		r.Pinning = s.Pinning.String()
 	}
+	r.Connections, r.CacheTTL = s.MaxConnections, s.CacheTTL
+	if s.Isolation != spec.PerUser {
+		r.Isolation = s.Isolation.String()
+	}
 	for name, p := range s.Policies {
 		if r.Policies == nil {
 			r.Policies = make(map[string]policy, len(s.Policies))
@@ -121,7 +128,9 @@ func (r record) server() *spec.Server {
 	for _, p := range r.Permissions {
 		s.Permissions = append(s.Permissions, p.rule())
 	}
-	s.Pinning, _ = spec.ParsePinning(r.Pinning) // of no name: the default, which is the strictest
+	s.Pinning, _ = spec.ParsePinning(r.Pinning)       // of no name: the default, which is the strictest
+	s.Isolation, _ = spec.ParseIsolation(r.Isolation) // of no name: the default, which shares nothing between users
+	s.MaxConnections, s.CacheTTL = r.Connections, r.CacheTTL
 	for name, p := range r.Policies {
 		if s.Policies == nil {
 			s.Policies = make(map[string]spec.Policy, len(r.Policies))

@@ -45,6 +45,10 @@ type Server struct {
 	// Roots are folders that the server is told of when it asks: file URIs.
 	Roots []string
 
+	Isolation      Isolation
+	MaxConnections int           // of all users; 0: as many as the pool allows
+	CacheTTL       time.Duration // how long results of reading tools may be given again; 0: they are not kept
+
 	FromConfig bool
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
 	// server it is cannot change it.
@@ -117,7 +121,7 @@ func (s *Server) Revision() string {
 	if s.revision != "" {
 		return s.revision
 	}
-	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Roots))
+	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Roots, s.Isolation))
 	return hex.EncodeToString(sum[:])
 }
 

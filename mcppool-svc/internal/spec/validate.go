@@ -48,6 +48,9 @@ func (s *Server) Validate() error {
 			return invalid("tool_policies", "the policy of tool %q cannot be used", name)
 		}
 	}
+	if err := s.validateSharing(); err != nil {
+		return err
+	}
 	switch {
 	case s.Stdio != nil:
 		return s.Stdio.validate()

@@ -107,6 +107,8 @@ func (m *move) on(in flow.Input) error {
 		return m.progress(in)
 	case flow.Called:
 		return m.called(in)
+	case flow.Moved:
+		return m.moved(in)
 	case flow.NotStarted:
 		return m.notStarted(in)
 	case flow.Derived:

@@ -26,9 +26,8 @@ func (m *move) called(in flow.Called) error {
 	if err != nil {
 		return err
 	}
-	if s.GetAttempt() != in.Attempt || s.GetStatus() != stepRunning {
-		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"a result of attempt %d came while attempt %d of %s is %s", in.Attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
+	if err := attemptRuns(s, in.Attempt); err != nil {
+		return err
 	}
 	s.Outcome = in.Outcome
 	if in.Outcome != notExecuted {
@@ -47,6 +46,27 @@ func (m *move) called(in flow.Called) error {
 		return m.callAgain(s, in.Err, notExecuted) // it never came to the tool (A11)
 	}
 	return m.attemptFailed(s, in.Err, in.Outcome)
+}
+
+func attemptRuns(s *storagev1.ActiveStep, attempt uint32) error {
+	if s.GetAttempt() == attempt && s.GetStatus() == stepRunning {
+		return nil
+	}
+	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+		"a result of attempt %d came while attempt %d of %s is %s", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
+}
+
+// moved has another pool make a call that the one before provably did not make. It is the same attempt: nothing was tried.
+func (m *move) moved(in flow.Moved) error {
+	s, err := m.current(in.Ordinal)
+	if err != nil {
+		return err
+	}
+	if err := attemptRuns(s, in.Attempt); err != nil {
+		return err
+	}
+	s.PoolId = in.PoolID
+	return m.startNow(s)
 }
 
 // succeeded goes on at once where the next step is known: outcome and next intent are one transition.

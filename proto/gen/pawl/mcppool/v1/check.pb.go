@@ -338,7 +338,7 @@ func (x *GetMcpServerLogRequest) GetId() string {
 type GetMcpServerLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The end of what the child process wrote to its stderr, 64 KiB at most; secrets that the pool knows are left out. Empty for
-	// servers that are not processes.
+	// servers that are not processes, and where all users share the connection.
 	Stderr string `protobuf:"bytes,1,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	// Earlier output was dropped.
 	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`

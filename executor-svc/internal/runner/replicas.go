@@ -1,0 +1,250 @@
+package runner
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Replicas reach one of several pool processes, which a call by server and user does not: since that call was made, another
+// process may have become responsible.
+type Replicas interface {
+	// Addrs are all of them, as far as anybody knows.
+	Addrs(ctx context.Context) ([]string, error)
+	// At connects to one. Close what it returns.
+	At(addr string) (*grpc.ClientConn, error)
+}
+
+const (
+	// replicaPatience is how long a replica that cannot be reached is asked again what became of a call. One that ended does not
+	// come back as the same pool; what a network hides for longer becomes an unknown outcome.
+	replicaPatience = 3 * time.Second
+	// askLimit bounds one look at one replica.
+	askLimit = 2 * time.Second
+	// mostPlaces bounds what is remembered of where pools are. They are found again by asking all.
+	mostPlaces = 1000
+)
+
+// where is the pool that keeps something of a task's, and a server whose calls it was made by.
+type where struct{ pool, mcp string }
+
+// places remembers at which address each pool answers.
+type places struct {
+	mu sync.Mutex
+	at map[string]string // guarded by mu; the pool by address
+}
+
+func (p *places) note(pool string, to *peer.Peer) {
+	if to.Addr == nil || pool == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == nil || len(p.at) >= mostPlaces {
+		p.at = make(map[string]string)
+	}
+	p.at[to.Addr.String()] = pool
+}
+
+// of is the address of a pool; empty where it is not known.
+func (p *places) of(pool string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for addr, id := range p.at {
+		if id == pool {
+			return addr
+		}
+	}
+	return ""
+}
+
+// toServer makes calls about one MCP server go to the replica that has its connection.
+func (s *Session) toServer(ctx context.Context, mcpID string) context.Context {
+	if s.r.cfg.Replicas == nil {
+		return ctx
+	}
+	return serve.WithAffinity(ctx, mcpID, s.head.GetUserSub())
+}
+
+// moved says that a call was not made, and that another pool is the one to make it now.
+type moved struct{ pool string }
+
+func (*moved) Error() string { return "another MCP pool is responsible now" }
+
+// otherPool returns the pool that is responsible for a server now, where it is another one than the one that was asked for.
+func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest) *moved {
+	s.forget()
+	tools, err := s.toolset(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the call stays with the pool that refused it, and is tried again
+	}
+	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
+		return &moved{pool: id}
+	}
+	return nil
+}
+
+// use notes that a pool has something of this task's.
+func (s *Session) use(w where) {
+	if s.r.cfg.Replicas == nil || w.pool == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used == nil {
+		s.used = make(map[string]string)
+	}
+	s.used[w.pool] = w.mcp
+}
+
+// atPool asks something of the pool that has it: the one that is responsible now and, where that is another one, the one at the
+// address that is remembered. It may be asked of both.
+func (s *Session) atPool(ctx context.Context, w where, ask func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
+	if s.r.cfg.Replicas == nil {
+		return ask(ctx, s.r.pool)
+	}
+	var to peer.Peer
+	err := ask(s.toServer(ctx, w.mcp), s.r.pool, grpc.Peer(&to))
+	addr := s.r.places.of(w.pool)
+	if addr == "" || to.Addr != nil && to.Addr.String() == addr {
+		return err
+	}
+	return s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return ask(ctx, pool) })
+}
+
+func (s *Session) direct(addr string, ask func(mcppoolv1.McpPoolServiceClient) error) error {
+	conn, err := s.r.cfg.Replicas.At(addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return ask(mcppoolv1.NewMcpPoolServiceClient(conn))
+}
+
+// everywhere are the addresses of all replicas, first the one at which a pool was last seen.
+func (s *Session) everywhere(ctx context.Context, pool string) []string {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	all, err := s.r.cfg.Replicas.Addrs(ctx)
+	if err != nil {
+		s.log.WarnContext(ctx, "finding the replicas of the MCP pool", "error", err)
+	}
+	first := s.r.places.of(pool)
+	if first == "" {
+		return all
+	}
+	return append([]string{first}, slices.DeleteFunc(slices.Clone(all), func(a string) bool { return sameAddr(a, first) })...)
+}
+
+func sameAddr(a, b string) bool {
+	ha, pa, _ := net.SplitHostPort(a)
+	hb, pb, _ := net.SplitHostPort(b)
+	return pa == pb && ha == hb
+}
+
+// attachAnywhere asks the pool that is responsible now what became of a call and, where that is not the one that was to make it,
+// all others: only that one can prove that it did not.
+func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+	res, err := attachOver(s.toServer(ctx, mcpID), s.r.pool, req, progress)
+	if s.r.cfg.Replicas == nil || !elsewhere(err, req.GetPoolId()) {
+		return res, err
+	}
+	for deadline := time.Now().Add(replicaPatience); ; {
+		hidden := false
+		for _, addr := range s.everywhere(ctx, req.GetPoolId()) {
+			var found *mcppoolv1.CallResult
+			var said error
+			_ = s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
+				found, said = attachOver(ctx, pool, req, progress)
+				return nil
+			})
+			switch {
+			case said == nil && found != nil:
+				return found, nil
+			case errs.Reason(said) == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
+				hidden = true
+			case said != nil && !elsewhere(said, req.GetPoolId()):
+				return nil, said
+			}
+		}
+		if !hidden || time.Now().After(deadline) || !pause(ctx, 200*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
+
+func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+	stream, err := pool.AttachCall(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return receive(stream.Recv, progress)
+}
+
+// poolKey is where a pool says which one it is that does not know a call.
+const poolKey = "pool_id"
+
+// elsewhere says whether a pool does not know a call that another one was to make.
+func elsewhere(err error, pool string) bool {
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+		return false
+	}
+	e := errs.From(err)
+	return e.Metadata[errs.OutcomeKey] != notExecuted && pool != "" && e.Metadata[poolKey] != pool
+}
+
+// cancelAnywhere asks for a call to stop, wherever it runs.
+func (s *Session) cancelAnywhere(ctx context.Context, w where, req *mcppoolv1.CancelCallRequest) error {
+	_, err := s.r.pool.CancelCall(s.toServer(ctx, w.mcp), req)
+	if s.r.cfg.Replicas == nil || err == nil {
+		return err
+	}
+	for _, addr := range s.everywhere(ctx, w.pool) {
+		ctx, done := context.WithTimeout(ctx, askLimit)
+		said := s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
+			_, err := pool.CancelCall(ctx, req)
+			return err
+		})
+		done()
+		if said == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// pause waits; false where ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ack is a call whose result is durable, and the pool that keeps it too.
+type ack struct {
+	where
+	call string
+}
+
+// callMoved is what becomes of a call that another pool is to make.
+func callMoved(st *storagev1.ActiveStep, attempt uint32, m *moved) flow.Moved {
+	return flow.Moved{Ordinal: st.GetOrdinal(), Attempt: attempt, PoolID: m.pool}
+}

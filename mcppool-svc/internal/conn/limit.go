@@ -1,0 +1,79 @@
+package conn
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/errs"
+)
+
+// limit bounds the connections that count.
+type limit struct {
+	most   int // 0: any number
+	counts func(*entry) bool
+	who    string // has them, for people
+	advice string
+}
+
+// limits are those that a new connection is under, the one that concerns fewest people first: who is over it alone must not
+// cost others their idle connections.
+func (p *Pool) limits(k key, server *spec.Server) []limit {
+	all := []limit{
+		{p.cfg.MaxPerUser, func(e *entry) bool { return e.user == k.user }, "you have", "end a task, or try again later"},
+		{
+			server.MaxConnections, func(e *entry) bool { return e.server == k.server }, "MCP server " + server.ID + " has",
+			"try again later, or ask an operator to raise its max_connections",
+		},
+		{p.cfg.MaxConnections, func(*entry) bool { return true }, "the pool has", "end a task, or try again later"},
+	}
+	if k.user == "" {
+		all = all[1:] // nobody's own
+	}
+	return all
+}
+
+// makeRoom refuses a connection over a limit, unless an idle one can make way. Those that are closing do not count: that is
+// bounded in time. Called with mu held.
+func (p *Pool) makeRoom(k key, server *spec.Server) error {
+	for _, l := range p.limits(k, server) {
+		n := 0
+		for e := range p.live {
+			if !e.closing && l.counts(e) {
+				n++
+			}
+		}
+		if l.most == 0 || n < l.most || p.evict(l.counts) {
+			continue
+		}
+		p.refused++
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"%s, which is the limit; %s", fmt.Sprintf("%s %d MCP connections in use", l.who, n), l.advice).
+			With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
+	}
+	return nil
+}
+
+// evict closes the connection that has been idle for longest among those that qualify. Called with mu held.
+func (p *Pool) evict(qualifies func(*entry) bool) bool {
+	var oldest *entry
+	for _, e := range p.entries {
+		if e.unused() && qualifies(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
+			oldest = e
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	p.retire(oldest)
+	p.finish(oldest)
+	return true
+}
+
+// unused says whether nobody needs a connection. Called with the pool's mu held.
+func (e *entry) unused() bool {
+	return e.client != nil && e.calls == 0 && len(e.sessions) == 0
+}

@@ -1,0 +1,36 @@
+package conn
+
+import "pawl.dev/mcppool-svc/internal/spec"
+
+// key tells connections apart.
+type key struct {
+	server   string // spec.Server.UID
+	user     string // empty where all users share it
+	session  string // where each session has its own
+	revision string
+}
+
+// keyOf says which connection a use is of.
+func keyOf(use Use) key {
+	k := key{server: use.Server.UID, user: use.User, revision: use.Server.Revision()}
+	switch use.Server.Isolation {
+	case spec.PerTask:
+		k.session = use.Session // calls without one share one among themselves
+	case spec.Shared:
+		k.user = ""
+	case spec.PerUser:
+	}
+	return k
+}
+
+// place is what failures are remembered by: a server that cannot be reached is so for all of a user's sessions.
+func (k key) place() key {
+	k.session = ""
+	return k
+}
+
+// hold is one session's use of a connection. Sessions of different users may have one name.
+type hold struct{ user, session string }
+
+// ofSession says whether a connection ends with a session.
+func (e *entry) ofSession() bool { return e.session != "" }

@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/balancer/ringhash" // the policy that ringConfig names
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/ringhash"
+)
+
+// affinityHeader is what calls are spread by. It chooses a replica and nothing else: who could send any value could as well
+// dial any replica.
+const affinityHeader = "pawl-affinity"
+
+// ringConfig keeps calls of one affinity with one replica: only those of a replica that is gone, or new, move. A replica that is
+// about to stop says so in its health, and gets nothing new.
+const ringConfig = `{"loadBalancingConfig":[{"ring_hash_experimental":{"requestHashHeader":"` + affinityHeader + `"}}],` +
+	`"healthCheckConfig":{"serviceName":""}}`
+
+const (
+	dnsScheme    = "dns:///"
+	staticScheme = "replicas"
+)
+
+// WithAffinity returns a context whose outgoing calls go to the same replica as all others with these parts.
+func WithAffinity(ctx context.Context, parts ...string) context.Context {
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = url.PathEscape(p)
+	}
+	md, ok := metadata.FromOutgoingContext(ctx)
+	if !ok {
+		md = metadata.MD{}
+	}
+	md.Set(affinityHeader, strings.Join(escaped, "/"))
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// Replicas is a connection to several processes of one service. Calls over it go to one of them by their affinity, to any one
+// where they have none.
+type Replicas struct {
+	*grpc.ClientConn
+	token  string
+	static []string
+	host   string // of a name in the DNS
+	port   string
+}
+
+// Several says whether an address is one of several processes: a list with commas, or a name to look up (dns:///name:port).
+func Several(addr string) bool {
+	return strings.Contains(addr, ",") || strings.HasPrefix(addr, dnsScheme)
+}
+
+// DialReplicas is Dial for an address of several processes.
+func DialReplicas(addr, token string) (*Replicas, error) {
+	r := &Replicas{token: token}
+	var err error
+	options := append(dialOptions(token), grpc.WithDefaultServiceConfig(ringConfig))
+	if name, ok := strings.CutPrefix(addr, dnsScheme); ok {
+		if r.host, r.port, err = net.SplitHostPort(name); err != nil {
+			return nil, fmt.Errorf("dial %q; give it as dns:///name:port: %w", addr, err)
+		}
+	} else {
+		for one := range strings.SplitSeq(addr, ",") {
+			one = strings.TrimSpace(one)
+			if _, _, err := net.SplitHostPort(one); err != nil {
+				return nil, fmt.Errorf("dial %q; give it as host:port,host:port: %w", addr, err)
+			}
+			if !slices.Contains(r.static, one) {
+				r.static = append(r.static, one)
+			}
+		}
+		addr, options = staticScheme+":///"+addr, append(options, grpc.WithResolvers(static(r.static)))
+	}
+	if r.ClientConn, err = grpc.NewClient(addr, options...); err != nil {
+		return nil, fmt.Errorf("dial %q; give it as host:port: %w", addr, err)
+	}
+	return r, nil
+}
+
+// Addrs are the replicas that there are now, as far as anybody knows.
+func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
+	if r.host == "" {
+		return r.static, nil
+	}
+	hosts, err := net.DefaultResolver.LookupHost(ctx, r.host)
+	if err != nil {
+		return nil, fmt.Errorf("looking up %s: %w", r.host, err)
+	}
+	for i := range hosts {
+		hosts[i] = net.JoinHostPort(hosts[i], r.port)
+	}
+	return hosts, nil
+}
+
+// At reaches one replica. Close what it returns.
+func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return Dial(addr, r.token) }
+
+// static resolves to a list.
+type static []string
+
+// Scheme implements resolver.Builder.
+func (static) Scheme() string { return staticScheme }
+
+// OverrideAuthority implements resolver.AuthorityOverrider: a list is no name of anybody.
+func (s static) OverrideAuthority(resolver.Target) string { return s[0] }
+
+// Build implements resolver.Builder. A replica's place on the ring is by what it is called in the list, wherever that is now.
+func (s static) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+	var state resolver.State
+	for _, addr := range s {
+		e := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr}}}
+		state.Endpoints = append(state.Endpoints, ringhash.SetHashKey(e, addr))
+	}
+	if err := cc.UpdateState(state); err != nil {
+		return nil, err
+	}
+	return resolved{}, nil
+}
+
+// resolved is a resolver that is through.
+type resolved struct{}
+
+func (resolved) ResolveNow(resolver.ResolveNowOptions) {}
+func (resolved) Close()                                {}

@@ -1,0 +1,38 @@
+package scale
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"pawl.dev/test/rig"
+)
+
+// binaries are the programs that the tests start.
+var binaries rig.Binaries
+
+// TestMain builds the programs; with serverVariable set, this binary is an MCP server instead.
+func TestMain(m *testing.M) {
+	if name := os.Getenv(serverVariable); name != "" {
+		if err := serveTool(name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "pawl-scale-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if binaries, err = rig.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
