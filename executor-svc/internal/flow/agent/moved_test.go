@@ -1,0 +1,74 @@
+package agent_test
+
+import (
+	"testing"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/flow/agent"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// calling is a task whose step is called by pool-1.
+func calling() *flow.Task {
+	return &flow.Task{
+		ID: "t", Head: &storagev1.TaskHead{Limits: &storagev1.Limits{MaxAttempts: 5, MaxFailedSteps: 3, MaxSteps: 25}}, Now: time.Unix(1, 0),
+		State: &storagev1.Checkpoint{
+			Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING, Phase: storagev1.Phase_PHASE_CALL, StepCount: 1,
+			ActiveSteps: []*storagev1.ActiveStep{{
+				Ordinal: 1, ToolId: "s/write", Attempt: 2, Status: executorv1.StepStatus_STEP_STATUS_RUNNING, PoolId: "pool-1", InputJson: "{}",
+			}},
+		},
+	}
+}
+
+// Another pool makes the call once that is durable: as the same attempt, which nobody is told of.
+func TestMovedCall(t *testing.T) {
+	task := calling()
+	got, err := agent.Flow{}.On(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := task.State.GetActiveSteps()[0]
+	if got.Unchanged || len(got.Facts) > 0 || step.GetPoolId() != "pool-2" || step.GetAttempt() != 2 {
+		t.Errorf("transition %+v, step %v", got, step)
+	}
+	if len(got.Effects) != 1 || got.Effects[0] != (flow.Call{Ordinal: 1, Attempt: 2}) {
+		t.Errorf("effects %v", got.Effects)
+	}
+}
+
+// A task that was cancelled meanwhile is not called anywhere: nothing was executed.
+func TestMovedCallOfACancelledTask(t *testing.T) {
+	task := calling()
+	task.State.CancelRequested = true
+	got, err := agent.Flow{}.On(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range got.Effects {
+		if _, ok := e.(flow.Call); ok {
+			t.Error("it is called")
+		}
+	}
+	if task.State.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED {
+		t.Errorf("it is %s", task.State.GetStatus())
+	}
+	for _, f := range got.Facts {
+		if c := f.GetStepCancel(); c != nil && c.GetOutcome() != commonv1.Outcome_OUTCOME_NOT_EXECUTED {
+			t.Errorf("outcome %s", c.GetOutcome())
+		}
+	}
+}
+
+// What is said of another attempt changes nothing (A6).
+func TestMovedIsOfTheAttemptThatRuns(t *testing.T) {
+	for _, in := range []flow.Moved{{Ordinal: 2, Attempt: 2}, {Ordinal: 1, Attempt: 1}} {
+		if _, err := (agent.Flow{}).On(calling(), in); err == nil {
+			t.Errorf("%+v was taken", in)
+		}
+	}
+}
