@@ -24,8 +24,7 @@ func TestRelaxGC(t *testing.T) {
 	RelaxGC()
 	ballast := make([]byte, 64<<20)
 	awaitGOGC(t, tightGC)
-	runtime.KeepAlive(ballast)
-	ballast = nil
+	runtime.KeepAlive(ballast) // and no longer
 	awaitGOGC(t, looseGC)
 }
 
