@@ -20,6 +20,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow/agent"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
 	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -219,7 +220,15 @@ func (w *world) crash(t testing.TB) {
 	close(p.dead)
 	p.cancel()
 	synctest.Wait()
+	// Closing brings the file up to its log, which who dies does not.
+	files, left := bolt.Files(w.path), bolt.Files(w.path+".left")
+	journaltest.Copy(t, files, left)
 	w.bury(t, p)
+	for i, name := range left {
+		if err := os.Rename(name, files[i]); err != nil {
+			t.Fatalf("putting back what the dead left: %v", err)
+		}
+	}
 }
 
 func (w *world) bury(t testing.TB, p *proc) {

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +51,68 @@ func TestContract(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "journal.db")
 		return open(t, path), func() journal.Journal { return open(t, path) }
 	})
+}
+
+// killed is a store that does not get to close: what is opened next is what a killed process leaves.
+type killed struct {
+	*bolt.Store
+	t    *testing.T
+	path *string
+}
+
+func (k killed) Close() error {
+	left := copyJournal(k.t, *k.path)
+	*k.path = left
+	return k.Store.Close()
+}
+
+func TestContractWhereProcessesAreKilled(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T) (journal.Journal, func() journal.Journal) {
+		path := filepath.Join(t.TempDir(), "journal.db")
+		next := func() journal.Journal { return killed{Store: open(t, path), t: t, path: &path} }
+		return next(), next
+	})
+}
+
+// The contract holds whatever is applied when.
+func TestContractWhileApplying(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T) (journal.Journal, func() journal.Journal) {
+		path := filepath.Join(t.TempDir(), "journal.db")
+		next := func() journal.Journal {
+			s := open(t, path)
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						if err := s.Apply(); err != nil {
+							t.Error(err)
+							return
+						}
+						runtime.Gosched()
+					}
+				}
+			}()
+			end := sync.OnceFunc(func() { close(stop); <-done })
+			t.Cleanup(end)
+			return applied{Store: s, end: end}
+		}
+		return next(), next
+	})
+}
+
+// applied is a store whose log somebody applies all the time, until it is closed.
+type applied struct {
+	*bolt.Store
+	end func()
+}
+
+func (a applied) Close() error {
+	a.end()
+	return a.Store.Close()
 }
 
 func TestSecondOpenerIsTold(t *testing.T) {

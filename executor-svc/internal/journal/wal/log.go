@@ -131,6 +131,9 @@ func (l *Log) Append(payload []byte) error {
 
 // Rotate makes the next record go to the other file, whose records must be of no use any more.
 func (l *Log) Rotate() {
+	if l.end == 0 {
+		return // there is none in this one
+	}
 	l.current, l.end = 1-l.current, 0
 	f := &l.files[l.current]
 	// What cannot be shrunk now is shrunk another time.

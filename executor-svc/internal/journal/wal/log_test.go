@@ -216,6 +216,23 @@ func TestWhatIsNoLogOfIt(t *testing.T) {
 	}
 }
 
+// A record that was refused and is there all the same does not stand for the one that took its number in the other file.
+func TestNumberThatWasTakenAgain(t *testing.T) {
+	path, other := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
+	all := written(t, path, 3)
+	l, err := wal.Create(other, id, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Append([]byte("instead")), l.Close(), os.Rename(wal.Paths(other)[0], wal.Paths(path)[1])); err != nil {
+		t.Fatal(err)
+	}
+	got, found, err := read(path, 0)
+	if want := []string{all[0], all[1], "instead"}; err != nil || !slices.Equal(got, want) || found.Last != 3 {
+		t.Errorf("%q up to %d, %v; want %q", got, found.Last, err, want)
+	}
+}
+
 func TestRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	written(t, path, 1)

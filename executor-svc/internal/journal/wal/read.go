@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 )
@@ -91,8 +92,13 @@ func Read(path string, id ID, after uint64, each func(payload []byte) error) (Fo
 		}
 		return 0
 	})
-	for _, f := range r.files {
-		if err := r.read(f, each); err != nil {
+	for i, f := range r.files {
+		until := uint64(math.MaxUint64)
+		if i+1 < len(r.files) {
+			// What could not be written to one file was written to the other, which began later.
+			until = r.files[i+1].first
+		}
+		if err := r.read(f, until, each); err != nil {
 			return Found{}, err
 		}
 	}
@@ -146,15 +152,15 @@ func (r *reader) load(name string) error {
 	return nil
 }
 
-// read hands out the records of one file.
-func (r *reader) read(f *contents, each func(payload []byte) error) error {
+// read hands out the records of one file before a number.
+func (r *reader) read(f *contents, until uint64, each func(payload []byte) error) error {
 	if !f.valid {
 		return nil
 	}
 	if f.first > r.next {
 		return fmt.Errorf("%s: it begins with record %d, and %d is missing: %w", f.name, f.first, r.next, ErrDamaged)
 	}
-	for number := f.first; ; number++ {
+	for number := f.first; number < until; number++ {
 		payload, next, ok := recordAt(f.raw, f.end, r.id, number)
 		if !ok {
 			return nil
@@ -167,6 +173,7 @@ func (r *reader) read(f *contents, each func(payload []byte) error) error {
 			r.next++
 		}
 	}
+	return nil
 }
 
 // farthest is how many records a whole one is looked for behind one that is not.
