@@ -81,7 +81,7 @@ func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	out := &executorv1.Wait{
 		Id: w.GetId(), Kind: w.GetKind(), Message: w.GetMessage(),
 		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: twin(w.GetParamsSchemaJson()), Hash: w.GetHash(),
-		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()),
+		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()), Url: w.GetUrl(),
 	}
 	if w.GetOrdinal() != 0 {
 		out.StepId = flow.StepID(w.GetOrdinal())

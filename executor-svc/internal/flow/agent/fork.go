@@ -75,7 +75,7 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 		}
 	}
 	for _, e := range f.log.Entries {
-		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING { // it runs now, and may have its effect
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // it runs now, and may have its effect
 			f.add(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}
