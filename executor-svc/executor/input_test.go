@@ -57,7 +57,9 @@ func (r *rig) elicit(rounds ...[]*mcppoolv1.CallInputRequired) {
 	}
 }
 
-func asked(questions ...*mcppoolv1.CallInputRequired) []*mcppoolv1.CallInputRequired { return questions }
+func asked(questions ...*mcppoolv1.CallInputRequired) []*mcppoolv1.CallInputRequired {
+	return questions
+}
 
 func (r *rig) input(id, wait string, action executorv1.InputAnswer_Action, content string) (*executorv1.Task, error) {
 	return r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{

@@ -117,20 +117,8 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 		c.begins(e)
 	case stepOutput, stepError, stepCancel:
 		c.ends(e)
-	case forStart:
-		if e.GetStepWaitingForStart().GetOutcomeUnknown() {
-			c.ends(e)
-		}
-		c.waits[e.GetWaitId()], c.asked = step, true
-		return
-	case forParam:
-		c.waits[e.GetWaitId()], c.asked = step, true
-		return
-	case forInput:
-		if !c.open[attemptOf(e)] {
-			c.wrong("attempt %s asks for something, and does not run", attemptOf(e))
-		}
-		c.waits[e.GetWaitId()], c.asked = step, true
+	case forStart, forParam, forInput:
+		c.question(e)
 		return
 	case textAdd:
 		t := e.GetTextAdd()
@@ -147,6 +135,16 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 		c.ended = true
 	}
 	c.answered(e)
+}
+
+func (c *checker) question(e *executorv1.ExecutorEvent) {
+	switch attempt := attemptOf(e); {
+	case e.GetStepWaitingForStart().GetOutcomeUnknown():
+		c.ends(e)
+	case e.GetType() == forInput && !c.open[attempt]:
+		c.wrong("attempt %s asks for something, and does not run", attempt)
+	}
+	c.waits[e.GetWaitId()], c.asked = e.GetFlow().GetStepId(), true
 }
 
 // answered checks that what answers a wait is about the step that was asked about.
