@@ -39,7 +39,7 @@ func (s *Session) deliver(ctx context.Context, st *storagev1.ActiveStep, l *list
 		}
 		left = left[1:]
 	}
-	if len(left) > 0 && certain && st.GetRequestState() != "" && st.GetMcpTaskId() == "" && ctx.Err() == nil {
+	if len(left) > 0 && certain && stillAsked(st.GetAnswers()) && st.GetRequestState() != "" && st.GetMcpTaskId() == "" && ctx.Err() == nil {
 		return errUndelivered
 	}
 	l.answer = func(ctx context.Context, inputID string) bool {
@@ -53,6 +53,13 @@ func (s *Session) deliver(ctx context.Context, st *storagev1.ActiveStep, l *list
 		return took
 	}
 	return nil
+}
+
+// stillAsked says whether the call cannot have gone on by itself yet: not all of what it asked for was given up, with some
+// room for clocks that differ.
+func stillAsked(answers []*storagev1.InputAnswer) bool {
+	soon := time.Now().Add(startSlack).UnixNano()
+	return slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return a.GetDeadline() == 0 || soon < a.GetDeadline() })
 }
 
 // giveAnswer gives the pool one answer; a pool that is out of reach for a while is waited for. took: it has the answer, or

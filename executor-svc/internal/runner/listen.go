@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -79,6 +80,9 @@ func (l *listener) name(req *mcppoolv1.AttachCallRequest) {
 func (l *listener) asks(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
 	if l.call.deaf.Load() || l.answer(ctx, in.GetInputId()) {
 		return false
+	}
+	if slices.ContainsFunc(l.asked.Questions, func(q flow.Question) bool { return q.InputID == in.GetInputId() }) {
+		return false // told twice
 	}
 	q := flow.Question{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
 	if t := in.GetExpireTime(); t != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,6 +192,12 @@ func (b *book) short(callID string) string {
 	return callID
 }
 
+// attemptOf is the attempt that a call belongs to. Those that go on where one ended by asking have a number behind it.
+func attemptOf(callID string) (attempt string, leg bool) {
+	parts := strings.Split(callID, "/")
+	return strings.Join(parts[:3], "/"), len(parts) > 3
+}
+
 func (b *book) shortID(callID string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,13 +307,16 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("a call of nobody: %s", req.GetCallId())
 		return
 	}
-	k.calls[req.GetCallId()] = req
-	in, durable := k.intents[req.GetCallId()]
+	id, leg := attemptOf(req.GetCallId())
+	k.calls[id] = req
+	in, durable := k.intents[id]
 	switch {
 	case !durable:
 		b.wrong("%s is called before its intent is durable", b.short(req.GetCallId()))
 	case in.tool != req.GetMcpId()+"/"+req.GetName() || in.input != req.GetInputJson():
 		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
+	case leg != (req.GetRequestState() != "") || leg != (len(req.GetAnswers()) > 0):
+		b.wrong("%s goes on with the state %q and %v", b.short(req.GetCallId()), req.GetRequestState(), req.GetAnswers())
 	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
 		b.wrong("%s is called without an idempotency key or a time to start by", b.short(req.GetCallId()))
 	}
@@ -317,7 +327,8 @@ func (b *book) executed(req *mcppoolv1.CallToolRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.tasks[req.GetSessionId()]
-	if k.runs[req.GetCallId()]++; k.runs[req.GetCallId()] > 1 {
+	id, _ := attemptOf(req.GetCallId())
+	if k.runs[id]++; k.runs[id] > 1 {
 		b.wrong("%s is executed twice", b.short(req.GetCallId()))
 	}
 }
@@ -326,6 +337,7 @@ func (b *book) executed(req *mcppoolv1.CallToolRequest) {
 func (b *book) told(c cameBack) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	c.callID, _ = attemptOf(c.callID)
 	if k := b.tasks[c.callID[:36]]; k != nil {
 		k.came = append(k.came, c)
 	}
@@ -336,7 +348,8 @@ func (b *book) acknowledged(callIDs []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range callIDs {
-		if k := b.tasks[id[:36]]; k == nil || !k.ended[id] {
+		attempt, _ := attemptOf(id)
+		if k := b.tasks[id[:36]]; k == nil || !k.ended[attempt] {
 			b.wrong("%s is acknowledged before its end is durable", b.short(id))
 		}
 	}

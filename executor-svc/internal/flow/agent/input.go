@@ -71,7 +71,7 @@ func (m *move) supplyInput(a *storagev1.SupplyInput) error {
 	if err != nil {
 		return err
 	}
-	answer := &storagev1.InputAnswer{InputId: w.GetInputId(), Action: a.GetAction()}
+	answer := &storagev1.InputAnswer{InputId: w.GetInputId(), Action: a.GetAction(), Deadline: w.GetDeadline()}
 	if w.GetUrl() == "" {
 		answer.ContentJson = a.GetContentJson()
 	}
@@ -82,9 +82,7 @@ func (m *move) supplyInput(a *storagev1.SupplyInput) error {
 	if said == "" {
 		said = "dismissed"
 	}
-	// After that time the pool may have gone on without it.
-	fresh := w.GetDeadline() == 0 || m.t.Now.UnixNano() < w.GetDeadline()
-	return m.inputAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.AnswerHash(a), Reason: said}, fresh)
+	return m.inputAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.AnswerHash(a), Reason: said}, true)
 }
 
 func (m *move) wait(id string) *storagev1.Wait {
@@ -133,7 +131,9 @@ func (m *move) unanswered(w *storagev1.Wait) error {
 	if err != nil {
 		return err
 	}
-	s.Answers = append(s.Answers, &storagev1.InputAnswer{InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL})
+	s.Answers = append(s.Answers, &storagev1.InputAnswer{
+		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(),
+	})
 	return m.inputAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
 		"nobody answered %s within %s; the tool goes on without", w.GetId(), nanos(w.GetDeadline()-w.GetCreateTime()))}, false)
 }

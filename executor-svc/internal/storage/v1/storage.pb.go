@@ -1299,7 +1299,9 @@ type InputAnswer struct {
 	// What the person did.
 	Action v1.InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
 	// What was entered, as JSON; only with ACCEPT.
-	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	ContentJson string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	// Until when the question was open, in nanoseconds since 1970; 0: for ever.
+	Deadline      int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1353,6 +1355,13 @@ func (x *InputAnswer) GetContentJson() string {
 		return x.ContentJson
 	}
 	return ""
+}
+
+func (x *InputAnswer) GetDeadline() int64 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
 }
 
 // What a person supplied for a PARAMS wait.
@@ -3872,11 +3881,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vmcp_task_id\x18\x16 \x01(\tR\tmcpTaskId\x12#\n" +
 	"\rrequest_state\x18\x17 \x01(\tR\frequestState\x121\n" +
 	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
-	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSentJ\x04\b\x0e\x10\x0f\"\x89\x01\n" +
+	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSentJ\x04\b\x0e\x10\x0f\"\xa5\x01\n" +
 	"\vInputAnswer\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12<\n" +
 	"\x06action\x18\x02 \x01(\x0e2$.pawl.executor.v1.InputAnswer.ActionR\x06action\x12!\n" +
-	"\fcontent_json\x18\x03 \x01(\tR\vcontentJson\"O\n" +
+	"\fcontent_json\x18\x03 \x01(\tR\vcontentJson\x12\x1a\n" +
+	"\bdeadline\x18\x04 \x01(\x03R\bdeadline\"O\n" +
 	"\bSupplied\x12!\n" +
 	"\fcontent_json\x18\x01 \x01(\tR\vcontentJson\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xa6\x02\n" +
