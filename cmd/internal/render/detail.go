@@ -103,7 +103,9 @@ func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
 		view.input = ""
 	}
 	took := time.Duration(-1)
-	if s.GetEndTime() != nil && s.GetStartTime() != nil {
+	if s.GetRunTime() != nil {
+		took = s.GetRunTime().AsDuration()
+	} else if s.GetEndTime() != nil && s.GetStartTime() != nil {
 		took = s.GetEndTime().AsTime().Sub(s.GetStartTime().AsTime())
 	}
 	fmt.Fprintf(b, "%s\n", e.stepLine(d.Style.StepMark(s.GetStatus()), view, took, 0))

@@ -30,6 +30,8 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's beginning.
 	StartSeq uint64
 	EndTime  int64
+	// RunTime is how long the newest attempt ran, as far as it is over; runSince is since when it runs now.
+	RunTime, runSince int64
 	// asked holds the open waits of a call that a person must answer before it goes on.
 	asked []string
 }
@@ -70,6 +72,7 @@ func (l *Log) entry(f *storagev1.Fact) *Entry {
 func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 	e.Status, e.WaitID = f.GetStepStatus(), ""
 	e.ask(f)
+	e.clock(f, now)
 	if f.GetAttempt() != 0 {
 		e.Attempt = f.GetAttempt()
 	}
@@ -111,5 +114,22 @@ func (e *Entry) ask(f *storagev1.Fact) {
 	}
 	if n := len(e.asked); n > 0 {
 		e.WaitID = e.asked[n-1]
+	}
+}
+
+// clock counts the time that an attempt runs, and none that people take.
+func (e *Entry) clock(f *storagev1.Fact, now int64) {
+	switch f.GetKind().(type) {
+	case *storagev1.Fact_StepInput:
+		e.RunTime, e.runSince = 0, now
+	case *storagev1.Fact_ToolProgress:
+	case *storagev1.Fact_StatusChanged:
+		if e.runSince == 0 && e.StartTime != 0 && f.GetStepStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
+			e.runSince = now
+		}
+	default:
+		if e.runSince != 0 {
+			e.RunTime, e.runSince = e.RunTime+max(0, now-e.runSince), 0
+		}
 	}
 }

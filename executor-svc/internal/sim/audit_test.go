@@ -283,7 +283,7 @@ func (a *audit) counters() {
 		a.wrong("%d steps, the limit is %d (A21)", c.GetStepCount(), limits.GetMaxSteps())
 	case c.GetErrorCount() < sure || c.GetErrorCount() > failed:
 		a.wrong("%d failed steps are counted, there are %d to %d (A19)", c.GetErrorCount(), sure, failed)
-	case limited != (c.GetErrorCount() >= limits.GetMaxFailedSteps()) && a.shared == 0: // a fork may begin at the limit
+	case limited != (c.GetErrorCount() >= limits.GetMaxFailedSteps()):
 		a.wrong("%d failed steps of %d, ended with %v (A19)", c.GetErrorCount(), limits.GetMaxFailedSteps(), c.GetError())
 	}
 	if most := limits.GetMaxToolCalls(); most > 0 && spent > most {

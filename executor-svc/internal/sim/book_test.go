@@ -128,9 +128,11 @@ func (b *book) created(n journal.NewTask) {
 	b.tasks[n.ID], b.order = t, append(b.order, t)
 	user := n.Head.GetUserSub()
 	taken := append(b.requests[user], n.Admission.Now)
-	// Requests are counted in the order in which they are stored; those that overtook one another on the way are not judged.
-	if i := len(taken) - 1 - requests; i >= 0 && slices.IsSortedFunc(taken[i:], time.Time.Compare) && taken[len(taken)-1].Sub(taken[i]) < window {
-		b.wrong("%s: more than %d requests of %s within %s (A28)", t.name, requests, user, window)
+	slices.SortFunc(taken, time.Time.Compare) // some overtook others on the way
+	for i := requests; i < len(taken); i++ {
+		if taken[i].Sub(taken[i-requests]) < window {
+			b.wrong("%s: more than %d requests of %s within %s (A28)", t.name, requests, user, window)
+		}
 	}
 	b.requests[user] = taken
 }

@@ -103,6 +103,7 @@ func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 		InputJson: e.InputJSON, Input: twin(e.InputJSON), OutputJson: e.OutputJSON, Output: twin(e.OutputJSON),
 		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
 		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
+		RunTime: Duration(e.RunTime),
 	}
 	if e.Attempt > 0 {
 		out.CallId = flow.CallID(madeBy(t, e.StartSeq), e.Ordinal, e.Attempt)
