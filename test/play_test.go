@@ -122,6 +122,8 @@ func (p *play) send(ctx context.Context, stop *executorv1.ExecutorEvent, a *test
 		req.Answer = &executorv1.ResumeTaskRequest_Reject{Reject: a.Reject}
 	case *testcasev1.Answer_Params:
 		req.Answer = &executorv1.ResumeTaskRequest_Params{Params: a.Params}
+	case *testcasev1.Answer_Input:
+		req.Answer = &executorv1.ResumeTaskRequest_Input{Input: a.Input}
 	case *testcasev1.Answer_Outcome:
 		req.Answer = &executorv1.ResumeTaskRequest_Outcome{Outcome: a.Outcome}
 	case *testcasev1.Answer_Unpause:

@@ -13,9 +13,9 @@ import (
 
 // New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`);
 // falter (writes a line, and ends the server unless it has been called before); stall (writes a line and does not come
-// back); die.
+// back); book (asks a person, and writes a line); die.
 func New() *server.MCPServer {
-	s := server.NewMCPServer("pawl-test", "1.0.0", server.WithToolCapabilities(true))
+	s := server.NewMCPServer("pawl-test", "1.0.0", server.WithToolCapabilities(true), server.WithElicitation())
 	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Gives the text back."),
 		mcp.WithString("text", mcp.Required(), mcp.Description("What to give back."))), echo)
 	s.AddTool(mcp.NewTool("add", mcp.WithDescription("Adds two numbers."),
@@ -32,6 +32,8 @@ func New() *server.MCPServer {
 		mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), falter)
 	s.AddTool(mcp.NewTool("stall", mcp.WithDescription("Writes a line to the end of a file, and does not come back."),
 		mcp.WithString("path", mcp.Required())), stall)
+	s.AddTool(mcp.NewTool("book", mcp.WithDescription("Asks a person for a city and the number of days, and writes that to a file."),
+		mcp.WithString("path", mcp.Required())), book)
 	s.AddTool(mcp.NewTool("die", mcp.WithDescription("Ends the server in the middle of the call.")), die)
 	return s
 }
@@ -100,6 +102,26 @@ func stall(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, e
 	}
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+// book asks in the middle of the call, and has its effect once a person has said yes.
+func book(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	res, err := server.ServerFromContext(ctx).RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+		Message: "Where to, and for how long?",
+		RequestedSchema: map[string]any{
+			"type": "object", "required": []string{"city"}, "properties": map[string]any{
+				"city": map[string]any{"type": "string", "minLength": 2}, "days": map[string]any{"type": "integer", "minimum": 1},
+			},
+		},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if res.Action != mcp.ElicitationResponseActionAccept {
+		return mcp.NewToolResultText("nothing is booked: " + string(res.Action)), nil
+	}
+	values, _ := res.Content.(map[string]any)
+	return write(req.GetString("path", ""), fmt.Sprintf("%v for %v days", values["city"], values["days"]))
 }
 
 func write(path, line string) (*mcp.CallToolResult, error) {

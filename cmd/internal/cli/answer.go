@@ -30,7 +30,7 @@ func (a *App) answer(ctx context.Context, g *Globals, target AnswerTarget, waitI
 		if task, err = a.stopping(ctx, g, client, task); err != nil {
 			return err
 		}
-		wait, err := openWait(task, waitID, kinds...)
+		wait, err := openWait(task, waitID, g.again(), kinds...)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func onItsWay(task *executorv1.Task) bool {
 }
 
 // openWait is the wait that is meant: the one that is named, else the only one that can be answered so.
-func openWait(task *executorv1.Task, waitID string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
+func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
 	id := render.ShortID(task.GetId())
 	waits := slices.DeleteFunc(slices.Clone(task.GetWaits()), func(w *executorv1.Wait) bool {
 		return waitID != "" && w.GetId() != waitID
@@ -95,26 +95,26 @@ func openWait(task *executorv1.Task, waitID string, kinds ...executorv1.WaitKind
 	fits := slices.DeleteFunc(slices.Clone(waits), func(w *executorv1.Wait) bool { return !slices.Contains(kinds, w.GetKind()) })
 	switch {
 	case len(task.GetWaits()) == 0:
-		return nil, exit.Newf("task %s waits for nothing; it is %s", id, render.StateName(task)).Then("pawl show %s", id)
+		return nil, exit.Newf("task %s waits for nothing; it is %s", id, render.StateName(task)).Then("pawl show %s%s", id, flags)
 	case len(waits) == 0:
-		return nil, exit.Newf("task %s has no open wait %s", id, waitID).Then("pawl show %s lists its waits", id)
+		return nil, exit.Newf("task %s has no open wait %s", id, waitID).Then("pawl show %s%s lists its waits", id, flags)
 	case len(fits) == 0:
-		return nil, otherKind(id, waits[0], kinds[0])
+		return nil, otherKind(id, waits[0], kinds[0], flags)
 	case len(fits) > 1:
 		ids := make([]string, len(fits))
 		for i, w := range fits {
 			ids[i] = w.GetId()
 		}
 		return nil, exit.Newf("task %s has %d open waits: %s", id, len(fits), strings.Join(ids, ", ")).
-			Then("name the wait too; pawl show %s shows what each is about", id)
+			Then("name the wait too; pawl show %s%s shows what each is about", id, flags)
 	}
 	return fits[0], nil
 }
 
 // otherKind says which commands answer a wait.
-func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind) error {
+func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags string) error {
 	commands := make([]string, 0, 4)
-	for _, w := range ways(id, wait, "") {
+	for _, w := range ways(id, wait, flags) {
 		commands = append(commands, w.Command)
 	}
 	return exit.Newf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))

@@ -62,7 +62,7 @@ func (t *attendance) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.view.Suspend()
-	items := follow.Task(ctx, t.session, t.task, t.after)
+	items := follow.Task(ctx, t.session, t.task, t.after, t.globals.again())
 	interrupts, release := t.app.signals.take()
 	defer release()
 	ticks := time.NewTicker(tickEvery)

@@ -30,10 +30,18 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 		return false, nil
 	}
 	a.answer.Resume.Id = t.task
-	if _, err := t.client.ResumeTask(ctx, a.answer.Resume); err != nil {
+	task, err := t.client.ResumeTask(ctx, a.answer.Resume)
+	if err != nil {
 		return t.refused(ctx, wait, err)
 	}
-	return false, nil // what it waits for next comes with the events
+	// What it waits for next comes with the events; what was asked together with this is still to be answered.
+	t.open, t.until = nil, task.GetLastSeq()
+	for _, w := range task.GetWaits() {
+		if w.GetKind() == waitInput && w.GetId() != wait.GetId() {
+			t.open = append(t.open, w.GetId())
+		}
+	}
+	return false, nil
 }
 
 // refused tells why an answer was not taken. One that can be mended is asked for again.

@@ -42,7 +42,7 @@ func (c *CancelCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		}
 		task, err := client.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id, Reason: c.Reason})
 		if err == nil && !c.Detach && task.GetEndTime() == nil {
-			task, err = awaitEnd(ctx, session, client, task)
+			task, err = awaitEnd(ctx, g, session, client, task)
 		}
 		if err != nil {
 			return err
@@ -52,10 +52,10 @@ func (c *CancelCmd) Run(ctx context.Context, a *App, g *Globals) error {
 }
 
 // awaitEnd returns the task once it has ended.
-func awaitEnd(ctx context.Context, session *discover.Session, client executorv1.ExecutorServiceClient, task *executorv1.Task) (*executorv1.Task, error) {
+func awaitEnd(ctx context.Context, g *Globals, session *discover.Session, client executorv1.ExecutorServiceClient, task *executorv1.Task) (*executorv1.Task, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for item := range follow.Task(ctx, session, task.GetId(), task.GetLastSeq()) {
+	for item := range follow.Task(ctx, session, task.GetId(), task.GetLastSeq(), g.again()) {
 		if item.Err != nil {
 			return nil, item.Err
 		}

@@ -89,7 +89,7 @@ func TestHelp(t *testing.T) {
 	w := newWorld(t)
 	w.golden("help", w.pawl())
 	for _, command := range [][]string{
-		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"outcome"}, {"pause"}, {"unpause"}, {"cancel"}, {"fork"}, {"export"}, {"delete"}, {"models"}, {"version"}, {"completion"},
+		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"input"}, {"outcome"}, {"pause"}, {"unpause"}, {"cancel"}, {"fork"}, {"export"}, {"delete"}, {"models"}, {"version"}, {"completion"},
 		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "approve"}, {"mcp", "call"}, {"mcp", "workspace"},
 		{"agents", "list"}, {"agents", "show"}, {"agents", "create"}, {"agents", "update"}, {"agents", "delete"},
 		{"store", "info"}, {"store", "compact"}, {"store", "check"}, {"keys", "add"}, {"keys", "list"}, {"keys", "remove"},

@@ -22,6 +22,7 @@ type Grammar struct {
 	Approve ApproveCmd `cmd:"" group:"tasks" help:"Let a waiting step run, as shown or with an edited input."`
 	Reject  RejectCmd  `cmd:"" group:"tasks" help:"Refuse a waiting step; its task is cancelled."`
 	Params  ParamsCmd  `cmd:"" group:"tasks" help:"Supply what a waiting step lacks."`
+	Input   InputCmd   `cmd:"" group:"tasks" help:"Answer what a tool's server asks for in the middle of a call."`
 	Outcome OutcomeCmd `cmd:"" group:"tasks" help:"Say what became of a call whose outcome is not known."`
 	Pause   PauseCmd   `cmd:"" group:"tasks" help:"Pause a task."`
 	Unpause UnpauseCmd `cmd:"" group:"tasks" help:"Let a paused task go on."`

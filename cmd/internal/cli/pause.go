@@ -38,7 +38,7 @@ func (c *PauseCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		}
 		task, err := client.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id, Reason: c.Reason})
 		if err == nil && !c.Detach && !still(task) {
-			task, err = awaitStill(ctx, session, client, task)
+			task, err = awaitStill(ctx, g, session, client, task)
 		}
 		if err != nil {
 			return err
@@ -53,10 +53,10 @@ func still(task *executorv1.Task) bool {
 }
 
 // awaitStill returns the task once it is paused or has ended.
-func awaitStill(ctx context.Context, session *discover.Session, client executorv1.ExecutorServiceClient, task *executorv1.Task) (*executorv1.Task, error) {
+func awaitStill(ctx context.Context, g *Globals, session *discover.Session, client executorv1.ExecutorServiceClient, task *executorv1.Task) (*executorv1.Task, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for item := range follow.Task(watching, session, task.GetId(), task.GetLastSeq()) {
+	for item := range follow.Task(watching, session, task.GetId(), task.GetLastSeq(), g.again()) {
 		if item.Err != nil {
 			return nil, item.Err
 		}

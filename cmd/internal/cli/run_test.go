@@ -238,3 +238,34 @@ func TestRunAsksOneAfterTheOther(t *testing.T) {
 	got.expect(t, 0, "Written.", "")
 	w.golden("run asks twice", got)
 }
+
+// What a tool's server asks together is asked one after the other; without a terminal the task waits, and the ways on are
+// said, also where nobody is asked before a step (A29).
+func TestRunAsksWhatAServerAsks(t *testing.T) {
+	for name, tty := range map[string]bool{"run asks input": true, "run stops for input": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			chdir(t, "app")
+			w.tty, w.typed = tty, strings.NewReader("a\nBern\n\ny\n")
+			first, second := fake.InputWait("s1", tool, "a", "which city?", inputSchema, ""), fake.InputWait("s1", tool, "b", "sign in", "", "https://example.com/sign-in")
+			w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
+				tape.Wait(first, second).Play(
+					fake.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_LOW), fake.StepInit("s1", tool), fake.StepInput("s1", tool, `{"to":"ann"}`, 1),
+					fake.AskInput("s1", tool, "a", "which city?", ""), fake.AskInput("s1", tool, "b", "sign in", "https://example.com/sign-in"), fake.Stop("a", "b"))
+			}
+			w.executor.OnResume = func(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+				if req.GetWaitId() == first.GetId() {
+					tape.Wait(second).Play(fake.Status("answered"))
+					return nil
+				}
+				tape.Resume().Play(fake.GoesOn("s1", tool, "answered"), fake.StepOutput("s1", tool), fake.Success("Written."))
+				return nil
+			}
+			got := w.pawl("run", "--auto", "write")
+			if want := map[bool]int{true: 0, false: 2}[tty]; got.code != want || len(w.executor.Resumed) != 2-want {
+				t.Error(got.whole())
+			}
+			w.golden(name, got)
+		})
+	}
+}

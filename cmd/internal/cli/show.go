@@ -51,7 +51,7 @@ func (c *ShowCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		detail := render.Detail{
 			Style: a.outStyle(), Clean: a.Console.OutTTY, Now: a.Now(), Whole: c.Steps,
 			Alias: a.knownFolder(ctx, session).alias, Asked: asked,
-			Ways: func(w *executorv1.Wait) []render.Way { return ways(render.ShortID(id), w, g.again()) },
+			Ways: func(w *executorv1.Wait) []render.Way { return ways(render.ShortID(id), w, which(task, w)+g.again()) },
 		}
 		if a.Console.OutTTY {
 			detail.Columns = a.Console.Columns()

@@ -185,6 +185,59 @@ func TestParamsThatDoNotFit(t *testing.T) {
 	w.pawl("params", "last", "pth=x").expect(t, 64, "", "pth is not asked for; there is path, depth")
 }
 
+const inputSchema = `{"type":"object","required":["city"],"properties":{"city":{"type":"string"},"days":{"type":"integer"}}}`
+
+// What a tool's server asks for is answered by name, as a whole, or with a no.
+func TestInput(t *testing.T) {
+	accept := executorv1.InputAnswer_ACTION_ACCEPT
+	for _, tc := range []struct {
+		name string
+		args []string
+		want *executorv1.InputAnswer
+	}{
+		{"by name", []string{"city=Bern", "days=2"}, &executorv1.InputAnswer{Action: accept, ContentJson: `{"city":"Bern","days":2}`}},
+		{"as JSON", []string{"--json-values", `city="Bern"`}, &executorv1.InputAnswer{Action: accept, ContentJson: `{"city":"Bern"}`}},
+		{"as a whole", []string{"--content", `{"city": "Bern"}`}, &executorv1.InputAnswer{Action: accept, ContentJson: `{"city":"Bern"}`}},
+		{"done", []string{"--done"}, &executorv1.InputAnswer{Action: accept}},
+		{"no", []string{"--decline"}, &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_DECLINE}},
+		{"neither", []string{"--dismiss"}, &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_CANCEL}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.serveElsewhere()
+			w.executor.OnResume = func(tape *fake.Tape, _ *executorv1.ResumeTaskRequest) error {
+				tape.Resume().Play(fake.GoesOn("s1", tool, "answered"), fake.StepOutput("s1", tool), fake.Success("Thanks."))
+				return nil
+			}
+			w.executor.Add("ask").Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
+			w.pawl(append([]string{"input", "last"}, tc.args...)...).expect(t, 0, "Thanks.", "")
+			if diff := cmp.Diff(tc.want, w.executor.Resumed[0].GetInput(), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestInputThatDoesNotFit(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.executor.Add("ask").Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
+	w.pawl("input", "last", "days=two").expect(t, 64, "", "days: a whole number is wanted")
+	w.pawl("input", "last", "town=x").expect(t, 64, "", "town is not asked for; there is city, days")
+	w.pawl("input", "last").expect(t, 64, "", "there is no answer")
+	w.pawl("input", "last", "city=Bern", "--decline").expect(t, 64, "", "an answer of their own")
+	w.pawl("approve", "last").expect(t, 1, "", "waits for what its server asks, not for approval\n  next: pawl input a0000001 city=… days=…, or pawl input a0000001 --decline")
+}
+
+func TestShowInput(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.executor.Add("ask for it").Wait(
+		fake.InputWait("s1", tool, "a", "which city?", inputSchema, ""), fake.InputWait("s1", tool, "b", "sign in", "", "https://example.com/sign-in"),
+	).Play(fake.Stop("a", "b"))
+	w.golden("show input", w.pawl("show", "last"))
+}
+
 func TestAnswerAndLeave(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()

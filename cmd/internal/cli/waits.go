@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"pawl.dev/cmd/internal/render"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -12,6 +13,7 @@ const (
 	waitParams   = executorv1.WaitKind_WAIT_KIND_PARAMS
 	waitOutcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
 	waitPause    = executorv1.WaitKind_WAIT_KIND_PAUSE
+	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
 )
 
 // waitsTo says what a task waits for, after the word waits.
@@ -23,6 +25,8 @@ func waitsTo(kind executorv1.WaitKind) string {
 		return "for word of what became of a call"
 	case waitPause:
 		return "to be unpaused"
+	case waitInput:
+		return "for what its server asks"
 	}
 	return "for approval"
 }
@@ -44,8 +48,23 @@ func ways(taskID string, wait *executorv1.Wait, flags string) []render.Way {
 		}
 	case waitPause:
 		return []render.Way{way("unpause", "", "")}
+	case waitInput:
+		if wait.GetUrl() != "" {
+			return []render.Way{way("input", " --done", "you opened it, and did what it asks"), way("input", " --decline", "say no; the tool goes on without")}
+		}
+		return []render.Way{way("input", paramsHint(wait), ""), way("input", " --decline", "say no; the tool goes on without")}
 	}
 	return []render.Way{way("approve", "", ""), way("reject", "", "")}
+}
+
+// which names a wait where a command alone could mean another one.
+func which(task *executorv1.Task, wait *executorv1.Wait) string {
+	if wait.GetKind() != waitInput || !slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool {
+		return w.GetKind() == waitInput && w.GetId() != wait.GetId()
+	}) {
+		return ""
+	}
+	return " --wait " + wait.GetId()
 }
 
 // asksFor is a wait in a line, for those who did not see it with the events.
@@ -56,6 +75,9 @@ func asksFor(wait *executorv1.Wait) string {
 	text := wait.GetToolId() + " waits " + waitsTo(wait.GetKind())
 	if wait.GetMessage() != "" {
 		text += ": " + wait.GetMessage()
+	}
+	if wait.GetUrl() != "" {
+		text += " (" + wait.GetUrl() + ")"
 	}
 	return text
 }
@@ -68,10 +90,10 @@ func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
 		if g.JSON {
 			a.eprintf("%s %s\n", st.Yellow("⏸"), render.Line(asksFor(wait)))
 		}
-		if input := wait.GetInputJson(); input != "" && input != "{}" {
+		if input := wait.GetInputJson(); input != "" && input != "{}" && wait.GetKind() != waitInput {
 			a.eprintf("    input:\n%s\n", render.PrettyJSON(input, "    "))
 		}
-		a.eprintf("%s", render.Ways(st, ways(task.GetId(), wait, g.again())))
+		a.eprintf("%s", render.Ways(st, ways(task.GetId(), wait, which(task, wait)+g.again())))
 	}
 }
 

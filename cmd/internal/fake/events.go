@@ -133,6 +133,30 @@ func AskParams(id, tool, message, schema string) *executorv1.ExecutorEvent {
 	}
 }
 
+// AskInput is what a tool's server asks for.
+func AskInput(id, tool, wait, message, url string) *executorv1.ExecutorEvent {
+	return &executorv1.ExecutorEvent{
+		Type: executorv1.EventType_EVENT_TYPE_INPUT_REQUIRED, Flow: step(id, tool), WaitId: "wait-" + wait, Attempt: 1,
+		Payload: &executorv1.ExecutorEvent_InputRequired{InputRequired: &executorv1.InputRequired{Message: message, Url: url}},
+	}
+}
+
+// GoesOn says that the call of a step goes on with what was answered.
+func GoesOn(id, tool, reason string) *executorv1.ExecutorEvent {
+	ev := Status(reason)
+	ev.Flow = step(id, tool)
+	ev.Flow.StepStatus = executorv1.StepStatus_STEP_STATUS_RUNNING
+	return ev
+}
+
+// InputWait is the wait that AskInput speaks of.
+func InputWait(id, tool, wait, message, schema, url string) *executorv1.Wait {
+	return &executorv1.Wait{
+		Id: "wait-" + wait, Kind: executorv1.WaitKind_WAIT_KIND_INPUT, StepId: id, ToolId: tool, InputJson: `{"to":"ann"}`,
+		Message: message, ParamsSchemaJson: schema, Url: url, CreateTime: timestamppb.New(Epoch),
+	}
+}
+
 // Stop says that nothing goes on until the waits of these steps are answered.
 func Stop(steps ...string) *executorv1.ExecutorEvent {
 	stop := &executorv1.FlowStop{}

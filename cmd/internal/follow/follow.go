@@ -26,9 +26,9 @@ type Item struct {
 const futile = 5
 
 // Task sends the events of a task after a seq. The channel is closed after the last event of the task (at once where that
-// was seen before), after an error item, or when ctx is done.
-func Task(ctx context.Context, session *discover.Session, taskID string, after uint64) <-chan Item {
-	f := &follower{session: session, id: taskID, seq: after, out: make(chan Item)}
+// was seen before), after an error item, or when ctx is done. flags reach the same server from another command.
+func Task(ctx context.Context, session *discover.Session, taskID string, after uint64, flags string) <-chan Item {
+	f := &follower{session: session, id: taskID, seq: after, flags: flags, out: make(chan Item)}
 	go func() {
 		defer close(f.out)
 		if err := f.run(ctx); err != nil && ctx.Err() == nil {
@@ -51,6 +51,7 @@ func Ended(ev *executorv1.ExecutorEvent) bool {
 type follower struct {
 	session *discover.Session
 	id      string
+	flags   string
 	seq     uint64 // of the last event that was sent on
 	out     chan Item
 }
@@ -78,7 +79,7 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		if n == futile {
 			return exit.Newf("the event stream of task %s broke off %d times without a new event", f.id, futile).
-				Then("pawl watch %s --after %d", f.id, f.seq)
+				Then("pawl watch %s --after %d%s", f.id, f.seq, f.flags)
 		}
 		if err := f.again(ctx, server, err, n); err != nil {
 			return err

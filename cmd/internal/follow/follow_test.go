@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
 	"pawl.dev/cmd/internal/fake"
 	"pawl.dev/cmd/internal/follow"
 	"pawl.dev/cmd/internal/serverfile"
@@ -62,7 +63,7 @@ func story() *fake.Executor {
 func TestFollowToTheEnd(t *testing.T) {
 	for after, want := range map[uint64][]uint64{0: {1, 2, 3, 4, 5}, 3: {4, 5}, 5: nil, 9: nil} {
 		s, _ := session(t, fake.Serve(t, story()).Addr)
-		got, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), after))
+		got, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), after, ""))
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("after %d: %v, %v; want %v", after, got, err, want)
 		}
@@ -84,7 +85,7 @@ func TestNothingIsLostOrRepeated(t *testing.T) {
 		return nil
 	}
 	s, _ := session(t, fake.Serve(t, e).Addr)
-	got, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), 0))
+	got, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), 0, ""))
 	if err != nil || !slices.Equal(got, []uint64{1, 2, 3, 4, 5}) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -96,7 +97,7 @@ func TestGoOnAtAnotherServer(t *testing.T) {
 	first.Add("goal").Play(fake.StepInit("s1", "FINAL"), fake.Text("a", "1"))
 	one, two := fake.Serve(t, first), fake.Serve(t, second)
 	s, move := session(t, one.Addr)
-	items := follow.Task(t.Context(), s, fake.ID(1), 0)
+	items := follow.Task(t.Context(), s, fake.ID(1), 0, "")
 	for range 2 {
 		<-items
 	}
@@ -110,7 +111,7 @@ func TestGoOnAtAnotherServer(t *testing.T) {
 
 func TestErrorsOfTheServiceEndIt(t *testing.T) {
 	s, _ := session(t, fake.Serve(t, fake.NewExecutor()).Addr)
-	_, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), 0))
+	_, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), 0, ""))
 	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND {
 		t.Errorf("got %v", err)
 	}
@@ -121,8 +122,10 @@ func TestItGivesUpWhenNothingComes(t *testing.T) {
 	e.Add("goal")
 	e.OnWatch = func(string, uint64) error { return stopping() }
 	s, _ := session(t, fake.Serve(t, e).Addr)
-	if _, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), 0)); err == nil {
-		t.Error("it never gave up")
+	_, err := seqs(t, follow.Task(t.Context(), s, fake.ID(1), 0, " --server box:1"))
+	var gaveUp *exit.Error
+	if !errors.As(err, &gaveUp) || gaveUp.Next != "pawl watch "+fake.ID(1)+" --after 0 --server box:1" {
+		t.Errorf("got %v with the hint %q", err, gaveUp.Next)
 	}
 }
 
@@ -131,7 +134,7 @@ func TestItEndsWithItsContext(t *testing.T) {
 	e.Add("goal").Play(fake.StepInit("s1", "FINAL"))
 	s, _ := session(t, fake.Serve(t, e).Addr)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	items := follow.Task(ctx, s, fake.ID(1), 0)
+	items := follow.Task(ctx, s, fake.ID(1), 0, "")
 	<-items
 	cancel(errors.New("enough"))
 	if item, open := <-items; open {

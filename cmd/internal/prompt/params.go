@@ -59,6 +59,12 @@ func (p *Prompter) supply(ctx context.Context, wait *executorv1.Wait, object []s
 
 // field asks for one value until it fits; nil where the person left it out.
 func (p *Prompter) field(ctx context.Context, f values.Field) (json.RawMessage, error) {
+	return p.value(ctx, f, false)
+}
+
+// value asks for one value until it fits. What is required is asked for again where the line is empty, except for a text,
+// which may be.
+func (p *Prompter) value(ctx context.Context, f values.Field, required bool) (json.RawMessage, error) {
 	question := "  " + p.Style.Yellow("?") + " " + p.Style.Bold(render.Line(f.Name))
 	if kind := f.Kind(); kind != "" {
 		question += " (" + render.Line(kind) + ")"
@@ -68,7 +74,7 @@ func (p *Prompter) field(ctx context.Context, f values.Field) (json.RawMessage, 
 	}
 	for {
 		text, err := p.read(ctx, question+": ")
-		if err != nil || text == "" {
+		if err != nil || text == "" && !required {
 			return nil, err
 		}
 		value, err := f.Parse(text)

@@ -47,6 +47,8 @@ func (p *Prompter) Ask(ctx context.Context, wait *executorv1.Wait) (Answer, erro
 		answer, err = p.params(ctx, wait)
 	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
 		answer, err = p.outcome(ctx, wait)
+	case executorv1.WaitKind_WAIT_KIND_INPUT:
+		answer, err = p.input(ctx, wait)
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
 		answer, err = p.paused(ctx, wait)
 	default:

@@ -168,6 +168,49 @@ func TestParams(t *testing.T) {
 	}
 }
 
+const asked = `{"type":"object","required":["city","days","kind","sure"],"properties":{"city":{"type":"string","description":"where to"},
+	"days":{"type":"integer","minimum":1},"kind":{"type":"string","oneOf":[{"const":"sea","title":"By the sea"},{"const":"hills","title":"In the hills"}]},
+	"sure":{"type":"boolean","default":true},"note":{"type":"string"},"most":{"type":"number"}}}`
+
+func supply(action executorv1.InputAnswer_Action, content string) prompt.Answer {
+	return prompt.Answer{Resume: &executorv1.ResumeTaskRequest{
+		WaitId: "wait-s1", Answer: &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: action, ContentJson: content}},
+	}}
+}
+
+// A5: what a tool's server asks for, field by field; a no; an address.
+func TestInput(t *testing.T) {
+	accept, decline := executorv1.InputAnswer_ACTION_ACCEPT, executorv1.InputAnswer_ACTION_DECLINE
+	for _, tc := range []struct {
+		name, schema, url, typed string
+		want                     prompt.Answer
+	}{
+		{"all", asked, "", "a\nBern\n3\nsea\nno\nwith a view\n1.5\n", supply(accept, `{"city":"Bern","days":3,"kind":"sea","sure":false,"note":"with a view","most":1.5}`)},
+		{"what may be empty", asked, "", "x\na\nBern\n\ntwo\n2\ncave\nhills\n\n\n\n", supply(accept, `{"city":"Bern","days":2,"kind":"hills","sure":true}`)},
+		{"declined", asked, "", "n\n", supply(decline, "")},
+		{"detached", asked, "", "d\n", prompt.Answer{Leave: true}},
+		{"the end of the input", asked, "", "a\nBern\n", prompt.Answer{Leave: true}},
+		{"nothing to enter", `{"type":"object","properties":{}}`, "", "a\n", supply(accept, "{}")},
+		{"an address", "", "https://example.com/\x1b[2Jsign-in", "a\ny\n", supply(accept, "")},
+		{"an address declined", "", "https://example.com/sign-in", "n\n", supply(decline, "")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(tc.typed)), Out: &out, Now: now}
+			wait := fake.InputWait("s1", tool, "s1", "where to?", tc.schema, tc.url)
+			wait.Deadline = timestamppb.New(fake.Epoch.Add(10 * time.Minute))
+			got, err := p.Ask(t.Context(), wait)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("%s\n%s", diff, out.String())
+			}
+			golden.Check(t, "input "+tc.name, out.String())
+		})
+	}
+}
+
 // What became of a call is for a person to say; calling again wants the word yes (DESIGN 4).
 func TestOutcome(t *testing.T) {
 	again := settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})

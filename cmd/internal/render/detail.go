@@ -103,7 +103,9 @@ func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
 		view.input = ""
 	}
 	took := time.Duration(-1)
-	if s.GetEndTime() != nil && s.GetStartTime() != nil {
+	if s.GetRunTime() != nil {
+		took = s.GetRunTime().AsDuration()
+	} else if s.GetEndTime() != nil && s.GetStartTime() != nil {
 		took = s.GetEndTime().AsTime().Sub(s.GetStartTime().AsTime())
 	}
 	fmt.Fprintf(b, "%s\n", e.stepLine(d.Style.StepMark(s.GetStatus()), view, took, 0))
@@ -139,7 +141,8 @@ func (d Detail) wait(b *strings.Builder, wait *executorv1.Wait) {
 	if wait.GetToolId() != "" {
 		block(b, st.Dim("input "), indent(PrettyJSON(wait.GetInputJson(), "")))
 	}
-	if wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {
+	block(b, st.Dim("open  "), Line(wait.GetUrl()))
+	if kind := wait.GetKind(); kind == executorv1.WaitKind_WAIT_KIND_PARAMS || kind == executorv1.WaitKind_WAIT_KIND_INPUT && wait.GetUrl() == "" {
 		block(b, st.Dim("asked "), indent(strings.Join(d.Asked(wait), "\n")))
 	}
 	if wait.GetDeadline() != nil {
@@ -155,6 +158,8 @@ func (d Detail) asks(wait *executorv1.Wait) string {
 		return tool + " waits for parameters" + because(wait.GetMessage())
 	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
 		return tool + " was called, and it is not known whether it ran" + because(wait.GetMessage())
+	case executorv1.WaitKind_WAIT_KIND_INPUT:
+		return tool + " asks" + because(wait.GetMessage())
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
 		return "the task is paused" + because(strings.TrimPrefix(wait.GetMessage(), "paused"))
 	}

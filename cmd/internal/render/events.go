@@ -44,6 +44,7 @@ type stepView struct {
 	tool, input, progress string
 	final                 bool
 	started               time.Time
+	asked                 time.Time // since when a person is to answer; zero while the call runs
 	attempt               uint32
 	announced             bool // a line said that it is running
 }

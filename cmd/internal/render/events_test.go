@@ -50,6 +50,16 @@ var stories = map[string][]*executorv1.ExecutorEvent{
 		fake.StepCancel("s1", write, "not today"),
 		fake.Cancelled("not today"),
 	},
+	"input": { // A5: a tool's server asks, twice, and the time that a person takes is not the step's
+		fake.StepInit("s1", write),
+		fake.StepInput("s1", write, `{}`, 1),
+		fake.AskInput("s1", write, "a", "which \x1b[31mcity?", ""),
+		fake.AskInput("s1", write, "b", "sign in", "https://example.com/sign-in"),
+		fake.Stop("a", "b"),
+		fake.Status("declined"),
+		fake.GoesOn("s1", write, "answered"),
+		fake.StepOutput("s1", write),
+	},
 	"params": { // A16
 		fake.StepInit("s1", write),
 		fake.StepInput("s1", write, `{}`, 1),

@@ -37,9 +37,36 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 		e.waiting(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
 		e.waiting(id, ev, "", "needs parameters: "+Line(p.StepWaitingForParam.GetMessage()))
+	case *executorv1.ExecutorEvent_InputRequired:
+		e.inputRequired(id, ev, p.InputRequired)
 	case *executorv1.ExecutorEvent_StatusChanged:
 		e.status(p.StatusChanged.GetReason())
+		if ev.GetFlow().GetStepStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
+			e.goesOn(id, ev)
+		}
 	}
+}
+
+// inputRequired shows what a tool's server asks for in the middle of a call.
+func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *executorv1.InputRequired) {
+	s := e.view(id, ev)
+	if s.asked.IsZero() {
+		s.asked = ev.GetTime().AsTime()
+	}
+	e.waiting(id, ev, "", "asks: "+Line(in.GetMessage()))
+	if in.GetUrl() != "" {
+		e.line("    %s", e.cfg.Style.Bold(Line(in.GetUrl())))
+	}
+}
+
+// goesOn takes the time that a person took out of the step's.
+func (e *Events) goesOn(id string, ev *executorv1.ExecutorEvent) {
+	s := e.view(id, ev)
+	if !s.asked.IsZero() {
+		s.started = s.started.Add(ev.GetTime().AsTime().Sub(s.asked))
+	}
+	s.asked = time.Time{}
+	e.run(id)
 }
 
 // startText is why a step that is waiting does not run: it needs approval, or it ran and nobody knows what came of it.

@@ -16,6 +16,8 @@ type Field struct {
 	Types       []string // of JSON, without null; empty: any
 	Description string
 	Enum        []json.RawMessage // without null; empty: any value
+	Required    bool
+	Default     json.RawMessage // nil where there is none
 }
 
 // Fields returns what the schema of an object asks for, in the schema's order.
@@ -26,7 +28,10 @@ func Fields(schemaJSON string) ([]Field, error) {
 	}
 	var fields []Field
 	for _, p := range s.Properties() {
-		f := Field{Name: p.Name, Description: p.Description}
+		f := Field{Name: p.Name, Description: p.Description, Required: p.Required}
+		if p.Default != "" && p.Default != "null" {
+			f.Default = json.RawMessage(p.Default)
+		}
 		for t := range strings.SplitSeq(p.Type, "|") {
 			if t != "" && t != "null" {
 				f.Types = append(f.Types, t)
@@ -34,6 +39,9 @@ func Fields(schemaJSON string) ([]Field, error) {
 		}
 		var members []json.RawMessage
 		_ = json.Unmarshal([]byte(p.Enum), &members) // a schema that compiled has an array there, or nothing
+		if len(members) == 0 {
+			members = choices(p.Schema)
+		}
 		for _, m := range members {
 			if string(m) != "null" {
 				f.Enum = append(f.Enum, m)
@@ -42,6 +50,25 @@ func Fields(schemaJSON string) ([]Field, error) {
 		fields = append(fields, f)
 	}
 	return fields, nil
+}
+
+// choices are the values of a schema that lists them with a title each.
+func choices(schemaJSON string) (members []json.RawMessage) {
+	var s struct {
+		OneOf []struct {
+			Const json.RawMessage `json:"const"`
+		} `json:"oneOf"`
+	}
+	if json.Unmarshal([]byte(schemaJSON), &s) != nil {
+		return nil
+	}
+	for _, c := range s.OneOf {
+		if c.Const == nil {
+			return nil
+		}
+		members = append(members, c.Const)
+	}
+	return members
 }
 
 // Kind says which values the field takes, for a person.

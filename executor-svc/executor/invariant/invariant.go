@@ -22,11 +22,13 @@ const (
 	stepCancel = executorv1.EventType_EVENT_TYPE_STEP_CANCEL
 	forStart   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
 	forParam   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM
+	forInput   = executorv1.EventType_EVENT_TYPE_INPUT_REQUIRED
 	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
 )
 
 // Events returns what is wrong with the events of one task, from the first one on: seqs 1, 2, 3 … (A26); FLOW_START once
-// (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP (A26); an answer is for a wait
+// (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP, perhaps after others that are asked together
+// (A26); a tool's server asks in the middle of an attempt (A5); an answer is for a wait
 // that was asked about that step, and used once; no wait's name is used twice; the pieces of the answer join to it; nothing
 // follows the end (A19); steps and attempts count up one by one (A11, A21); costs never shrink.
 func Events(events []*executorv1.ExecutorEvent) []string {
@@ -38,7 +40,7 @@ func Events(events []*executorv1.ExecutorEvent) []string {
 		if c.ended {
 			c.wrong("%s after the end", e.GetType())
 		}
-		if c.asked && e.GetType() != flowStop {
+		if c.asked && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
 			c.wrong("a question without FLOW_STOP behind it, but %s", e.GetType())
 		}
 		c.asked = false
@@ -91,7 +93,7 @@ func (c *checker) counts(e *executorv1.ExecutorEvent) {
 		if c.attempts++; e.GetAttempt() != c.attempts {
 			c.wrong("attempt %s begins, want attempt %d", attemptOf(e), c.attempts)
 		}
-	case forStart, forParam:
+	case forStart, forParam, forInput:
 		if c.asks[e.GetWaitId()] {
 			c.wrong("%s is asked again", e.GetWaitId())
 		}
@@ -115,14 +117,8 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 		c.begins(e)
 	case stepOutput, stepError, stepCancel:
 		c.ends(e)
-	case forStart:
-		if e.GetStepWaitingForStart().GetOutcomeUnknown() {
-			c.ends(e)
-		}
-		c.waits[e.GetWaitId()], c.asked = step, true
-		return
-	case forParam:
-		c.waits[e.GetWaitId()], c.asked = step, true
+	case forStart, forParam, forInput:
+		c.question(e)
 		return
 	case textAdd:
 		t := e.GetTextAdd()
@@ -139,6 +135,16 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 		c.ended = true
 	}
 	c.answered(e)
+}
+
+func (c *checker) question(e *executorv1.ExecutorEvent) {
+	switch attempt := attemptOf(e); {
+	case e.GetStepWaitingForStart().GetOutcomeUnknown():
+		c.ends(e)
+	case e.GetType() == forInput && !c.open[attempt]:
+		c.wrong("attempt %s asks for something, and does not run", attempt)
+	}
+	c.waits[e.GetWaitId()], c.asked = e.GetFlow().GetStepId(), true
 }
 
 // answered checks that what answers a wait is about the step that was asked about.

@@ -75,8 +75,9 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		all = append(all, journal.Record{FirstSeq: seq + 1, Record: r})
 		seq += uint64(len(r.GetFacts()))
 	}
-	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint, said := agentflow.Forked(t.ID, records, kept, seq)
+	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
+	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
 	all = append(all, journal.Record{FirstSeq: seq + 1, Record: &storagev1.Record{
 		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{said},
@@ -85,6 +86,16 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(),
 	})
 	return id, fault(err, nil)
+}
+
+// failedLimit lets a fork fail as often as a new task may: its counter begins with the failed steps that it keeps, which
+// were those of another task.
+func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *storagev1.Checkpoint) uint32 {
+	limit, before := from.GetLimits().GetMaxFailedSteps(), uint32(0)
+	if n := len(from.GetForks()); n > 0 { // the same was done for the task that is forked
+		before = agentflow.Failed(first(records, from.GetForks()[n-1].GetSeq()))
+	}
+	return limit - min(limit, before) + c.GetErrorCount()
 }
 
 // upTo returns the records up to the end of a step: that at seq, or the newest one. The last record may be cut.
@@ -98,14 +109,20 @@ func upTo(records []*storagev1.Record, seq uint64) ([]*storagev1.Record, bool) {
 	if at == 0 {
 		return nil, false
 	}
-	var kept []*storagev1.Record
-	for left := at; left > 0; {
-		r := records[len(kept)]
-		n := min(uint64(len(r.GetFacts())), left)
-		kept = append(kept, &storagev1.Record{Time: r.GetTime(), Usage: r.GetUsage(), Facts: r.GetFacts()[:n]})
-		left -= n
+	return first(records, at), true
+}
+
+// first returns the records with the first n facts.
+func first(records []*storagev1.Record, n uint64) (kept []*storagev1.Record) {
+	for _, r := range records {
+		if n == 0 {
+			break
+		}
+		facts := r.GetFacts()[:min(uint64(len(r.GetFacts())), n)]
+		kept = append(kept, &storagev1.Record{Time: r.GetTime(), Usage: r.GetUsage(), Facts: facts})
+		n -= uint64(len(facts))
 	}
-	return kept, true
+	return kept
 }
 
 // DeleteTask implements ExecutorService.

@@ -45,6 +45,9 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 			return nil, err
 		}
 	}
+	if err := checkInput(open, c.GetInput()); err != nil {
+		return nil, err
+	}
 	if err := s.Engine.Send(ctx, t.ID, c); err != nil {
 		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
 			return s.answered(ctx, t, c, req.GetWaitId())
@@ -124,11 +127,13 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 		}}}, nil
 	case *executorv1.ResumeTaskRequest_Outcome:
 		return outcomeCommand(req.GetWaitId(), a.Outcome)
+	case *executorv1.ResumeTaskRequest_Input:
+		return inputCommand(req.GetWaitId(), a.Input)
 	case *executorv1.ResumeTaskRequest_Unpause:
 		return &storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{WaitId: req.GetWaitId()}}}, nil
 	}
 	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"an answer is required: approve, reject, params, outcome or unpause")
+		"an answer is required: approve, reject, params, outcome, input or unpause")
 }
 
 func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Command, error) {
@@ -246,6 +251,9 @@ func same(c *storagev1.Command, given *storagev1.Fact, q asked) bool {
 	case *storagev1.Fact_StatusChanged:
 		if k.StatusChanged.GetReason() == agentflow.Approved {
 			return q.started(c, k.StatusChanged.GetSuppliedHash())
+		}
+		if in := c.GetInput(); in != nil {
+			return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.AnswerHash(in))
 		}
 		return c.GetParams() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
 	case *storagev1.Fact_StepOutput:

@@ -38,9 +38,14 @@ func (r *rig) finish(id string) executorv1.ExecutorStatus {
 		}
 		for _, w := range r.task(id).Checkpoint.GetWaits() {
 			answer := approveCommand(w.GetId())
-			if w.GetKind() == executorv1.WaitKind_WAIT_KIND_OUTCOME {
+			switch w.GetKind() {
+			case executorv1.WaitKind_WAIT_KIND_OUTCOME:
 				answer = &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: &storagev1.SettleOutcome{
 					WaitId: w.GetId(), Answer: &storagev1.SettleOutcome_Skip{},
+				}}}
+			case executorv1.WaitKind_WAIT_KIND_INPUT:
+				answer = &storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{
+					WaitId: w.GetId(), Action: executorv1.InputAnswer_ACTION_DECLINE,
 				}}}
 			}
 			wantAnswer(r.t, "the answer", r.send(id, answer), 0, taskEnded, waitNotOpen)
@@ -60,9 +65,7 @@ func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id 
 			calls = append(calls, len(r.pool.Called()))
 		}
 		err := do()
-		path := filepath.Join(dir, fmt.Sprintf("%d.db", len(copies)))
-		journaltest.Copy(t, bolt.Files(r.path), bolt.Files(path))
-		copies = append(copies, path)
+		copies = append(copies, r.copyTo(dir, len(copies)))
 		return err
 	}
 	r.start()
@@ -74,6 +77,13 @@ func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id 
 		t.Error(err)
 	}
 	return r, id, copies, append(calls, len(r.pool.Called()))
+}
+
+// copyTo keeps the journal as a crash would leave it now.
+func (r *rig) copyTo(dir string, n int) (path string) {
+	path = filepath.Join(dir, fmt.Sprintf("%d.db", n))
+	journaltest.Copy(r.t, bolt.Files(r.path), bolt.Files(path))
+	return path
 }
 
 // DESIGN 4: at every commit point, a crash leaves a task that goes on to an end, whose log has no gap, and no tool call

@@ -21,7 +21,7 @@ func split(effects []flow.Effect) (early, late []flow.Effect) {
 	}
 	for i, e := range effects {
 		switch e.(type) {
-		case flow.Call, flow.Attach, flow.StopCall, flow.Abandon, flow.Release:
+		case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon, flow.Release:
 			late = append(late, e)
 		default:
 			switch {
@@ -46,7 +46,9 @@ func (o *owner) startLate(b *batch, effects []flow.Effect) {
 	}
 	for _, e := range effects {
 		call, ok := e.(flow.Call)
+		_, attach := e.(flow.Attach)
 		switch {
+		case attach && !o.slot: // the task goes on once it has one
 		case !ok:
 			o.start(b, []flow.Effect{e})
 		case stopped || o.cancelQueued():
@@ -88,6 +90,8 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 			o.ctx, o.cancel = context.WithCancel(o.e.hard)
 		case flow.StopCall:
 			o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
+		case flow.Withdraw:
+			o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
 		case flow.Release:
 			o.beside(o.session.Release)
 		default:

@@ -77,7 +77,7 @@ func (o *owner) store(b *batch) bool {
 	}
 	o.e.hub.publish(o.id, o.head, t.Checkpoint, t.Record)
 	for _, c := range b.recorded {
-		o.session.Recorded(c.Ordinal, c.Attempt)
+		o.session.Recorded(c)
 	}
 	for _, a := range b.answers {
 		o.e.answer(a.commandID, a.err)
@@ -100,12 +100,11 @@ func (o *owner) fold(b *batch, i item) {
 		o.foldCommand(b, i.command)
 		return
 	}
-	if c, ok := i.input.(flow.Called); ok && i.turn == o.turn && !b.abandoned {
+	if flow.EndsCall(i.input) && i.turn == o.turn && !b.abandoned {
 		o.calling = false
-		b.recorded = append(b.recorded, c)
-	}
-	if _, ok := i.input.(flow.Moved); ok && i.turn == o.turn {
-		o.calling = false
+		if c, ok := i.input.(flow.Called); ok {
+			b.recorded = append(b.recorded, c)
+		}
 	}
 	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
 		o.log.Debug("what an abandoned effect brought is dropped")

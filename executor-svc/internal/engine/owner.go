@@ -252,7 +252,7 @@ func (o *owner) startsNothing(c journal.Command) bool {
 	}
 	for _, e := range t.Effects {
 		switch e.(type) {
-		case flow.Abandon, flow.Release, flow.StopCall:
+		case flow.Abandon, flow.Release, flow.StopCall, flow.Withdraw:
 		default:
 			return false
 		}
@@ -330,20 +330,15 @@ func (o *owner) setLapse() {
 func (o *owner) drain() {
 	for o.calling {
 		for _, i := range o.in.take() {
-			if _, ok := i.input.(flow.Moved); ok {
-				o.move([]item{i}) // where it is to be made is recorded, and that it was not begun
-				return
-			}
-			c, ok := i.input.(flow.Called)
-			if !ok {
+			if !flow.EndsCall(i.input) {
 				continue
 			}
 			o.calling = false
-			if o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
+			if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
 				// The stop itself cut the call off: what to do about it is decided when the task is taken up.
 				return
 			}
-			o.move([]item{{input: c, turn: i.turn}})
+			o.move([]item{i})
 			return
 		}
 		select {

@@ -36,6 +36,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
+	running   = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
 	waiting   = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	success   = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
 	failed    = executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR

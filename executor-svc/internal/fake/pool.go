@@ -42,6 +42,10 @@ type Pool struct {
 	Detached bool
 	// Lose loses the next call on its way: its connection breaks before it comes.
 	Lose bool
+	// BeforeAnswer comes before an answer is taken; its error replaces that.
+	BeforeAnswer func(*mcppoolv1.AnswerCallRequest) error
+	// TaskFn tells of MCP tasks whose calls the pool does not know.
+	TaskFn func(*mcppoolv1.AttachCallRequest) (*mcppoolv1.CallResult, error)
 	// ReleaseFn comes before a release.
 	ReleaseFn func(sessionID string)
 
@@ -53,6 +57,8 @@ type Pool struct {
 	released []string
 	acks     []string
 	attached []*mcppoolv1.AttachCallRequest
+	answers  []*mcppoolv1.AnswerCallRequest
+	stopped  []string
 }
 
 // call is a call that the pool knows. A tombstone has no done.
@@ -61,6 +67,9 @@ type call struct {
 	done   chan struct{}
 	result *mcppoolv1.CallResult
 	err    error
+
+	asked []*question
+	more  chan struct{} // closed when it asks for more
 }
 
 // NewPool returns a pool.
@@ -70,10 +79,15 @@ func NewPool() *Pool {
 	return p
 }
 
-// Restart makes it another pool: one that knows nothing of what was called before.
+// Restart makes it another pool: one that knows nothing of what was called before. Calls that wait for answers end.
 func (p *Pool) Restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, c := range p.ledger {
+		if len(c.asked) > 0 {
+			c.stop()
+		}
+	}
 	p.id, p.ledger = uuid.NewString(), map[string]*call{}
 }
 
@@ -136,7 +150,8 @@ func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStream
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
 			With(errs.OutcomeKey, "NOT_EXECUTED")
 	}
-	c := &call{stop: stop, done: make(chan struct{})}
+	c := &call{stop: stop, done: make(chan struct{}), more: make(chan struct{})}
+	ctx = context.WithValue(ctx, callKey{}, c)
 	p.ledger[req.GetCallId()] = c
 	p.calls, p.users = append(p.calls, req), append(p.users, who.Sub)
 	p.mu.Unlock()
@@ -180,6 +195,13 @@ func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerSt
 		p.ledger[req.GetCallId()] = &call{}
 	}
 	p.mu.Unlock()
+	if (c == nil || c.done == nil) && req.GetTaskId() != "" && p.TaskFn != nil {
+		res, err := p.TaskFn(req)
+		if err != nil {
+			return err
+		}
+		return stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: res}})
+	}
 	if c == nil || c.done == nil {
 		e := errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "this pool does not know the call %s", req.GetCallId())
 		if same {
@@ -187,10 +209,8 @@ func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerSt
 		}
 		return e.With(errs.OutcomeKey, "UNKNOWN")
 	}
-	select {
-	case <-c.done:
-	case <-stream.Context().Done():
-		return stream.Context().Err()
+	if err := p.follow(c, stream); err != nil {
+		return err
 	}
 	if c.result == nil {
 		return c.err
@@ -215,6 +235,9 @@ func (p *Pool) CancelCall(_ context.Context, req *mcppoolv1.CancelCallRequest) (
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "no call %s", req.GetCallId())
 	}
 	c.stop()
+	p.mu.Lock()
+	p.stopped = append(p.stopped, req.GetCallId())
+	p.mu.Unlock()
 	return &mcppoolv1.CancelCallResponse{}, nil
 }
 

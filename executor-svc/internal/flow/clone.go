@@ -34,7 +34,8 @@ func cloneStep(s *storagev1.ActiveStep) *storagev1.ActiveStep {
 		Attempt: s.GetAttempt(), InputJson: s.GetInputJson(), Effect: s.GetEffect(), Idempotent: s.GetIdempotent(),
 		RiskFloor: s.GetRiskFloor(), DefinitionHash: s.GetDefinitionHash(), Risk: s.GetRisk(), Error: s.GetError(),
 		Supplied: s.GetSupplied(), SubtaskId: s.GetSubtaskId(), ApprovedHash: s.GetApprovedHash(), InputSeq: s.GetInputSeq(),
-		ConfigRevision: s.GetConfigRevision(), PoolId: s.GetPoolId(),
+		ConfigRevision: s.GetConfigRevision(), PoolId: s.GetPoolId(), Leg: s.GetLeg(), McpTaskId: s.GetMcpTaskId(),
+		RequestState: s.GetRequestState(), Answers: slices.Clone(s.GetAnswers()), AnswersSent: s.GetAnswersSent(),
 	}
 }
 

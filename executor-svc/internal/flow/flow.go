@@ -55,18 +55,33 @@ type (
 	Begin struct{}
 	// Plan asks for the next step. Comes back as Planned.
 	Plan struct{}
-	// Call calls the tool of a step whose intent is durable. Comes back as any number of Progress and one Called or Moved.
+	// Call calls the tool of a step whose intent is durable. Comes back as any number of Progress, perhaps Tasked, and then
+	// Called, Moved, Asked or Undelivered.
 	Call struct {
 		Ordinal uint32
 		Attempt uint32
 	}
-	// Attach asks the pool what became of a call that was made before. Comes back as Call does.
+	// Attach asks the pool what became of a call that was made before; what people answered to it is given to it first. Comes
+	// back as Call does.
 	Attach struct {
 		Ordinal uint32
 		Attempt uint32
+		// Fresh: the answers are given to the pool for the first time.
+		Fresh bool
+		// Deaf: only the call's end matters, and not what it asks for.
+		Deaf bool
 	}
 	// StopCall asks a running call to stop; its Called still comes.
 	StopCall struct{ Reason string }
+	// Withdraw tells the pool to end a call that waits for a person. Nothing comes back.
+	Withdraw struct {
+		Ordinal uint32
+		Attempt uint32
+		Leg     uint32
+		// PoolID and ToolID say who has it.
+		PoolID, ToolID string
+		Reason         string
+	}
 	// Derive makes the input of a failed attempt anew. Comes back as Derived.
 	Derive struct{ Ordinal uint32 }
 	// Judge asks whether an error is about parameters and, if so, what is missing. Comes back as Judged.
@@ -90,6 +105,7 @@ func (Plan) effect()     {}
 func (Call) effect()     {}
 func (Attach) effect()   {}
 func (StopCall) effect() {}
+func (Withdraw) effect() {}
 func (Derive) effect()   {}
 func (Judge) effect()    {}
 func (Fill) effect()     {}
@@ -128,6 +144,8 @@ type (
 	Called struct {
 		Ordinal uint32
 		Attempt uint32
+		// Leg is the one of the attempt's calls that ended.
+		Leg uint32
 		// Output is the step's output as JSON where the tool succeeded.
 		Output string
 		// Err is why it failed; nil where it succeeded.
@@ -143,6 +161,27 @@ type (
 		Ordinal uint32
 		Attempt uint32
 		PoolID  string
+	}
+	// Asked says that a call waits for people: nobody follows it until they have answered.
+	Asked struct {
+		Ordinal   uint32
+		Attempt   uint32
+		Questions []Question
+		// RequestState is what the server wants back with the answers; may be empty.
+		RequestState string
+	}
+	// Undelivered says that no pool knows the call that was to get the answers, and that none can have got them.
+	Undelivered struct {
+		Ordinal uint32
+		Attempt uint32
+		// Err is what the pool says of the call.
+		Err *storagev1.ErrorNote
+	}
+	// Tasked says that the server does a call as an MCP task.
+	Tasked struct {
+		Ordinal uint32
+		Attempt uint32
+		TaskID  string
 	}
 	// NotStarted says that a call whose intent is durable was not begun: the executor is stopping.
 	NotStarted struct{ Ordinal uint32 }
@@ -183,19 +222,22 @@ type (
 	}
 )
 
-func (Command) input()    {}
-func (Lapsed) input()     {}
-func (Left) input()       {}
-func (Begun) input()      {}
-func (Planned) input()    {}
-func (Called) input()     {}
-func (Moved) input()      {}
-func (Progress) input()   {}
-func (NotStarted) input() {}
-func (Derived) input()    {}
-func (Judged) input()     {}
-func (Text) input()       {}
-func (Answered) input()   {}
+func (Command) input()     {}
+func (Lapsed) input()      {}
+func (Left) input()        {}
+func (Begun) input()       {}
+func (Planned) input()     {}
+func (Called) input()      {}
+func (Moved) input()       {}
+func (Progress) input()    {}
+func (Asked) input()       {}
+func (Undelivered) input() {}
+func (Tasked) input()      {}
+func (NotStarted) input()  {}
+func (Derived) input()     {}
+func (Judged) input()      {}
+func (Text) input()        {}
+func (Answered) input()    {}
 
 // PlannedStep is a step that the planner proposed, with what the pool says of its tool.
 type PlannedStep struct {
@@ -212,4 +254,24 @@ type PlannedStep struct {
 	PoolID string
 	// Problem says what of the input does not fit the tool's schema; empty where it fits.
 	Problem string
+}
+
+// Question is what a tool's server asks a person for in the middle of a call.
+type Question struct {
+	// InputID names it within the call.
+	InputID    string
+	Message    string
+	SchemaJSON string
+	URL        string
+	// Expire is when the pool gives it up, in nanoseconds since 1970; 0: never.
+	Expire int64
+}
+
+// EndsCall says whether the effect of a call is over with an input.
+func EndsCall(in Input) bool {
+	switch in.(type) {
+	case Called, Moved, Asked, Undelivered:
+		return true
+	}
+	return false
 }

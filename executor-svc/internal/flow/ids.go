@@ -34,6 +34,15 @@ func CallID(task string, ordinal, attempt uint32) string {
 	return task + "/step-" + strconv.FormatUint(uint64(ordinal), 10) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
+// LegID names one of the calls that an attempt takes: the first has the attempt's own name, the others a number behind it.
+func LegID(task string, ordinal, attempt, leg uint32) string {
+	id := CallID(task, ordinal, attempt)
+	if leg > 0 {
+		id += "/" + strconv.FormatUint(uint64(leg)+1, 10)
+	}
+	return id
+}
+
 // IdempotencyKey is the same for each attempt of one step with one input.
 func IdempotencyKey(task string, ordinal uint32, input string) string {
 	sum := sha256.Sum256([]byte(input))
@@ -43,6 +52,12 @@ func IdempotencyKey(task string, ordinal uint32, input string) string {
 // SuppliedHash is the SHA-256 of what a person supplied.
 func SuppliedHash(s *storagev1.Supplied) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(s.GetContentJson()), s.GetContentJson(), s.GetDescription()))
+	return sum[:]
+}
+
+// AnswerHash is the SHA-256 of what a person answered to a tool's server.
+func AnswerHash(in *storagev1.SupplyInput) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s", in.GetAction(), in.GetContentJson()))
 	return sum[:]
 }
 

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"slices"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
@@ -28,7 +30,14 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's beginning.
 	StartSeq uint64
 	EndTime  int64
+	// RunTime is how long the newest attempt ran, as far as it is over; runSince is since when it runs now.
+	RunTime, runSince int64
+	// asked holds the open waits of a call that a person must answer before it goes on.
+	asked []string
 }
+
+// Asking says that the step's call runs, and waits for a person.
+func (e *Entry) Asking() bool { return len(e.asked) > 0 }
 
 // Log is the history of one task.
 type Log struct {
@@ -62,6 +71,8 @@ func (l *Log) entry(f *storagev1.Fact) *Entry {
 
 func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 	e.Status, e.WaitID = f.GetStepStatus(), ""
+	e.ask(f)
+	e.clock(f, now)
 	if f.GetAttempt() != 0 {
 		e.Attempt = f.GetAttempt()
 	}
@@ -87,6 +98,38 @@ func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 		e.EndTime = now
 		if o := k.StepCancel.GetOutcome(); o != commonv1.Outcome_OUTCOME_UNSPECIFIED {
 			e.Outcome = o
+		}
+	}
+}
+
+// ask keeps what a running call waits for.
+func (e *Entry) ask(f *storagev1.Fact) {
+	switch f.GetKind().(type) {
+	case *storagev1.Fact_InputRequired:
+		e.asked = append(e.asked, f.GetWaitId())
+	case *storagev1.Fact_StatusChanged, *storagev1.Fact_ToolProgress:
+		e.asked = slices.DeleteFunc(e.asked, func(id string) bool { return id == f.GetWaitId() })
+	default:
+		e.asked = nil
+	}
+	if n := len(e.asked); n > 0 {
+		e.WaitID = e.asked[n-1]
+	}
+}
+
+// clock counts the time that an attempt runs, and none that people take.
+func (e *Entry) clock(f *storagev1.Fact, now int64) {
+	switch f.GetKind().(type) {
+	case *storagev1.Fact_StepInput:
+		e.RunTime, e.runSince = 0, now
+	case *storagev1.Fact_ToolProgress:
+	case *storagev1.Fact_StatusChanged:
+		if e.runSince == 0 && e.StartTime != 0 && f.GetStepStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
+			e.runSince = now
+		}
+	default:
+		if e.runSince != 0 {
+			e.RunTime, e.runSince = e.RunTime+max(0, now-e.runSince), 0
 		}
 	}
 }

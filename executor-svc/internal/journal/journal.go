@@ -102,7 +102,7 @@ type Tasks interface {
 	// ErrNotFound.
 	Delete(ctx context.Context, taskID string) error
 	// Sweep deletes tasks that ended before a time, the oldest first, at most max of them, and says how many. Its cost
-	// does not depend on how many tasks there are.
+	// does not depend on how many tasks there are. Damaged ones are left, and each is part of one error (ErrDamaged).
 	Sweep(ctx context.Context, endedBefore time.Time, max int) (int, error)
 }
 

@@ -3,9 +3,9 @@ package runner
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,9 +22,6 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// progressEvery is how often a call's progress becomes an event, at most.
-const progressEvery = 250 * time.Millisecond
-
 // stopEvery is how often the pool is asked to stop a call that it does not know yet.
 const stopEvery = 250 * time.Millisecond
 
@@ -37,6 +34,8 @@ type call struct {
 	ended func()
 	done <-chan struct{}
 	at   where // it runs
+	// deaf: what the call asks for does not matter any more, only its end.
+	deaf atomic.Bool
 }
 
 func newCall(id string, at where) *call {
@@ -52,7 +51,7 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 	mcpID, name := flow.ToolName(st.GetToolId())
 	req := &mcppoolv1.CallToolRequest{
 		McpId: mcpID, Name: name, InputJson: st.GetInputJson(), SessionId: s.id,
-		CallId:                 flow.CallID(t.ID, st.GetOrdinal(), attempt),
+		CallId:                 flow.LegID(t.ID, st.GetOrdinal(), attempt, st.GetLeg()),
 		IdempotencyKey:         flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson()),
 		ExpectedDefinitionHash: st.GetDefinitionHash(),
 		ExpectedConfigRevision: st.GetConfigRevision(),
@@ -61,11 +60,14 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 		AckCallIds:             s.takeAcks(st.GetPoolId()),
 		PoolId:                 st.GetPoolId(),
 	}
-	return s.follows(st, attempt, next, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
-		res, err := s.reach(ctx, req, progress)
+	if st.GetLeg() > 0 {
+		req.RequestState, req.Answers = st.GetRequestState(), answersOf(st.GetAnswers())
+	}
+	return s.follows(st, attempt, false, next, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
+		res, err := s.reach(ctx, req, l)
 		if lost(err) {
 			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", req.GetCallId(), "error", err)
-			return s.attach(ctx, mcpID, s.attachRequest(st, attempt), progress)
+			return s.attach(ctx, mcpID, s.attachRequest(st, attempt), l)
 		}
 		return res, err
 	})
@@ -74,28 +76,34 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 // startSlack is how much later than the patience with the pool a call may still start; it covers clocks that differ.
 const startSlack = 30 * time.Second
 
-// attachCall finds out what became of a call that an owner before this one made.
-func (s *Session) attachCall(_ *flow.Task, st *storagev1.ActiveStep, attempt uint32) Run {
-	req := s.attachRequest(st, attempt)
+// attachCall finds out what became of a call that was made before, and gives it the answers that it waits for.
+func (s *Session) attachCall(st *storagev1.ActiveStep, e flow.Attach) Run {
+	req := s.attachRequest(st, e.Attempt)
 	mcpID, _ := flow.ToolName(st.GetToolId())
-	return s.follows(st, attempt, nil, func(ctx context.Context, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
-		return s.attach(ctx, mcpID, req, progress)
+	return s.follows(st, e.Attempt, e.Deaf, nil, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
+		if !e.Deaf {
+			if err := s.deliver(ctx, st, l, e.Fresh); err != nil {
+				return nil, err
+			}
+		}
+		return s.attach(ctx, mcpID, req, l)
 	})
 }
 
 func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppoolv1.AttachCallRequest {
 	mcpID, name := flow.ToolName(st.GetToolId())
 	return &mcppoolv1.AttachCallRequest{
-		CallId: flow.CallID(s.id, st.GetOrdinal(), attempt), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
+		CallId: flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
 		PoolId: st.GetPoolId(), SessionId: s.id, Epoch: s.epoch,
 	}
 }
 
 // follows brings back how a call ended, however it is followed.
-func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned, end func(context.Context, func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error)) Run {
+func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, deaf bool, next func(output string) *flow.Planned, end func(context.Context, *listener) (*mcppoolv1.CallResult, error)) Run {
 	mcpID, _ := flow.ToolName(st.GetToolId())
-	c := newCall(flow.CallID(s.id, st.GetOrdinal(), attempt), where{st.GetPoolId(), mcpID})
+	c := newCall(flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), where{st.GetPoolId(), mcpID})
 	s.use(c.at)
+	c.deaf.Store(deaf)
 	s.mu.Lock()
 	s.call = c
 	s.mu.Unlock()
@@ -104,14 +112,20 @@ func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, next func(ou
 		ctx, cancel := context.WithCancel(s.asUser(ctx))
 		defer cancel()
 		defer context.AfterFunc(c.given, cancel)()
-		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt}
-		res, err := end(ctx, func(p *storagev1.ToolProgress) {
-			emit(flow.Progress{Ordinal: st.GetOrdinal(), Attempt: attempt, Progress: p})
-		})
+		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt, Leg: st.GetLeg()}
+		l := s.listen(c, st, attempt, emit)
+		res, err := end(ctx, l)
 		var m *moved
 		switch {
 		case errors.As(err, &m):
 			emit(callMoved(st, attempt, m))
+			return
+		case errors.Is(err, errAsked):
+			emit(l.asked)
+			return
+		case errors.Is(err, errUndelivered):
+			out.Err, _ = failure(err, st.GetInputJson())
+			emit(flow.Undelivered{Ordinal: out.Ordinal, Attempt: attempt, Err: out.Err})
 			return
 		case err != nil:
 			out.Err, out.Outcome = failure(err, st.GetInputJson())
@@ -155,10 +169,10 @@ var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.Strin
 
 // attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
 // is waited for: it may have the answer.
-func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		res, err := s.attachAnywhere(ctx, mcpID, req, progress)
+		res, err := s.attachAnywhere(ctx, mcpID, req, l)
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || time.Now().Add(pause).After(deadline) {
 			return res, err
 		}
@@ -174,14 +188,16 @@ func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.Attac
 
 // reach makes the call, and waits for a pool that is out of reach for a while: a call that was proven not sent can be
 // made again without any doubt.
-func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *listener) (*mcppoolv1.CallResult, error) {
+	ctx, drop := context.WithCancel(ctx)
+	defer drop()
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		var to peer.Peer
 		stream, err := s.r.pool.CallTool(s.toServer(ctx, req.GetMcpId()), req, grpc.Peer(&to))
 		var res *mcppoolv1.CallResult
 		if err == nil {
-			res, err = receive(stream.Recv, progress)
+			res, err = receive(ctx, drop, stream.Recv, l)
 		}
 		if err == nil {
 			return res, nil
@@ -218,33 +234,6 @@ func refused(err error) bool {
 	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == notExecuted
 }
 
-// message is what the streams of CallTool and AttachCall carry.
-type message interface {
-	GetResult() *mcppoolv1.CallResult
-	GetProgress() *mcppoolv1.CallProgress
-}
-
-// receive follows a call's stream to its end.
-func receive[M message](recv func() (M, error), progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
-	var last time.Time
-	for {
-		msg, err := recv()
-		if errors.Is(err, io.EOF) {
-			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the pool ended the call without a result; this is a defect of the pool, please report it")
-		}
-		if err != nil {
-			return nil, err
-		}
-		if res := msg.GetResult(); res != nil {
-			return res, nil
-		}
-		if p := msg.GetProgress(); p != nil && time.Since(last) >= progressEvery {
-			last = time.Now()
-			progress(&storagev1.ToolProgress{Progress: p.GetProgress(), Total: p.GetTotal(), Message: valid(p.GetMessage())})
-		}
-	}
-}
-
 // StopCall asks the running call to stop and gives it a while to say what came of it.
 func (s *Session) StopCall(ctx context.Context, reason string) {
 	s.mu.Lock()
@@ -253,6 +242,7 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 	if c == nil {
 		return
 	}
+	c.deaf.Store(true)
 	time.AfterFunc(s.r.cfg.StopGrace, c.giveUp)
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
 	defer cancel()

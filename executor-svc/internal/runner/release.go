@@ -51,10 +51,10 @@ func (s *Session) pools() []where {
 
 // Recorded says that what came of a call is durable: the pool may forget it. It learns that with the next call, at the
 // latest when the task is left.
-func (s *Session) Recorded(ordinal, attempt uint32) {
+func (s *Session) Recorded(c flow.Called) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := ack{call: flow.CallID(s.id, ordinal, attempt)}
+	a := ack{call: flow.LegID(s.id, c.Ordinal, c.Attempt, c.Leg)}
 	if s.call != nil && s.call.id == a.call {
 		a.where = s.call.at
 	}

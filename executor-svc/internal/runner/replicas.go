@@ -157,8 +157,8 @@ func sameAddr(a, b string) bool {
 
 // attachAnywhere asks the pool that is responsible now what became of a call and, where that is not the one that was to make it,
 // all others: only that one can prove that it did not.
-func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
-	res, err := attachOver(s.toServer(ctx, mcpID), s.r.pool, req, progress)
+func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
+	res, err := attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
 	if s.r.cfg.Replicas == nil || !elsewhere(err, req.GetPoolId()) {
 		return res, err
 	}
@@ -168,7 +168,7 @@ func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppool
 			var found *mcppoolv1.CallResult
 			var said error
 			_ = s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
-				found, said = attachOver(ctx, pool, req, progress)
+				found, said = attachOver(ctx, pool, req, l)
 				return nil
 			})
 			switch {
@@ -186,12 +186,15 @@ func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppool
 	}
 }
 
-func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, progress func(*storagev1.ToolProgress)) (*mcppoolv1.CallResult, error) {
+func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
+	ctx, drop := context.WithCancel(ctx)
+	defer drop()
+	l.name(req)
 	stream, err := pool.AttachCall(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	return receive(stream.Recv, progress)
+	return receive(ctx, drop, stream.Recv, l)
 }
 
 // poolKey is where a pool says which one it is that does not know a call.
@@ -224,6 +227,30 @@ func (s *Session) cancelAnywhere(ctx context.Context, w where, req *mcppoolv1.Ca
 		}
 	}
 	return err
+}
+
+// answerAnywhere gives an answer to the pool that has the call. hidden: that may be one which could not be asked.
+func (s *Session) answerAnywhere(ctx context.Context, w where, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (hidden bool, err error) {
+	_, err = s.r.pool.AnswerCall(s.toServer(ctx, w.mcp), req, grpc.Peer(to))
+	if s.r.cfg.Replicas == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+		return false, err
+	}
+	for _, addr := range s.everywhere(ctx, w.pool) {
+		ctx, done := context.WithTimeout(ctx, askLimit)
+		said := s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
+			_, err := pool.AnswerCall(ctx, req)
+			return err
+		})
+		done()
+		switch errs.Reason(said) {
+		case commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
+		case commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
+			hidden = true
+		default:
+			return false, said
+		}
+	}
+	return hidden, err
 }
 
 // pause waits; false where ctx ended.

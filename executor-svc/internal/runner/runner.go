@@ -101,7 +101,7 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	case flow.Call:
 		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.follow(log))
 	case flow.Attach:
-		return s.attachCall(t, step(t, e.Ordinal), e.Attempt)
+		return s.attachCall(step(t, e.Ordinal), e)
 	}
 	s.setAhead(nil)
 	switch e := e.(type) {

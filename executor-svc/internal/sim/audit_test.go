@@ -106,7 +106,7 @@ func (a *audit) fact(f *storagev1.Fact) {
 // closes writes down what closed a wait; what opens one does not.
 func (a *audit) closes(id string, f *storagev1.Fact) {
 	switch f.GetKind().(type) {
-	case *storagev1.Fact_StepWaitingForStart, *storagev1.Fact_StepWaitingForParam:
+	case *storagev1.Fact_StepWaitingForStart, *storagev1.Fact_StepWaitingForParam, *storagev1.Fact_InputRequired:
 		return
 	}
 	if a.closed[id] == nil {
@@ -283,7 +283,7 @@ func (a *audit) counters() {
 		a.wrong("%d steps, the limit is %d (A21)", c.GetStepCount(), limits.GetMaxSteps())
 	case c.GetErrorCount() < sure || c.GetErrorCount() > failed:
 		a.wrong("%d failed steps are counted, there are %d to %d (A19)", c.GetErrorCount(), sure, failed)
-	case limited != (c.GetErrorCount() >= limits.GetMaxFailedSteps()) && a.shared == 0: // a fork may begin at the limit
+	case limited != (c.GetErrorCount() >= limits.GetMaxFailedSteps()):
 		a.wrong("%d failed steps of %d, ended with %v (A19)", c.GetErrorCount(), limits.GetMaxFailedSteps(), c.GetError())
 	}
 	if most := limits.GetMaxToolCalls(); most > 0 && spent > most {
@@ -344,6 +344,9 @@ func (a *audit) fits(n *answerNote, f *storagev1.Fact) bool {
 	case *storagev1.Fact_StepInput:
 		return n.command.GetOutcome().GetRetry() || n.command.GetApprove() != nil && a.means(n, f.GetOrdinal(), k.StepInput)
 	case *storagev1.Fact_StatusChanged:
+		if did := n.command.GetInput(); did != nil {
+			return k.StatusChanged.GetReason() == words[did.GetAction()]
+		}
 		if k.StatusChanged.GetReason() != "approved" {
 			return n.command.GetParams() != nil
 		}
@@ -357,6 +360,11 @@ func (a *audit) fits(n *answerNote, f *storagev1.Fact) bool {
 		return n.command.GetReject() != nil || a.k.checkpoint.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED
 	}
 	return false
+}
+
+// words are how the log says what people did about a question of a tool's server.
+var words = map[executorv1.InputAnswer_Action]string{
+	executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined", executorv1.InputAnswer_ACTION_CANCEL: "dismissed",
 }
 
 func (a *audit) means(n *answerNote, ordinal uint32, input string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,9 +128,11 @@ func (b *book) created(n journal.NewTask) {
 	b.tasks[n.ID], b.order = t, append(b.order, t)
 	user := n.Head.GetUserSub()
 	taken := append(b.requests[user], n.Admission.Now)
-	// Requests are counted in the order in which they are stored; those that overtook one another on the way are not judged.
-	if i := len(taken) - 1 - requests; i >= 0 && slices.IsSortedFunc(taken[i:], time.Time.Compare) && taken[len(taken)-1].Sub(taken[i]) < window {
-		b.wrong("%s: more than %d requests of %s within %s (A28)", t.name, requests, user, window)
+	slices.SortFunc(taken, time.Time.Compare) // some overtook others on the way
+	for i := requests; i < len(taken); i++ {
+		if taken[i].Sub(taken[i-requests]) < window {
+			b.wrong("%s: more than %d requests of %s within %s (A28)", t.name, requests, user, window)
+		}
 	}
 	b.requests[user] = taken
 }
@@ -189,6 +192,12 @@ func (b *book) short(callID string) string {
 		return t.name + callID[uuidLength:]
 	}
 	return callID
+}
+
+// attemptOf is the attempt that a call belongs to. Those that go on where one ended by asking have a number behind it.
+func attemptOf(callID string) (attempt string, leg bool) {
+	parts := strings.Split(callID, "/")
+	return strings.Join(parts[:3], "/"), len(parts) > 3
 }
 
 func (b *book) shortID(callID string) string {
@@ -300,13 +309,16 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("a call of nobody: %s", req.GetCallId())
 		return
 	}
-	k.calls[req.GetCallId()] = req
-	in, durable := k.intents[req.GetCallId()]
+	id, leg := attemptOf(req.GetCallId())
+	k.calls[id] = req
+	in, durable := k.intents[id]
 	switch {
 	case !durable:
 		b.wrong("%s is called before its intent is durable", b.short(req.GetCallId()))
 	case in.tool != req.GetMcpId()+"/"+req.GetName() || in.input != req.GetInputJson():
 		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
+	case leg != (req.GetRequestState() != "") || leg != (len(req.GetAnswers()) > 0):
+		b.wrong("%s goes on with the state %q and %v", b.short(req.GetCallId()), req.GetRequestState(), req.GetAnswers())
 	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
 		b.wrong("%s is called without an idempotency key or a time to start by", b.short(req.GetCallId()))
 	}
@@ -317,7 +329,8 @@ func (b *book) executed(req *mcppoolv1.CallToolRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.tasks[req.GetSessionId()]
-	if k.runs[req.GetCallId()]++; k.runs[req.GetCallId()] > 1 {
+	id, _ := attemptOf(req.GetCallId())
+	if k.runs[id]++; k.runs[id] > 1 {
 		b.wrong("%s is executed twice", b.short(req.GetCallId()))
 	}
 }
@@ -326,6 +339,7 @@ func (b *book) executed(req *mcppoolv1.CallToolRequest) {
 func (b *book) told(c cameBack) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	c.callID, _ = attemptOf(c.callID)
 	if k := b.tasks[c.callID[:36]]; k != nil {
 		k.came = append(k.came, c)
 	}
@@ -336,7 +350,8 @@ func (b *book) acknowledged(callIDs []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range callIDs {
-		if k := b.tasks[id[:36]]; k == nil || !k.ended[id] {
+		attempt, _ := attemptOf(id)
+		if k := b.tasks[id[:36]]; k == nil || !k.ended[attempt] {
 			b.wrong("%s is acknowledged before its end is durable", b.short(id))
 		}
 	}

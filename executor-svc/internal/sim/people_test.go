@@ -228,6 +228,12 @@ func (w *world) answers(k *taskBook, wait *storagev1.Wait) {
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
 		content := pick(w.s, `{"text":"filled"}`, `{"text":"filled"}`, `{"text":"filled otherwise"}`, `{"misfit":1}`)
 		req.Answer = &executorv1.ResumeTaskRequest_Params{Params: &executorv1.Params{ContentJson: content}}
+	case executorv1.WaitKind_WAIT_KIND_INPUT:
+		req.Answer = &executorv1.ResumeTaskRequest_Input{Input: pick(w.s,
+			&executorv1.InputAnswer{ContentJson: `{"text":"yes"}`}, &executorv1.InputAnswer{ContentJson: `{"text":"yes"}`},
+			&executorv1.InputAnswer{ContentJson: `{"misfit":1}`}, &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_DECLINE},
+			&executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_CANCEL},
+		)}
 	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
 		req.Answer = &executorv1.ResumeTaskRequest_Outcome{Outcome: pick(w.s,
 			&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}},
@@ -260,6 +266,10 @@ func meant(req *executorv1.ResumeTaskRequest) *storagev1.Command {
 		return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: req.GetWaitId()}}}
 	case *executorv1.ResumeTaskRequest_Params:
 		return &storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{WaitId: req.GetWaitId()}}}
+	}
+	if in := req.GetInput(); in != nil {
+		action := max(in.GetAction(), executorv1.InputAnswer_ACTION_ACCEPT)
+		return &storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{WaitId: req.GetWaitId(), Action: action}}}
 	}
 	o := &storagev1.SettleOutcome{WaitId: req.GetWaitId()}
 	switch a := req.GetOutcome().GetAnswer().(type) {

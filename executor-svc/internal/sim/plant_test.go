@@ -80,6 +80,9 @@ var planted = map[string]struct {
 	"a slot too many is given": {
 		plant{journal: func(j journal.Journal) journal.Journal { return moreSlots{j} }}, []string{"tasks run at once"},
 	},
+	"answers that may have arrived are given to another call": {
+		plant{flow: onFlow(giveAnswersAgain)}, []string{"is executed twice"},
+	},
 	"planning goes round an unknown call": {
 		plant{flow: onFlow(forgetUnknown)}, []string{"although it may have run"},
 	},
@@ -342,4 +345,15 @@ type moreSlots struct{ journal.Journal }
 func (m moreSlots) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {
 	r.Slots++
 	return m.Journal.Claim(ctx, r)
+}
+
+// giveAnswersAgain takes every call that was lost behind its answers for one that never got them.
+func giveAnswersAgain(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	c, ended := in.(flow.Called)
+	for _, s := range t.State.GetActiveSteps() {
+		if ended && c.Lost && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN && len(s.GetAnswers()) > 0 {
+			in = flow.Undelivered{Ordinal: c.Ordinal, Attempt: c.Attempt, Err: c.Err}
+		}
+	}
+	return f.On(t, in)
 }

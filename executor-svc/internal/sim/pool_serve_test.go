@@ -62,7 +62,7 @@ func (p *pool) begin(k *conn, req *mcppoolv1.CallToolRequest) (c *call, fresh bo
 		return nil, false
 	}
 	p.epochs[req.GetSessionId()] = req.GetEpoch()
-	c = &call{req: req, stop: make(chan struct{}), done: make(chan struct{})}
+	c = &call{req: req, stop: make(chan struct{}), done: make(chan struct{}), more: make(chan struct{})}
 	c.halt = sync.OnceFunc(func() { close(c.stop) })
 	p.calls[id] = c
 	return c, true
@@ -108,15 +108,24 @@ func (p *pool) follow(k *conn, c *call, short string) {
 	if k.gone() {
 		return
 	}
-	select {
-	case <-c.done:
-	case <-k.broken:
-		return
-	case <-k.ctx.Done():
-		return
-	case <-p.dead:
-		k.snap()
-		return
+	for told := 0; ; {
+		open, more := p.open(c, &told)
+		for _, q := range open {
+			k.put(message{asked: q.in})
+		}
+		select {
+		case <-c.done:
+		case <-more:
+			continue
+		case <-k.broken:
+			return
+		case <-k.ctx.Done():
+			return
+		case <-p.dead:
+			k.snap()
+			return
+		}
+		break
 	}
 	r, err := p.w.s.pass(context.Background(), p.dead, p.id+" tells of "+short)
 	if err != nil || r.oneIn(p.w.cfg.netFails, 5) {
@@ -151,16 +160,27 @@ func (p *pool) execute(c *call, short string) {
 	if r.oneIn(4, 6) && !p.works(c, r, short) {
 		return
 	}
+	if r.oneIn(5, 40) && c.req.GetRequestState() == "" && !p.asks(c, r, short) {
+		return
+	}
 	r2, err := p.w.s.pass(context.Background(), p.dead, "tool runs "+short)
 	if err != nil {
 		if r.oneIn(2, 7) { // the pool died, the server did not
-			p.w.book.executed(c.req)
+			p.does(c)
 		}
 		return
 	}
 	p.finish(c, r2)
 	if _, err := p.w.s.pass(context.Background(), p.dead, "tool ends "+short); err == nil {
 		close(c.done)
+	}
+}
+
+// does is the side effect. A call that had it before it asked has it once.
+func (p *pool) does(c *call) {
+	if !c.did {
+		c.did = true
+		p.w.book.executed(c.req)
 	}
 }
 
@@ -186,7 +206,7 @@ func (p *pool) works(c *call, r roll, short string) bool {
 		c.err = unknownOutcome(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "stopped")
 	}
 	if r.oneIn(2, 10) {
-		p.w.book.executed(c.req)
+		p.does(c)
 	}
 	if _, err := p.w.s.pass(context.Background(), p.dead, "tool gives up "+short); err == nil {
 		close(c.done)
@@ -219,19 +239,19 @@ func (p *pool) finish(c *call, r roll) {
 	switch n := r.draw(100, 11); {
 	case fails && n < 10: // the server's own error
 		if r.oneIn(2, 12) {
-			p.w.book.executed(c.req)
+			p.does(c)
 		}
 		answer(true)
-	case fails && n < 16: // refused, proven
+	case fails && n < 16 && len(c.asked) == 0: // refused, proven
 		c.err = errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "not allowed").
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	case fails && n < 26: // the server's connection closed (A14)
 		if r.oneIn(2, 13) {
-			p.w.book.executed(c.req)
+			p.does(c)
 		}
 		c.err = unknownOutcome(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the server's connection closed")
 	default:
-		p.w.book.executed(c.req)
+		p.does(c)
 		answer(false)
 	}
 }

@@ -41,6 +41,10 @@ type call struct {
 	done chan struct{}
 	res  *mcppoolv1.CallResult
 	err  error
+	// asked is what it waits for; more is closed when that changes.
+	asked []*asking
+	more  chan struct{}
+	did   bool
 }
 
 // conn is a stream between a process and the pool. It can break while what it carries goes on.
@@ -58,6 +62,7 @@ type conn struct {
 
 type message struct {
 	progress *mcppoolv1.CallProgress
+	asked    *mcppoolv1.CallInputRequired
 	res      *mcppoolv1.CallResult
 	err      error
 }
@@ -104,11 +109,7 @@ func ended(ctx context.Context) error {
 }
 
 func (c *poolClient) connect(ctx context.Context, p *pool, callID string, epoch uint64, opts []grpc.CallOption) *conn {
-	for _, o := range opts {
-		if to, ok := o.(grpc.PeerCallOption); ok {
-			to.PeerAddr.Addr = address{}
-		}
-	}
+	sentTo(opts)
 	k := &conn{ctx: ctx, broken: make(chan struct{}), out: make(chan message, 16), proc: c.p, callID: callID, epoch: epoch}
 	k.snap = sync.OnceFunc(func() { close(k.broken) })
 	p.mu.Lock()
@@ -117,6 +118,15 @@ func (c *poolClient) connect(ctx context.Context, p *pool, callID string, epoch 
 	k.label = fmt.Sprintf("%s conn %d", p.id, p.count)
 	p.conns = append(p.conns, k)
 	return k
+}
+
+// sentTo says that a request was sent.
+func sentTo(opts []grpc.CallOption) {
+	for _, o := range opts {
+		if to, ok := o.(grpc.PeerCallOption); ok {
+			to.PeerAddr.Addr = address{}
+		}
+	}
 }
 
 type address struct{}
@@ -231,6 +241,8 @@ func (s callStream) Recv() (*mcppoolv1.CallToolResponse, error) {
 		return nil, err
 	case m.progress != nil:
 		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Progress{Progress: m.progress}}, nil
+	case m.asked != nil:
+		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: m.asked}}, nil
 	}
 	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: m.res}}, nil
 }
@@ -250,6 +262,8 @@ func (s attachStream) Recv() (*mcppoolv1.AttachCallResponse, error) {
 		return nil, err
 	case m.progress != nil:
 		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: m.progress}}, nil
+	case m.asked != nil:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: m.asked}}, nil
 	}
 	return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: m.res}}, nil
 }

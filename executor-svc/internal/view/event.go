@@ -129,6 +129,12 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 		e.Payload = &executorv1.ExecutorEvent_StepWaitingForParam{StepWaitingForParam: &executorv1.StepWaitingForParam{
 			Message: w.GetMessage(), ParamsSchemaJson: w.GetParamsSchemaJson(), Params: twin(w.GetParamsSchemaJson()), Deadline: timestamp(w.GetDeadline()),
 		}}
+	case *storagev1.Fact_InputRequired:
+		in := k.InputRequired
+		e.Type = executorv1.EventType_EVENT_TYPE_INPUT_REQUIRED
+		e.Payload = &executorv1.ExecutorEvent_InputRequired{InputRequired: &executorv1.InputRequired{
+			Message: in.GetMessage(), SchemaJson: in.GetSchemaJson(), Schema: twin(in.GetSchemaJson()), Url: in.GetUrl(), Deadline: timestamp(in.GetDeadline()),
+		}}
 	case *storagev1.Fact_ToolProgress:
 		p := k.ToolProgress
 		e.Type = executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS

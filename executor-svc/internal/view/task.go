@@ -81,7 +81,7 @@ func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	out := &executorv1.Wait{
 		Id: w.GetId(), Kind: w.GetKind(), Message: w.GetMessage(),
 		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: twin(w.GetParamsSchemaJson()), Hash: w.GetHash(),
-		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()),
+		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()), Url: w.GetUrl(),
 	}
 	if w.GetOrdinal() != 0 {
 		out.StepId = flow.StepID(w.GetOrdinal())
@@ -103,6 +103,7 @@ func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 		InputJson: e.InputJSON, Input: twin(e.InputJSON), OutputJson: e.OutputJSON, Output: twin(e.OutputJSON),
 		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
 		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
+		RunTime: Duration(e.RunTime),
 	}
 	if e.Attempt > 0 {
 		out.CallId = flow.CallID(madeBy(t, e.StartSeq), e.Ordinal, e.Attempt)

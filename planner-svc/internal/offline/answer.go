@@ -171,6 +171,8 @@ func (p *plan) failure(d done) string {
 	switch {
 	case d.res.GetResult() == plannerv1.StepResult_STEP_RESULT_CANCELLED:
 		return p.l.Say("%s (%s) was cancelled.", "%s（%s）已取消。", what, d.res.GetToolId())
+	case d.res.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		return p.l.Say("%s (%s) was skipped: %s", "%s（%s）已跳过：%s", what, d.res.GetToolId(), why)
 	case d.res.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN:
 		return p.l.Say("%s (%s): it is not known whether the call took effect. %s", "%s（%s）：不清楚该调用是否已生效。%s", what, d.res.GetToolId(), why)
 	}

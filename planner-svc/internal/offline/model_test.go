@@ -120,6 +120,20 @@ func TestAnswerIsHonest(t *testing.T) {
 	}
 }
 
+// A step that a person said to go on without stops nothing, and is told as what it is.
+func TestSkippedStepIsNotFailed(t *testing.T) {
+	skipped := succeeded("everything/get-sum", `{"a":2,"b":3}`, "")
+	skipped.Result, skipped.Error, skipped.Outcome = plannerv1.StepResult_STEP_RESULT_SKIPPED, "I looked; it is not known whether the tool ran", commonv1.Outcome_OUTCOME_UNKNOWN
+	tc := &plannerv1.TaskContext{Goal: "add 2 and 3, then echo x", Tools: everywhere(t), History: []*plannerv1.HistoryEntry{skipped}}
+	if st := nextOf(t, tc); st.ToolID != "everything/echo" {
+		t.Errorf("behind a skipped step comes %+v", st)
+	}
+	tc.History = append(tc.History, succeeded("everything/echo", `{"message":"x"}`, `{"message":"x"}`))
+	if answer := ask(t, model.Answer, model.Facts{Context: tc}); !strings.Contains(answer, "Do it (everything/get-sum) was skipped: I looked") {
+		t.Errorf("the answer:\n%s", answer)
+	}
+}
+
 func TestAnswerShapes(t *testing.T) {
 	long := strings.Repeat("a line of text\n", 1000)
 	for _, tc := range []struct{ goal, tool, out, want string }{

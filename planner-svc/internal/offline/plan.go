@@ -104,7 +104,8 @@ func (p *plan) take(st *step) *result.Result {
 	for len(p.history) > 0 {
 		r := p.history[0]
 		p.history = p.history[1:]
-		p.failed = p.failed || !r.OK()
+		// What a person said to go on without is no reason to stop.
+		p.failed = p.failed || !r.OK() && r.GetResult() != plannerv1.StepResult_STEP_RESULT_SKIPPED
 		p.seen[r.GetToolId()+" "+r.GetInputJson()] = r
 		if r.GetToolId() == st.tool.GetId() {
 			p.seen[key(st)] = r

@@ -365,6 +365,7 @@ type Answer struct {
 	//	*Answer_Pause
 	//	*Answer_Delete
 	//	*Answer_Nothing
+	//	*Answer_Input
 	Answer isAnswer_Answer `protobuf_oneof:"answer"`
 	// It is refused, and the task stays as it is.
 	Refused       *Refusal `protobuf:"bytes,20,opt,name=refused,proto3" json:"refused,omitempty"`
@@ -490,6 +491,15 @@ func (x *Answer) GetNothing() bool {
 	return false
 }
 
+func (x *Answer) GetInput() *v1.InputAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Input); ok {
+			return x.Input
+		}
+	}
+	return nil
+}
+
 func (x *Answer) GetRefused() *Refusal {
 	if x != nil {
 		return x.Refused
@@ -546,6 +556,11 @@ type Answer_Nothing struct {
 	Nothing bool `protobuf:"varint,9,opt,name=nothing,proto3,oneof"`
 }
 
+type Answer_Input struct {
+	// This is what the tool's server asked for.
+	Input *v1.InputAnswer `protobuf:"bytes,10,opt,name=input,proto3,oneof"`
+}
+
 func (*Answer_Approve) isAnswer_Answer() {}
 
 func (*Answer_Reject) isAnswer_Answer() {}
@@ -563,6 +578,8 @@ func (*Answer_Pause) isAnswer_Answer() {}
 func (*Answer_Delete) isAnswer_Answer() {}
 
 func (*Answer_Nothing) isAnswer_Answer() {}
+
+func (*Answer_Input) isAnswer_Answer() {}
 
 // What comes of a task.
 type Expect struct {
@@ -857,7 +874,7 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x04goal\x18\x03 \x01(\tR\x04goal\x12-\n" +
 	"\aanswers\x18\x04 \x03(\v2\x13.testcase.v1.AnswerR\aanswers\x12+\n" +
 	"\x06expect\x18\x05 \x01(\v2\x13.testcase.v1.ExpectR\x06expect\x12.\n" +
-	"\arefused\x18\x06 \x01(\v2\x14.testcase.v1.RefusalR\arefused\"\xbd\x03\n" +
+	"\arefused\x18\x06 \x01(\v2\x14.testcase.v1.RefusalR\arefused\"\xf4\x03\n" +
 	"\x06Answer\x125\n" +
 	"\aapprove\x18\x01 \x01(\v2\x19.pawl.executor.v1.ApproveH\x00R\aapprove\x122\n" +
 	"\x06reject\x18\x02 \x01(\v2\x18.pawl.executor.v1.RejectH\x00R\x06reject\x122\n" +
@@ -867,7 +884,9 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\aunpause\x18\x06 \x01(\v2\x19.pawl.executor.v1.UnpauseH\x00R\aunpause\x12\x16\n" +
 	"\x05pause\x18\a \x01(\tH\x00R\x05pause\x12\x18\n" +
 	"\x06delete\x18\b \x01(\bH\x00R\x06delete\x12\x1a\n" +
-	"\anothing\x18\t \x01(\bH\x00R\anothing\x12.\n" +
+	"\anothing\x18\t \x01(\bH\x00R\anothing\x125\n" +
+	"\x05input\x18\n" +
+	" \x01(\v2\x1d.pawl.executor.v1.InputAnswerH\x00R\x05input\x12.\n" +
 	"\arefused\x18\x14 \x01(\v2\x14.testcase.v1.RefusalR\arefusedB\b\n" +
 	"\x06answer\"\x82\x03\n" +
 	"\x06Expect\x128\n" +
@@ -923,11 +942,12 @@ var file_testcase_v1_testcase_proto_goTypes = []any{
 	(*v1.Params)(nil),            // 12: pawl.executor.v1.Params
 	(*v1.OutcomeAnswer)(nil),     // 13: pawl.executor.v1.OutcomeAnswer
 	(*v1.Unpause)(nil),           // 14: pawl.executor.v1.Unpause
-	(v1.ExecutorStatus)(0),       // 15: pawl.executor.v1.ExecutorStatus
-	(v11.ErrorReason)(0),         // 16: pawl.common.v1.ErrorReason
-	(v1.WaitKind)(0),             // 17: pawl.executor.v1.WaitKind
-	(v1.StepStatus)(0),           // 18: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),             // 19: pawl.common.v1.Outcome
+	(*v1.InputAnswer)(nil),       // 15: pawl.executor.v1.InputAnswer
+	(v1.ExecutorStatus)(0),       // 16: pawl.executor.v1.ExecutorStatus
+	(v11.ErrorReason)(0),         // 17: pawl.common.v1.ErrorReason
+	(v1.WaitKind)(0),             // 18: pawl.executor.v1.WaitKind
+	(v1.StepStatus)(0),           // 19: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),             // 20: pawl.common.v1.Outcome
 }
 var file_testcase_v1_testcase_proto_depIdxs = []int32{
 	7,  // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
@@ -946,20 +966,21 @@ var file_testcase_v1_testcase_proto_depIdxs = []int32{
 	12, // 13: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
 	13, // 14: testcase.v1.Answer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
 	14, // 15: testcase.v1.Answer.unpause:type_name -> pawl.executor.v1.Unpause
-	6,  // 16: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
-	15, // 17: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
-	9,  // 18: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
-	5,  // 19: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
-	16, // 20: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
-	17, // 21: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
-	18, // 22: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
-	19, // 23: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
-	16, // 24: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	15, // 16: testcase.v1.Answer.input:type_name -> pawl.executor.v1.InputAnswer
+	6,  // 17: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
+	16, // 18: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
+	9,  // 19: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
+	5,  // 20: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
+	17, // 21: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
+	18, // 22: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
+	19, // 23: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
+	20, // 24: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
+	17, // 25: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_testcase_v1_testcase_proto_init() }
@@ -981,6 +1002,7 @@ func file_testcase_v1_testcase_proto_init() {
 		(*Answer_Pause)(nil),
 		(*Answer_Delete)(nil),
 		(*Answer_Nothing)(nil),
+		(*Answer_Input)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -36,6 +36,7 @@ const (
 	params   = executorv1.WaitKind_WAIT_KIND_PARAMS
 	outcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
 	pause    = executorv1.WaitKind_WAIT_KIND_PAUSE
+	input    = executorv1.WaitKind_WAIT_KIND_INPUT
 )
 
 // Flow is the `agent` flow.
@@ -109,6 +110,12 @@ func (m *move) on(in flow.Input) error {
 		return m.called(in)
 	case flow.Moved:
 		return m.moved(in)
+	case flow.Asked:
+		return m.asked(in)
+	case flow.Undelivered:
+		return m.undelivered(in)
+	case flow.Tasked:
+		return m.tasked(in)
 	case flow.NotStarted:
 		return m.notStarted(in)
 	case flow.Derived:
@@ -126,7 +133,7 @@ func (m *move) on(in flow.Input) error {
 // progress says whether a task that came to this has got somewhere since it was taken up.
 func progress(in flow.Input) bool {
 	switch in.(type) {
-	case flow.Begun, flow.Planned, flow.Called, flow.Derived, flow.Judged, flow.Answered:
+	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Judged, flow.Answered:
 		return true
 	}
 	return false

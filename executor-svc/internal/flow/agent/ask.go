@@ -102,6 +102,8 @@ func (m *move) command(c *storagev1.Command) error {
 		return m.supplied(k.Params)
 	case *storagev1.Command_Outcome:
 		return m.settleOutcome(k.Outcome)
+	case *storagev1.Command_Input:
+		return m.supplyInput(k.Input)
 	case *storagev1.Command_Pause:
 		return m.pause(k.Pause)
 	case *storagev1.Command_Unpause:
@@ -137,6 +139,7 @@ func notOpen(id string) error {
 func wrongAnswer(w *storagev1.Wait) error {
 	want := map[executorv1.WaitKind]string{
 		approval: "approve or reject", params: "params, or reject", outcome: "outcome (retry, output or skip), or reject", pause: "unpause",
+		input: "input (accept, decline or cancel)",
 	}
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"%s asks for something else; answer it with %s", w.GetId(), want[w.GetKind()])
@@ -210,6 +213,7 @@ func (m *move) cancel(reason string) error {
 	}
 	if len(m.s.GetActiveSteps()) > 0 {
 		s := m.s.GetActiveSteps()[0]
+		m.withdraw(s, "the task was cancelled")
 		if err := m.cancelStep(s, reason, "", s.GetOutcome()); err != nil {
 			return err
 		}
@@ -219,7 +223,7 @@ func (m *move) cancel(reason string) error {
 }
 
 func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) error {
-	wasRunning := s.GetStatus() == stepRunning
+	wasRunning := s.GetStatus() == stepRunning || m.asking(s)
 	if err := m.stepTo(s, stepCancelled); err != nil {
 		return err
 	}

@@ -22,13 +22,14 @@ func (m *move) progress(in flow.Progress) error {
 
 // called records what came of a call, whatever else was asked meanwhile: an outcome that came back is never lost.
 func (m *move) called(in flow.Called) error {
-	s, err := m.current(in.Ordinal)
+	s, err := m.attempted(in.Ordinal, in.Attempt)
 	if err != nil {
 		return err
 	}
-	if err := attemptRuns(s, in.Attempt); err != nil {
-		return err
+	if in.Outcome == notExecuted {
+		in.Outcome = notBegun(s)
 	}
+	forgetCall(s)
 	s.Outcome = in.Outcome
 	if in.Outcome != notExecuted {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
@@ -48,21 +49,10 @@ func (m *move) called(in flow.Called) error {
 	return m.attemptFailed(s, in.Err, in.Outcome)
 }
 
-func attemptRuns(s *storagev1.ActiveStep, attempt uint32) error {
-	if s.GetAttempt() == attempt && s.GetStatus() == stepRunning {
-		return nil
-	}
-	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-		"a result of attempt %d came while attempt %d of %s is %s", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
-}
-
 // moved has another pool make a call that the one before provably did not make. It is the same attempt: nothing was tried.
 func (m *move) moved(in flow.Moved) error {
-	s, err := m.current(in.Ordinal)
+	s, err := m.attempted(in.Ordinal, in.Attempt)
 	if err != nil {
-		return err
-	}
-	if err := attemptRuns(s, in.Attempt); err != nil {
 		return err
 	}
 	s.PoolId = in.PoolID
@@ -99,6 +89,19 @@ func (m *move) calledCancelled(s *storagev1.ActiveStep, in flow.Called) error {
 		return err
 	}
 	return m.cancelled(m.s.GetCancelReason(), "")
+}
+
+// attempted returns the step whose attempt runs; what comes of another one is stale.
+func (m *move) attempted(ordinal, attempt uint32) (*storagev1.ActiveStep, error) {
+	s, err := m.current(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	if s.GetAttempt() != attempt || s.GetStatus() != stepRunning {
+		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"a result of attempt %d came while attempt %d of %s is %s", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
+	}
+	return s, nil
 }
 
 func (m *move) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
@@ -207,22 +210,31 @@ func (m *move) interrupted() error {
 	if s.GetOutcome() == notExecuted {
 		return m.startNow(s)
 	}
-	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	if m.s.GetCancelRequested() {
-		m.run(flow.StopCall{Reason: "the task was cancelled"})
+		m.follow(s, "the task was cancelled")
+		return nil
 	}
+	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	return nil
 }
 
 // startNow makes a call that was intended but not begun. What said so is taken back before the call starts.
 func (m *move) startNow(s *storagev1.ActiveStep) error {
 	if m.s.GetCancelRequested() {
-		return m.calledCancelled(s, flow.Called{Outcome: notExecuted, Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
+		return m.calledCancelled(s, flow.Called{Outcome: notBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 	}
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
 	m.unchanged = false // it is committed before the call
 	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	return nil
+}
+
+// notBegun is what is known of an attempt whose newest call was not begun: an earlier one came to the tool, where that asked.
+func notBegun(s *storagev1.ActiveStep) commonv1.Outcome {
+	if len(s.GetAnswers()) > 0 {
+		return unknown
+	}
+	return notExecuted
 }
 
 // inputMayHelp says whether another input could succeed; it cannot where the tool was out of reach or forbidden (A14).

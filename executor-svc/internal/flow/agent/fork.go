@@ -63,10 +63,8 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 	}
 	for _, e := range log.Entries {
 		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
-		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !e.Skipped {
-			f.c.ErrorCount++
-		}
 	}
+	f.c.ErrorCount = failedOf(&log)
 	for _, r := range all {
 		f.log.Add(r)
 		for _, fact := range r.GetFacts() {
@@ -75,7 +73,7 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 		}
 	}
 	for _, e := range f.log.Entries {
-		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING { // it runs now, and may have its effect
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // it runs now, and may have its effect
 			f.add(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}
@@ -83,6 +81,24 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
 	}}}
 	return f.c, said
+}
+
+// Failed counts the failed steps in the first records of a task.
+func Failed(records []*storagev1.Record) uint32 {
+	var log history.Log
+	for _, r := range records {
+		log.Add(r)
+	}
+	return failedOf(&log)
+}
+
+func failedOf(log *history.Log) (n uint32) {
+	for _, e := range log.Entries {
+		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !e.Skipped {
+			n++
+		}
+	}
+	return n
 }
 
 // forked counts what a checkpoint keeps from what happened.

@@ -146,7 +146,7 @@ func (m *move) unpause(u *storagev1.Unpause) error {
 			break
 		}
 	}
-	if u.GetWaitId() != "" && u.GetWaitId() != closed {
+	if u.GetWaitId() != "" && closed != "" && u.GetWaitId() != closed {
 		return notOpen(u.GetWaitId())
 	}
 	m.s.PauseRequested = false
@@ -189,8 +189,12 @@ func (m *move) lapsed() error {
 	return m.budgetExceeded(spent)
 }
 
-// expired ends the step and the task: a deadline is an error of its own, not a rejection.
+// expired ends the step and the task: a deadline is an error of its own, not a rejection. What a pool gave up goes on
+// without an answer.
 func (m *move) expired(w *storagev1.Wait) error {
+	if m.givenUp(w) {
+		return m.unanswered(w)
+	}
 	e := &storagev1.ErrorNote{
 		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), nanos(w.GetDeadline()-w.GetCreateTime())),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
@@ -198,6 +202,9 @@ func (m *move) expired(w *storagev1.Wait) error {
 	s, err := m.current(w.GetOrdinal())
 	if err != nil {
 		return err
+	}
+	if m.asking(s) {
+		return m.inputExpired(s, e, w)
 	}
 	if err := m.stepEnds(s, e, w.GetId()); err != nil {
 		return err
@@ -241,10 +248,14 @@ func (m *move) giveUp(limit uint32) error {
 
 // closeAttempt ends an attempt that has no end yet: what became of it will never be known (A17).
 func (m *move) closeAttempt(e *storagev1.ErrorNote) error {
-	if m.s.GetPhase() != storagev1.Phase_PHASE_CALL || len(m.s.GetActiveSteps()) == 0 {
+	if len(m.s.GetActiveSteps()) == 0 {
 		return nil
 	}
 	s := m.s.GetActiveSteps()[0]
+	if m.s.GetPhase() != storagev1.Phase_PHASE_CALL && !m.asking(s) {
+		return nil
+	}
+	m.withdraw(s, e.GetErrMsg())
 	o := s.GetOutcome()
 	if o == commonv1.Outcome_OUTCOME_UNSPECIFIED {
 		o = unknown

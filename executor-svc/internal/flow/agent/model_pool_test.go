@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -30,10 +31,12 @@ type poolModel struct {
 	ran map[string]bool
 	// asked holds "tool input" of the steps that a person is just asked about.
 	asked map[string]bool
+	// parked holds the calls that wait for answers.
+	parked map[string]bool
 }
 
 func newPoolModel(w *world) *poolModel {
-	return &poolModel{w: w, ledger: map[string]*commonv1.Outcome{}, ran: map[string]bool{}, asked: map[string]bool{}}
+	return &poolModel{w: w, ledger: map[string]*commonv1.Outcome{}, ran: map[string]bool{}, asked: map[string]bool{}, parked: map[string]bool{}}
 }
 
 func (p *poolModel) step(ordinal uint32) *storagev1.ActiveStep {
@@ -69,6 +72,9 @@ func (p *poolModel) started(c flow.Call) {
 	s := p.step(c.Ordinal)
 	policy := p.w.task.Head.GetOnUnknownOutcome() == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
 	approved := len(s.GetApprovedHash()) > 0
+	if s.GetLeg() > 0 != s.GetAnswersSent() || s.GetAnswersSent() && s.GetRequestState() == "" {
+		p.w.Fatalf("call %d of an attempt is made without what it goes on from: %v", s.GetLeg(), s)
+	}
 	if p.ran[key(s)] && !p.asked[s.GetToolId()] && !approved && !policy {
 		p.w.Fatalf("%s is called again although it may have run: %v", key(s), p.w.events)
 	}
@@ -83,8 +89,11 @@ func (p *poolModel) execute(s *storagev1.ActiveStep) {
 }
 
 // called is how a call ends that was followed to its end.
-func (p *poolModel) called(ordinal, attempt uint32) flow.Called {
+func (p *poolModel) called(ordinal, attempt uint32, deaf bool) flow.Input {
 	w, s := p.w, p.step(ordinal)
+	if !deaf && rapid.IntRange(0, 4).Draw(w.T, "asks") == 0 {
+		return p.asks(s, attempt)
+	}
 	out := flow.Called{Ordinal: ordinal, Attempt: attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 	switch rapid.IntRange(0, 5).Draw(w.T, "called") {
 	case 0: // the server's own error: known, and a retry is its business (A11)
@@ -107,9 +116,31 @@ func (p *poolModel) called(ordinal, attempt uint32) flow.Called {
 	return out
 }
 
+// asks waits for people. A server that keeps nothing until they have answered has had no effect yet.
+func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Asked {
+	p.parked[legOf(s)] = true
+	in := flow.Asked{Ordinal: s.GetOrdinal(), Attempt: attempt, RequestState: rapid.SampledFrom([]string{"", "state"}).Draw(p.w.T, "request state")}
+	if in.RequestState == "" && rapid.Bool().Draw(p.w.T, "effect before the answer") {
+		p.execute(s)
+	}
+	for i := range rapid.IntRange(1, 2).Draw(p.w.T, "questions") {
+		q := flow.Question{InputID: fmt.Sprint(i), Message: "what?", SchemaJSON: "{}"}
+		if lasts := rapid.IntRange(0, 90).Draw(p.w.T, "question lasts"); lasts > 0 {
+			q.Expire = p.w.task.Now.Add(time.Duration(lasts) * time.Second).UnixNano()
+		}
+		in.Questions = append(in.Questions, q)
+	}
+	return in
+}
+
+func legOf(s *storagev1.ActiveStep) string {
+	return flow.LegID("", s.GetOrdinal(), s.GetAttempt(), s.GetLeg())
+}
+
 // interrupted: the executor died while a call was about to start or running.
 func (p *poolModel) interrupted(c flow.Call) {
-	s, id := p.step(c.Ordinal), fmt.Sprint(c)
+	s := p.step(c.Ordinal)
+	id := legOf(s)
 	switch rapid.IntRange(0, 2).Draw(p.w.T, "interrupted") {
 	case 0: // it never came to the pool
 	case 1: // it was put off at a stop
@@ -121,22 +152,43 @@ func (p *poolModel) interrupted(c flow.Call) {
 	}
 }
 
+// answered: the executor died while it gave the pool the answers, which may have come there.
+func (p *poolModel) answered(a flow.Attach) {
+	s := p.step(a.Ordinal)
+	if p.parked[legOf(s)] && rapid.Bool().Draw(p.w.T, "answers came to the pool") {
+		p.execute(s)
+		known := commonv1.Outcome_OUTCOME_KNOWN
+		p.ledger[legOf(s)] = &known
+	}
+}
+
 func (p *poolModel) forget(dies bool) {
 	if dies {
 		clear(p.ledger)
+		clear(p.parked)
 		p.dead = true
 	}
 }
 
 // attached is what the pool says of a call that was made before.
-func (p *poolModel) attached(a flow.Attach) flow.Called {
-	id := fmt.Sprint(flow.Call(a))
+func (p *poolModel) attached(a flow.Attach) flow.Input {
+	id := legOf(p.step(a.Ordinal))
 	out := flow.Called{Ordinal: a.Ordinal, Attempt: a.Attempt, Outcome: commonv1.Outcome_OUTCOME_UNKNOWN, Lost: true,
 		Err: &storagev1.ErrorNote{ErrMsg: "the pool does not know it", Reason: commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND}}
 	switch {
 	case p.ledger[id] != nil:
 		delete(p.ran, key(p.step(a.Ordinal))) // it is recorded now: one execution, one record
 		return flow.Called{Ordinal: a.Ordinal, Attempt: a.Attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Output: `{"message":"ok"}`}
+	case p.parked[id]:
+		delete(p.parked, id)
+		in := p.called(a.Ordinal, a.Attempt, a.Deaf)
+		if c, ended := in.(flow.Called); ended && c.Outcome == commonv1.Outcome_OUTCOME_KNOWN {
+			delete(p.ran, key(p.step(a.Ordinal))) // as above
+		}
+		return in
+	case a.Fresh && p.step(a.Ordinal).GetRequestState() != "":
+		return flow.Undelivered{Ordinal: a.Ordinal, Attempt: a.Attempt, Err: out.Err}
+	case a.Fresh:
 	case !p.dead:
 		out.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	}
@@ -155,7 +207,7 @@ func (w *world) answer(e flow.Effect) flow.Input {
 		p.Usage = usage
 		return p
 	case flow.Call:
-		return w.pool.called(e.Ordinal, e.Attempt)
+		return w.pool.called(e.Ordinal, e.Attempt, false)
 	case flow.Attach:
 		return w.pool.attached(e)
 	case flow.Derive:
@@ -204,4 +256,22 @@ func (w *world) derived(ordinal uint32, usage *storagev1.Usage) flow.Derived {
 		return flow.Derived{Ordinal: ordinal, Err: &storagev1.ErrorNote{ErrMsg: "cannot"}, Usage: usage}
 	}
 	return flow.Derived{Ordinal: ordinal, Input: w.input(), Problem: w.problem(), Usage: usage}
+}
+
+// input says whether a wait is what a tool's server asks for.
+func (p *poolModel) input(wait string) bool {
+	for _, w := range p.w.task.State.GetWaits() {
+		if w.GetId() == wait {
+			return w.GetKind() == executorv1.WaitKind_WAIT_KIND_INPUT
+		}
+	}
+	return false
+}
+
+// withdrawn ends a call that waits for people; false where it cannot have waited.
+func (p *poolModel) withdrawn(e flow.Withdraw) bool {
+	id := flow.LegID("", e.Ordinal, e.Attempt, e.Leg)
+	known := p.parked[id] || p.dead
+	delete(p.parked, id)
+	return known
 }

@@ -111,8 +111,11 @@ func (w *world) on(in flow.Input) flow.Transition {
 // crash loses everything that was running; the task is taken up from its checkpoint. The pool may die with it.
 func (w *world) crash() {
 	for _, e := range w.pending {
-		if c, ok := e.(flow.Call); ok {
-			w.pool.interrupted(c)
+		switch e := e.(type) {
+		case flow.Call:
+			w.pool.interrupted(e)
+		case flow.Attach:
+			w.pool.answered(e)
 		}
 	}
 	w.pending = nil
@@ -159,6 +162,14 @@ func (w *world) person() {
 		wait = "wait-0"
 	}
 	w.pool.said(w.task.State.GetActiveSteps())
+	if w.pool.input(wait) && rapid.IntRange(0, 3).Draw(w.T, "input") > 0 {
+		action := executorv1.InputAnswer_Action(rapid.IntRange(1, 3).Draw(w.T, "action"))
+		w.command(&storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{WaitId: wait, Action: action}}})
+		return
+	}
+	if rapid.IntRange(0, 4).Draw(w.T, "the pool dies meanwhile") == 0 {
+		w.pool.forget(true)
+	}
 	switch rapid.IntRange(0, 9).Draw(w.T, "answer") {
 	case 0:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: wait}}})
@@ -211,6 +222,10 @@ func (w *world) apply(t flow.Transition) {
 		case flow.Abandon:
 			w.pending = nil
 		case flow.StopCall, flow.Release:
+		case flow.Withdraw:
+			if !w.pool.withdrawn(e) {
+				w.Fatalf("a call is withdrawn that does not wait: %v", w.events)
+			}
 		default:
 			w.pending = append(w.pending, e)
 		}
@@ -248,6 +263,10 @@ func (w *world) fact(f *storagev1.Fact) {
 			w.Fatalf("attempt %s begins again: %v", attempt, w.events)
 		}
 		w.attempts[attempt] = ""
+	case *storagev1.Fact_InputRequired:
+		if end, begun := w.attempts[attempt]; !begun || end != "" {
+			w.Fatalf("attempt %s asks, and does not run: %v", attempt, w.events)
+		}
 	case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
 		w.attemptEnds(f, attempt)
 	case *storagev1.Fact_StepWaitingForStart:

@@ -83,6 +83,7 @@ func (m *move) attempt(s *storagev1.ActiveStep, waitID string) error {
 		return err
 	}
 	s.Attempt++
+	forgetCall(s)
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
 	m.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 	return nil

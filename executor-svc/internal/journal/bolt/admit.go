@@ -77,12 +77,16 @@ func requestTime(b *table, user string, n uint64) (at time.Time, known bool, err
 	return time.Unix(0, int64(binary.BigEndian.Uint64(v))), true, nil
 }
 
-// prune removes the oldest requests that are so far back that no window counts them.
+// prune removes the oldest requests that are so far back that no window counts them. By number too: a request whose clock was
+// overtaken asks for the one that is as many back as there may be.
 func prune(b *table, prefix []byte, next uint64, a journal.Admission) error {
 	var old [pruneAtOnce][]byte
 	n := 0
 	c := b.Cursor()
 	for k, sealed := c.Seek(prefix); n < pruneAtOnce && hasPrefix(k, prefix); k, sealed = c.Next() {
+		if len(k) == len(prefix)+8 && numberOf(k)+uint64(a.Requests) > next {
+			break
+		}
 		v, err := unseal(k, sealed)
 		if err != nil {
 			return err
@@ -94,10 +98,6 @@ func prune(b *table, prefix []byte, next uint64, a journal.Admission) error {
 		n++
 	}
 	for _, k := range old[:n] {
-		// The newest one stays: it says which number comes next.
-		if numberOf(k)+1 == next {
-			break
-		}
 		if err := b.Delete(k); err != nil {
 			return err
 		}

@@ -3,9 +3,6 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -13,9 +10,6 @@ import (
 	"pawl.dev/executor-svc/internal/journal/pack"
 	"pawl.dev/executor-svc/internal/state"
 )
-
-// sweepAtOnce is how many tasks one transaction deletes: others wait for it.
-const sweepAtOnce = 8
 
 // Delete implements journal.Tasks.
 func (s *Store) Delete(ctx context.Context, taskID string) error {
@@ -27,58 +21,6 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 		return err
 	}
 	return s.c.do(func(b *table, o *op) (reject, err error) { return s.remove(b, o, id) })
-}
-
-// Sweep implements journal.Tasks.
-func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int, error) {
-	swept := 0
-	for swept < max {
-		if err := ctx.Err(); err != nil {
-			return swept, err
-		}
-		ids, err := s.endedBefore(endedBefore, min(sweepAtOnce, max-swept))
-		if err != nil || len(ids) == 0 {
-			return swept, err
-		}
-		n := 0
-		err = s.c.do(func(b *table, o *op) (reject, err error) {
-			n = 0
-			for _, id := range ids {
-				reject, err := s.remove(b, o, id)
-				switch {
-				case err != nil:
-					return nil, err
-				case errors.Is(reject, journal.ErrNotFound):
-				case reject != nil:
-					// What was deleted before it is part of this transaction.
-					return nil, reject
-				default:
-					n++
-				}
-			}
-			return nil, nil
-		})
-		if err != nil {
-			return swept, fmt.Errorf("sweeping old tasks: %w", err)
-		}
-		swept += n
-	}
-	return swept, nil
-}
-
-// endedBefore returns tasks that ended before a time, the oldest first.
-func (s *Store) endedBefore(t time.Time, limit int) (ids []uuid.UUID, err error) {
-	end := timedKey(kindEnded, max(t.UnixNano(), 0), uuid.Nil)
-	err = s.view(func(b *table) error {
-		c := b.Cursor()
-		for k, _ := c.Seek([]byte{kindEnded}); k != nil && bytes.Compare(k, end) < 0 && len(ids) < limit; k, _ = c.Next() {
-			if len(k) == 1+8+idSize {
-				ids = append(ids, idOf(k))
-			}
-		}
-		return nil
-	})
-	return ids, err
 }
 
 // remove deletes a task that has ended.

@@ -33,6 +33,8 @@ type Store struct {
 	// suspect is what was wrong with the journal when it was opened.
 	suspect error
 	closed  sync.Once
+	// unswept holds old tasks that cannot be deleted, because they are damaged.
+	unswept unswept
 }
 
 var _ journal.Journal = (*Store)(nil)

@@ -14,6 +14,7 @@ func admissionTests() map[string]test {
 	return map[string]test{
 		"Window":                 window,
 		"WindowOfRepeats":        windowOfRepeats,
+		"WindowOfOvertakers":     windowOfOvertakers,
 		"WindowOfDeletedTasks":   windowOfDeleted,
 		"WindowUnderConcurrency": windowUnderConcurrency,
 		"WindowAfterRefusals":    windowAfterRefusals,
@@ -94,6 +95,23 @@ func windowOfDeleted(t *testing.T, j journal.Journal, _ func() journal.Journal) 
 		}
 	}
 	limited(t, j, asked("ann", 1), 9)
+}
+
+// Requests whose clocks were overtaken on the way count as the others do: no window holds more than there may be.
+func windowOfOvertakers(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	of3 := func(seconds float64) journal.NewTask {
+		n := asked("ann", seconds)
+		n.Admission.Requests = 3
+		return n
+	}
+	for range 3 {
+		limited(t, j, of3(5), 0)
+	}
+	limited(t, j, of3(15), 0)
+	limited(t, j, of3(14.5), 0.5)
+	limited(t, j, of3(15), 0)
+	limited(t, j, of3(16), 0)
+	limited(t, j, of3(15), 10)
 }
 
 // What was refused does not count.

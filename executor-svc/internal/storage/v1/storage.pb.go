@@ -1077,7 +1077,18 @@ type ActiveStep struct {
 	// The server's configuration that was planned with.
 	ConfigRevision uint64 `protobuf:"varint,19,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
 	// The pool that the newest attempt was to be made by.
-	PoolId        string `protobuf:"bytes,20,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	PoolId string `protobuf:"bytes,20,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	// Calls that the newest attempt took beyond its first: each goes on where the pool of the one before died while a person
+	// was asked.
+	Leg uint32 `protobuf:"varint,21,opt,name=leg,proto3" json:"leg,omitempty"`
+	// The MCP task that does the call; empty where there is none.
+	McpTaskId string `protobuf:"bytes,22,opt,name=mcp_task_id,json=mcpTaskId,proto3" json:"mcp_task_id,omitempty"`
+	// What the server wants back with the answers; empty where its question lives with the connection.
+	RequestState string `protobuf:"bytes,23,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
+	// The answers to what the call asked for last.
+	Answers []*InputAnswer `protobuf:"bytes,24,rep,name=answers,proto3" json:"answers,omitempty"`
+	// The newest call was made with the answers: they are not given to the pool once more.
+	AnswersSent   bool `protobuf:"varint,25,opt,name=answers_sent,json=answersSent,proto3" json:"answers_sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1245,6 +1256,114 @@ func (x *ActiveStep) GetPoolId() string {
 	return ""
 }
 
+func (x *ActiveStep) GetLeg() uint32 {
+	if x != nil {
+		return x.Leg
+	}
+	return 0
+}
+
+func (x *ActiveStep) GetMcpTaskId() string {
+	if x != nil {
+		return x.McpTaskId
+	}
+	return ""
+}
+
+func (x *ActiveStep) GetRequestState() string {
+	if x != nil {
+		return x.RequestState
+	}
+	return ""
+}
+
+func (x *ActiveStep) GetAnswers() []*InputAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *ActiveStep) GetAnswersSent() bool {
+	if x != nil {
+		return x.AnswersSent
+	}
+	return false
+}
+
+// What a person answered to a tool's server.
+type InputAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the question within the call.
+	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	// What the person did.
+	Action v1.InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
+	// What was entered, as JSON; only with ACCEPT.
+	ContentJson string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	// Until when the question was open, in nanoseconds since 1970; 0: for ever.
+	Deadline      int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputAnswer) Reset() {
+	*x = InputAnswer{}
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputAnswer) ProtoMessage() {}
+
+func (x *InputAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
+func (*InputAnswer) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *InputAnswer) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
+func (x *InputAnswer) GetAction() v1.InputAnswer_Action {
+	if x != nil {
+		return x.Action
+	}
+	return v1.InputAnswer_Action(0)
+}
+
+func (x *InputAnswer) GetContentJson() string {
+	if x != nil {
+		return x.ContentJson
+	}
+	return ""
+}
+
+func (x *InputAnswer) GetDeadline() int64 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
+}
+
 // What a person supplied for a PARAMS wait.
 type Supplied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1258,7 +1377,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1389,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1402,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -1318,14 +1437,18 @@ type Wait struct {
 	// Nanoseconds since 1970.
 	CreateTime int64 `protobuf:"varint,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Nanoseconds since 1970; 0 where it never lapses.
-	Deadline      int64 `protobuf:"varint,8,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline int64 `protobuf:"varint,8,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Names the question within the call (INPUT).
+	InputId string `protobuf:"bytes,9,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	// What is to be opened in a browser (INPUT).
+	Url           string `protobuf:"bytes,10,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1460,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1473,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Wait) GetId() string {
@@ -1409,6 +1532,20 @@ func (x *Wait) GetDeadline() int64 {
 	return 0
 }
 
+func (x *Wait) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
+func (x *Wait) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
 // The facts of one transition. Its key holds the seq of its first fact.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1424,7 +1561,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1573,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1586,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Record) GetTime() int64 {
@@ -1510,6 +1647,7 @@ type Fact struct {
 	//	*Fact_StatusChanged
 	//	*Fact_ToolsLoaded
 	//	*Fact_ToolProgress
+	//	*Fact_InputRequired
 	Kind          isFact_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1517,7 +1655,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1667,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1680,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -1745,6 +1883,15 @@ func (x *Fact) GetToolProgress() *ToolProgress {
 	return nil
 }
 
+func (x *Fact) GetInputRequired() *InputRequired {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_InputRequired); ok {
+			return x.InputRequired
+		}
+	}
+	return nil
+}
+
 type isFact_Kind interface {
 	isFact_Kind()
 }
@@ -1829,6 +1976,11 @@ type Fact_ToolProgress struct {
 	ToolProgress *ToolProgress `protobuf:"bytes,25,opt,name=tool_progress,json=toolProgress,proto3,oneof"`
 }
 
+type Fact_InputRequired struct {
+	// INPUT_REQUIRED.
+	InputRequired *InputRequired `protobuf:"bytes,26,opt,name=input_required,json=inputRequired,proto3,oneof"`
+}
+
 func (*Fact_FlowStart) isFact_Kind() {}
 
 func (*Fact_FlowStop) isFact_Kind() {}
@@ -1861,6 +2013,8 @@ func (*Fact_ToolsLoaded) isFact_Kind() {}
 
 func (*Fact_ToolProgress) isFact_Kind() {}
 
+func (*Fact_InputRequired) isFact_Kind() {}
+
 // The flow was named.
 type FlowStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1874,7 +2028,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +2040,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2053,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FlowStart) GetName() string {
@@ -1927,7 +2081,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2093,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2106,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -1975,7 +2129,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2141,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2154,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -2030,7 +2184,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2196,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2209,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -2085,7 +2239,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2251,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2264,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -2144,7 +2298,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2310,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2323,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -2215,7 +2369,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2381,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2394,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -2264,6 +2418,79 @@ func (x *StepWaitingForParam) GetDeadline() int64 {
 	return 0
 }
 
+// A tool's server asks a person for something in the middle of the call.
+type InputRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the person reads.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// JSON Schema of what is asked for; empty where there is an address.
+	SchemaJson string `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
+	// What is to be opened in a browser.
+	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
+	// Nanoseconds since 1970; 0 where it never lapses.
+	Deadline      int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputRequired) Reset() {
+	*x = InputRequired{}
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputRequired) ProtoMessage() {}
+
+func (x *InputRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
+func (*InputRequired) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *InputRequired) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *InputRequired) GetSchemaJson() string {
+	if x != nil {
+		return x.SchemaJson
+	}
+	return ""
+}
+
+func (x *InputRequired) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *InputRequired) GetDeadline() int64 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
+}
+
 // A piece of the answer.
 type TextAdd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2279,7 +2506,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2518,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2531,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -2343,7 +2570,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2582,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2595,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -2407,7 +2634,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2646,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2659,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -2471,7 +2698,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2710,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2723,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -2535,7 +2762,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2774,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2787,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -2600,6 +2827,7 @@ type Command struct {
 	//	*Command_Outcome
 	//	*Command_Pause
 	//	*Command_Unpause
+	//	*Command_Input
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// Names the command, so that its sender learns what came of it.
 	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
@@ -2609,7 +2837,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2849,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2862,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Command) GetTime() int64 {
@@ -2714,6 +2942,15 @@ func (x *Command) GetUnpause() *Unpause {
 	return nil
 }
 
+func (x *Command) GetInput() *SupplyInput {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Input); ok {
+			return x.Input
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetId() string {
 	if x != nil {
 		return x.Id
@@ -2760,6 +2997,11 @@ type Command_Unpause struct {
 	Unpause *Unpause `protobuf:"bytes,9,opt,name=unpause,proto3,oneof"`
 }
 
+type Command_Input struct {
+	// This is what the tool's server asked for.
+	Input *SupplyInput `protobuf:"bytes,10,opt,name=input,proto3,oneof"`
+}
+
 func (*Command_Cancel) isCommand_Kind() {}
 
 func (*Command_Approve) isCommand_Kind() {}
@@ -2774,6 +3016,8 @@ func (*Command_Pause) isCommand_Kind() {}
 
 func (*Command_Unpause) isCommand_Kind() {}
 
+func (*Command_Input) isCommand_Kind() {}
+
 // Cancel the task.
 type Cancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2785,7 +3029,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3041,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3054,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Cancel) GetReason() string {
@@ -2835,7 +3079,7 @@ type Approve struct {
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3091,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3104,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -2903,7 +3147,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3159,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3172,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -3008,7 +3252,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3264,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3277,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Pause) GetReason() string {
@@ -3054,7 +3298,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3310,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3323,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -3102,7 +3346,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3114,7 +3358,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3127,7 +3371,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -3157,7 +3401,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3413,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3426,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -3197,6 +3441,70 @@ func (x *SupplyParams) GetSupplied() *Supplied {
 		return x.Supplied
 	}
 	return nil
+}
+
+// This is what the tool's server asked for.
+type SupplyInput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The wait.
+	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
+	// What the person did.
+	Action v1.InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
+	// What was entered, as JSON; only with ACCEPT.
+	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupplyInput) Reset() {
+	*x = SupplyInput{}
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupplyInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupplyInput) ProtoMessage() {}
+
+func (x *SupplyInput) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
+func (*SupplyInput) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SupplyInput) GetWaitId() string {
+	if x != nil {
+		return x.WaitId
+	}
+	return ""
+}
+
+func (x *SupplyInput) GetAction() v1.InputAnswer_Action {
+	if x != nil {
+		return x.Action
+	}
+	return v1.InputAnswer_Action(0)
+}
+
+func (x *SupplyInput) GetContentJson() string {
+	if x != nil {
+		return x.ContentJson
+	}
+	return ""
 }
 
 // What a list of tasks needs to filter, beside the task's key.
@@ -3214,7 +3522,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3534,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3547,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -3304,7 +3612,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3624,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3637,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -3449,7 +3757,7 @@ var File_storage_v1_storage_proto protoreflect.FileDescriptor
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa0\x05\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa0\x05\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -3541,7 +3849,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tErrorNote\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xe8\x05\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\x95\a\n" +
 	"\n" +
 	"ActiveStep\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
@@ -3568,10 +3876,20 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\rapproved_hash\x18\x11 \x01(\fR\fapprovedHash\x12\x1b\n" +
 	"\tinput_seq\x18\x12 \x01(\x04R\binputSeq\x12'\n" +
 	"\x0fconfig_revision\x18\x13 \x01(\x04R\x0econfigRevision\x12\x17\n" +
-	"\apool_id\x18\x14 \x01(\tR\x06poolIdJ\x04\b\x0e\x10\x0f\"O\n" +
+	"\apool_id\x18\x14 \x01(\tR\x06poolId\x12\x10\n" +
+	"\x03leg\x18\x15 \x01(\rR\x03leg\x12\x1e\n" +
+	"\vmcp_task_id\x18\x16 \x01(\tR\tmcpTaskId\x12#\n" +
+	"\rrequest_state\x18\x17 \x01(\tR\frequestState\x121\n" +
+	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
+	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSentJ\x04\b\x0e\x10\x0f\"\xa5\x01\n" +
+	"\vInputAnswer\x12\x19\n" +
+	"\binput_id\x18\x01 \x01(\tR\ainputId\x12<\n" +
+	"\x06action\x18\x02 \x01(\x0e2$.pawl.executor.v1.InputAnswer.ActionR\x06action\x12!\n" +
+	"\fcontent_json\x18\x03 \x01(\tR\vcontentJson\x12\x1a\n" +
+	"\bdeadline\x18\x04 \x01(\x03R\bdeadline\"O\n" +
 	"\bSupplied\x12!\n" +
 	"\fcontent_json\x18\x01 \x01(\tR\vcontentJson\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xf9\x01\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xa6\x02\n" +
 	"\x04Wait\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x18\n" +
@@ -3581,11 +3899,14 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x04hash\x18\x06 \x01(\tR\x04hash\x12\x1f\n" +
 	"\vcreate_time\x18\a \x01(\x03R\n" +
 	"createTime\x12\x1a\n" +
-	"\bdeadline\x18\b \x01(\x03R\bdeadline\"m\n" +
+	"\bdeadline\x18\b \x01(\x03R\bdeadline\x12\x19\n" +
+	"\binput_id\x18\t \x01(\tR\ainputId\x12\x10\n" +
+	"\x03url\x18\n" +
+	" \x01(\tR\x03url\"m\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12'\n" +
 	"\x05usage\x18\x02 \x01(\v2\x11.storage.v1.UsageR\x05usage\x12&\n" +
-	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\x8f\t\n" +
+	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\xd3\t\n" +
 	"\x04Fact\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12=\n" +
@@ -3619,7 +3940,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\btext_add\x18\x16 \x01(\v2\x13.storage.v1.TextAddH\x00R\atextAdd\x12B\n" +
 	"\x0estatus_changed\x18\x17 \x01(\v2\x19.storage.v1.StatusChangedH\x00R\rstatusChanged\x12<\n" +
 	"\ftools_loaded\x18\x18 \x01(\v2\x17.storage.v1.ToolsLoadedH\x00R\vtoolsLoaded\x12?\n" +
-	"\rtool_progress\x18\x19 \x01(\v2\x18.storage.v1.ToolProgressH\x00R\ftoolProgressB\x06\n" +
+	"\rtool_progress\x18\x19 \x01(\v2\x18.storage.v1.ToolProgressH\x00R\ftoolProgress\x12B\n" +
+	"\x0einput_required\x18\x1a \x01(\v2\x19.storage.v1.InputRequiredH\x00R\rinputRequiredB\x06\n" +
 	"\x04kind\"I\n" +
 	"\tFlowStart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
@@ -3646,7 +3968,13 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x13StepWaitingForParam\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12,\n" +
 	"\x12params_schema_json\x18\x02 \x01(\tR\x10paramsSchemaJson\x12\x1a\n" +
-	"\bdeadline\x18\x03 \x01(\x03R\bdeadline\"M\n" +
+	"\bdeadline\x18\x03 \x01(\x03R\bdeadline\"x\n" +
+	"\rInputRequired\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1f\n" +
+	"\vschema_json\x18\x02 \x01(\tR\n" +
+	"schemaJson\x12\x10\n" +
+	"\x03url\x18\x03 \x01(\tR\x03url\x12\x1a\n" +
+	"\bdeadline\x18\x04 \x01(\x03R\bdeadline\"M\n" +
 	"\aTextAdd\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\rR\x06answer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
@@ -3667,7 +3995,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fToolProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x01R\x05total\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\x89\x03\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xba\x03\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12,\n" +
 	"\x06cancel\x18\x02 \x01(\v2\x12.storage.v1.CancelH\x00R\x06cancel\x12/\n" +
@@ -3676,7 +4004,9 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06params\x18\x05 \x01(\v2\x18.storage.v1.SupplyParamsH\x00R\x06params\x125\n" +
 	"\aoutcome\x18\a \x01(\v2\x19.storage.v1.SettleOutcomeH\x00R\aoutcome\x12)\n" +
 	"\x05pause\x18\b \x01(\v2\x11.storage.v1.PauseH\x00R\x05pause\x12/\n" +
-	"\aunpause\x18\t \x01(\v2\x13.storage.v1.UnpauseH\x00R\aunpause\x12\x0e\n" +
+	"\aunpause\x18\t \x01(\v2\x13.storage.v1.UnpauseH\x00R\aunpause\x12/\n" +
+	"\x05input\x18\n" +
+	" \x01(\v2\x17.storage.v1.SupplyInputH\x00R\x05input\x12\x0e\n" +
 	"\x02id\x18\x06 \x01(\tR\x02idB\x06\n" +
 	"\x04kind\" \n" +
 	"\x06Cancel\x12\x16\n" +
@@ -3702,7 +4032,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"Y\n" +
 	"\fSupplyParams\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x120\n" +
-	"\bsupplied\x18\x02 \x01(\v2\x14.storage.v1.SuppliedR\bsupplied\"\x89\x01\n" +
+	"\bsupplied\x18\x02 \x01(\v2\x14.storage.v1.SuppliedR\bsupplied\"\x87\x01\n" +
+	"\vSupplyInput\x12\x17\n" +
+	"\await_id\x18\x01 \x01(\tR\x06waitId\x12<\n" +
+	"\x06action\x18\x02 \x01(\x0e2$.pawl.executor.v1.InputAnswer.ActionR\x06action\x12!\n" +
+	"\fcontent_json\x18\x03 \x01(\tR\vcontentJson\"\x89\x01\n" +
 	"\tTaskIndex\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12'\n" +
@@ -3759,7 +4093,7 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
@@ -3771,112 +4105,121 @@ var file_storage_v1_storage_proto_goTypes = []any{
 	(*RiskNote)(nil),            // 7: storage.v1.RiskNote
 	(*ErrorNote)(nil),           // 8: storage.v1.ErrorNote
 	(*ActiveStep)(nil),          // 9: storage.v1.ActiveStep
-	(*Supplied)(nil),            // 10: storage.v1.Supplied
-	(*Wait)(nil),                // 11: storage.v1.Wait
-	(*Record)(nil),              // 12: storage.v1.Record
-	(*Fact)(nil),                // 13: storage.v1.Fact
-	(*FlowStart)(nil),           // 14: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 15: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 16: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 17: storage.v1.StepError
-	(*StepCancel)(nil),          // 18: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 19: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 20: storage.v1.StepWaitingForParam
-	(*TextAdd)(nil),             // 21: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 22: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 23: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 24: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 25: storage.v1.ToolProgress
-	(*Command)(nil),             // 26: storage.v1.Command
-	(*Cancel)(nil),              // 27: storage.v1.Cancel
-	(*Approve)(nil),             // 28: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 29: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 30: storage.v1.Pause
-	(*Unpause)(nil),             // 31: storage.v1.Unpause
-	(*Reject)(nil),              // 32: storage.v1.Reject
-	(*SupplyParams)(nil),        // 33: storage.v1.SupplyParams
-	(*TaskIndex)(nil),           // 34: storage.v1.TaskIndex
-	(*Agent)(nil),               // 35: storage.v1.Agent
-	(v1.Confirm)(0),             // 36: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 37: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 38: pawl.executor.v1.OnUnknownOutcome
-	(v1.ExecutorStatus)(0),      // 39: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 40: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 41: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 42: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 43: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 44: pawl.common.v1.Effect
-	(v1.WaitKind)(0),            // 45: pawl.executor.v1.WaitKind
+	(*InputAnswer)(nil),         // 10: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 11: storage.v1.Supplied
+	(*Wait)(nil),                // 12: storage.v1.Wait
+	(*Record)(nil),              // 13: storage.v1.Record
+	(*Fact)(nil),                // 14: storage.v1.Fact
+	(*FlowStart)(nil),           // 15: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 16: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 17: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 18: storage.v1.StepError
+	(*StepCancel)(nil),          // 19: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 20: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 21: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 22: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 23: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 24: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 25: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 26: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 27: storage.v1.ToolProgress
+	(*Command)(nil),             // 28: storage.v1.Command
+	(*Cancel)(nil),              // 29: storage.v1.Cancel
+	(*Approve)(nil),             // 30: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 31: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 32: storage.v1.Pause
+	(*Unpause)(nil),             // 33: storage.v1.Unpause
+	(*Reject)(nil),              // 34: storage.v1.Reject
+	(*SupplyParams)(nil),        // 35: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 36: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 37: storage.v1.TaskIndex
+	(*Agent)(nil),               // 38: storage.v1.Agent
+	(v1.Confirm)(0),             // 39: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 40: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 41: pawl.executor.v1.OnUnknownOutcome
+	(v1.ExecutorStatus)(0),      // 42: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 43: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 44: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 45: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 46: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 47: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 48: pawl.executor.v1.InputAnswer.Action
+	(v1.WaitKind)(0),            // 49: pawl.executor.v1.WaitKind
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	36, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	37, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	39, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	40, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
 	3,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	38, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	41, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
 	2,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	39, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	42, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
 	0,  // 6: storage.v1.Checkpoint.phase:type_name -> storage.v1.Phase
 	7,  // 7: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
 	9,  // 8: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
-	11, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	12, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
 	6,  // 10: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
 	8,  // 11: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
 	0,  // 12: storage.v1.Checkpoint.paused_phase:type_name -> storage.v1.Phase
 	5,  // 13: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	40, // 14: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	40, // 15: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	41, // 16: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	42, // 17: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	43, // 18: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	44, // 19: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	40, // 20: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	43, // 14: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	43, // 15: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	44, // 16: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	45, // 17: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	46, // 18: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	47, // 19: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	43, // 20: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
 	7,  // 21: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
 	8,  // 22: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	10, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	45, // 24: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	6,  // 25: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	13, // 26: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	42, // 27: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	39, // 28: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	14, // 29: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	15, // 30: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	16, // 31: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	8,  // 32: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	17, // 33: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	18, // 34: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	19, // 35: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	20, // 36: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	21, // 37: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	22, // 38: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	23, // 39: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	25, // 40: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	7,  // 41: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 42: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	43, // 43: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	43, // 44: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	7,  // 45: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 46: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	39, // 47: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	24, // 48: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	41, // 49: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	27, // 50: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	28, // 51: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	32, // 52: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	33, // 53: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	29, // 54: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	30, // 55: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	31, // 56: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	40, // 57: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	10, // 58: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	39, // 59: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	36, // 60: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	3,  // 61: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	38, // 62: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	11, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	10, // 24: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	48, // 25: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	49, // 26: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	6,  // 27: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	14, // 28: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	45, // 29: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	42, // 30: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	15, // 31: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	16, // 32: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	17, // 33: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	8,  // 34: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	18, // 35: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	19, // 36: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	20, // 37: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	21, // 38: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	23, // 39: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	24, // 40: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	25, // 41: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	27, // 42: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	22, // 43: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	7,  // 44: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 45: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	46, // 46: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	46, // 47: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	7,  // 48: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 49: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	42, // 50: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	26, // 51: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	44, // 52: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	29, // 53: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	30, // 54: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	34, // 55: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	35, // 56: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	31, // 57: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	32, // 58: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	33, // 59: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	36, // 60: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	43, // 61: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	11, // 62: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	48, // 63: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	42, // 64: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	39, // 65: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	3,  // 66: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	41, // 67: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -3884,7 +4227,7 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[12].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[13].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -3901,8 +4244,9 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_StatusChanged)(nil),
 		(*Fact_ToolsLoaded)(nil),
 		(*Fact_ToolProgress)(nil),
+		(*Fact_InputRequired)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[25].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[27].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -3910,8 +4254,9 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Outcome)(nil),
 		(*Command_Pause)(nil),
 		(*Command_Unpause)(nil),
+		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[28].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[30].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -3922,7 +4267,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

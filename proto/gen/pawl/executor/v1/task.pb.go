@@ -891,7 +891,10 @@ type Step struct {
 	// When its newest attempt was started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it ended.
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// How long its newest attempt ran, once that has ended or waits: the time that people take is not part of it. What passed
+	// while no process had the task is, since the call may have gone on.
+	RunTime       *durationpb.Duration `protobuf:"bytes,22,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1069,6 +1072,13 @@ func (x *Step) GetStartTime() *timestamppb.Timestamp {
 func (x *Step) GetEndTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.EndTime
+	}
+	return nil
+}
+
+func (x *Step) GetRunTime() *durationpb.Duration {
+	if x != nil {
+		return x.RunTime
 	}
 	return nil
 }
@@ -1480,7 +1490,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x1e \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x127\n" +
 	"\vforked_from\x18\x1f \x01(\v2\x16.pawl.executor.v1.ForkR\n" +
-	"forkedFrom\"\xaf\x06\n" +
+	"forkedFrom\"\xe5\x06\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -1508,7 +1518,8 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"createTime\x129\n" +
 	"\n" +
 	"start_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xb0\x04\n" +
+	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x124\n" +
+	"\brun_time\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\arunTime\"\xb0\x04\n" +
 	"\x04Wait\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x17\n" +
@@ -1652,23 +1663,24 @@ var file_pawl_executor_v1_task_proto_depIdxs = []int32{
 	17, // 23: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
 	17, // 24: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
 	17, // 25: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
-	4,  // 26: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	14, // 27: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
-	19, // 28: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
-	19, // 29: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
-	17, // 30: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
-	17, // 31: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
-	3,  // 32: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	17, // 33: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
-	17, // 34: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 35: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
-	12, // 36: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
-	5,  // 37: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	12, // 26: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
+	4,  // 27: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	14, // 28: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
+	19, // 29: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
+	19, // 30: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
+	17, // 31: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
+	17, // 32: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
+	3,  // 33: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	17, // 34: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
+	17, // 35: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
+	6,  // 36: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
+	12, // 37: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
+	5,  // 38: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_task_proto_init() }

@@ -1,0 +1,88 @@
+package prompt
+
+import (
+	"context"
+	"strings"
+
+	"pawl.dev/cmd/internal/render"
+	"pawl.dev/cmd/internal/values"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+const (
+	accept  = executorv1.InputAnswer_ACTION_ACCEPT
+	decline = executorv1.InputAnswer_ACTION_DECLINE
+)
+
+// input asks for what a tool's server wants to know in the middle of a call. Who asks is said: what is answered goes there.
+func (p *Prompter) input(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
+	server, _, _ := strings.Cut(p.tool(wait.GetToolId()), "/")
+	menu := "[a]nswer"
+	if wait.GetUrl() != "" {
+		menu = "[y]es, done"
+		p.print("    %s\n    %s\n", p.Style.Dim("the server "+server+" asks you to open this in a browser, if you trust it:"), p.Style.Bold(render.Line(wait.GetUrl())))
+	} else {
+		p.print("    %s\n", p.Style.Dim("what you answer goes to the server "+server))
+	}
+	p.lapses(wait)
+	for {
+		text, err := p.read(ctx, "  "+p.Style.Yellow("?")+" "+menu+", [n]o, [d]etach: ")
+		if err != nil {
+			return leave, err
+		}
+		switch word := strings.ToLower(text); {
+		case wait.GetUrl() != "" && (word == "y" || word == "yes"):
+			return supplied(wait, accept, ""), nil
+		case wait.GetUrl() == "" && (word == "a" || word == "answer"):
+			return p.form(ctx, wait)
+		case word == "n" || word == "no":
+			return supplied(wait, decline, ""), nil
+		case word == "d" || word == "detach":
+			return leave, nil
+		case wait.GetUrl() != "":
+			p.complain("answer y, n or d")
+		default:
+			p.complain("answer a, n or d")
+		}
+	}
+}
+
+// form asks for each field. An empty line leaves one out that may be left out.
+func (p *Prompter) form(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
+	fields, err := values.Fields(wait.GetParamsSchemaJson())
+	if err != nil {
+		return leave, err
+	}
+	var object []string
+	for _, f := range fields {
+		f.Description = strings.TrimSpace(f.Description + hint(f))
+		value, err := p.value(ctx, f, f.Required && f.Default == nil)
+		if err != nil {
+			return leave, err
+		}
+		if value == nil {
+			value = f.Default
+		}
+		if value != nil {
+			object = append(object, quote(f.Name)+":"+string(value))
+		}
+	}
+	return supplied(wait, accept, "{"+strings.Join(object, ",")+"}"), nil
+}
+
+// hint says what an empty line means.
+func hint(f values.Field) string {
+	switch {
+	case f.Default != nil:
+		return " [empty: " + render.CompactJSON(string(f.Default)) + "]"
+	case !f.Required:
+		return " [may be empty]"
+	}
+	return ""
+}
+
+func supplied(wait *executorv1.Wait, action executorv1.InputAnswer_Action, content string) Answer {
+	return Answer{Resume: &executorv1.ResumeTaskRequest{
+		WaitId: wait.GetId(), Answer: &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: action, ContentJson: content}},
+	}}
+}

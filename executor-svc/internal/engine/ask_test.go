@@ -1,0 +1,130 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/executor-svc/internal/fake"
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+// asks lets each call ask a person, and have its effect once that is answered. Where there is a state, its server keeps
+// nothing between the two.
+func (r *rig) asks(state string) (effects *atomic.Int32) {
+	effects = &atomic.Int32{}
+	r.pool.Detached = true
+	r.t.Cleanup(r.pool.Die)
+	r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		if len(req.GetAnswers()) == 0 {
+			q := &mcppoolv1.CallInputRequired{InputId: "q", Message: "really?", SchemaJson: `{"type":"object"}`, RequestState: state}
+			if _, err := r.pool.Ask(ctx, send, q); err != nil {
+				return err
+			}
+		}
+		effects.Add(1)
+		return send(fake.TextResult("done", false))
+	}
+	return effects
+}
+
+// DESIGN 4: at every commit point of a call that asks a person, a crash of everything leaves a task that goes on to an end,
+// and no side effect happens twice. Where the server keeps nothing, a question survives the pool.
+func TestCrashAtEachCommitOfAQuestion(t *testing.T) {
+	for state, unknown := range map[string]int{"": 3, "state": 2} { // behind the intent and the answer; and behind the question
+		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {
+			id, copies, before := questionCrashes(t, state)
+			lost := 0
+			for i, path := range copies {
+				r := newRig(t, fake.Script("write"))
+				r.path = path
+				effects := r.asks(state)
+				r.start()
+				if end := r.finish(id); end != success {
+					t.Errorf("a crash after commit %d: %s, %v", i, end, r.task(id).Checkpoint.GetError())
+				}
+				for _, e := range r.events(id) {
+					if e.GetStepWaitingForStart().GetOutcomeUnknown() {
+						lost++
+					}
+				}
+				if n := before[i] + effects.Load(); n > 1 {
+					t.Errorf("a crash after commit %d: the side effect happens %d times", i, n)
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			}
+			if lost != unknown {
+				t.Errorf("%d crashes leave an unknown outcome, want %d, of %d commits", lost, unknown, len(copies))
+			}
+		})
+	}
+}
+
+// questionCrashes runs a task that asks, and keeps what a crash behind each commit would leave: the journal, and how many
+// side effects may have happened before the next one.
+func questionCrashes(t *testing.T, state string) (id string, copies []string, effects []int32) {
+	dir := t.TempDir()
+	r := newRig(t, fake.Script("write"))
+	made := r.asks(state)
+	r.j.onCommit = func(_ journal.Transition, do func() error) error {
+		if len(copies) > 0 {
+			effects = append(effects, made.Load())
+		}
+		err := do()
+		copies = append(copies, r.copyTo(dir, len(copies)))
+		return err
+	}
+	r.start()
+	id = r.create(never)
+	if s := r.finish(id); s != success {
+		t.Errorf("without a crash the task is %s", s)
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if got := made.Load(); got != 1 {
+		t.Errorf("%d side effects without a crash", got)
+	}
+	return id, copies, append(effects, made.Load())
+}
+
+// A28: a question that the pool gives up needs no slot to be closed. Its call goes on once there is one.
+func TestQuestionGivenUpWithoutASlot(t *testing.T) {
+	r := newRig(t, fake.Script("write"))
+	r.cfg.MaxRunning = 1
+	r.asks("")
+	plain := r.pool.CallFn
+	asking := newTask(never)
+	r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		if req.GetSessionId() != asking.ID {
+			return send(fake.TextResult("done", false))
+		}
+		return plain(ctx, req, func(m *mcppoolv1.CallToolResponse) error {
+			if q := m.GetInputRequired(); q != nil {
+				q.ExpireTime = timestamppb.New(time.Now().Add(300 * time.Millisecond))
+			}
+			return send(m)
+		})
+	}
+	r.start()
+	r.createAs(asking)
+	r.await(asking.ID, waiting)
+	_, held := r.takeSlot()
+	r.await(asking.ID, running)
+	if n := len(r.pool.Answers()); n != 0 {
+		t.Errorf("%d answers were given without a slot", n)
+	}
+	held.open()
+	r.await(asking.ID, success)
+	if a := r.pool.Answers(); len(a) != 1 || a[0].GetAnswer().GetAction() != mcppoolv1.InputAnswer_ACTION_CANCEL {
+		t.Errorf("answers %v", a)
+	}
+}

@@ -1,0 +1,140 @@
+package fake
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+// question is something that a call asked for.
+type question struct {
+	in     *mcppoolv1.CallInputRequired
+	answer *mcppoolv1.InputAnswer
+	given  chan struct{}
+}
+
+type callKey struct{}
+
+// Ask lets a tool ask for something, all at once, and waits for the answers. It is for CallFn with Detached.
+func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) error, questions ...*mcppoolv1.CallInputRequired) ([]*mcppoolv1.InputAnswer, error) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return nil, errors.New("only a call can ask")
+	}
+	asked := make([]*question, 0, len(questions))
+	for _, in := range questions {
+		asked = append(asked, &question{in: in, given: make(chan struct{})})
+	}
+	p.mu.Lock()
+	c.asked = append(c.asked, asked...)
+	close(c.more)
+	c.more = make(chan struct{})
+	p.mu.Unlock()
+	for _, q := range asked {
+		if err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: q.in}}); err != nil {
+			return nil, err
+		}
+	}
+	var answers []*mcppoolv1.InputAnswer
+	for _, q := range asked {
+		select {
+		case <-q.given:
+			answers = append(answers, q.answer)
+		case <-ctx.Done():
+			return nil, errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was stopped")
+		}
+	}
+	return answers, nil
+}
+
+// open returns what a call waits for, and what is closed when it asks for more.
+func (p *Pool) open(c *call) (open []*question, more <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range c.asked {
+		if q.answer == nil {
+			open = append(open, q)
+		}
+	}
+	return open, c.more
+}
+
+// follow tells what a call asks for until it has ended.
+func (p *Pool) follow(c *call, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
+	told := map[*question]bool{}
+	for {
+		open, more := p.open(c)
+		for _, q := range open {
+			if told[q] {
+				continue
+			}
+			told[q] = true
+			if err := stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: q.in}}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-c.done:
+			return nil
+		case <-more:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// AnswerCall implements McpPoolService.
+func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (*mcppoolv1.AnswerCallResponse, error) {
+	if p.BeforeAnswer != nil {
+		if err := p.BeforeAnswer(req); err != nil {
+			return nil, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = append(p.answers, req)
+	c := p.ledger[req.GetCallId()]
+	if c == nil || c.done == nil {
+		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "no call %s", req.GetCallId())
+	}
+	for _, q := range c.asked {
+		switch {
+		case q.in.GetInputId() != req.GetAnswer().GetInputId():
+		case q.answer == nil:
+			q.answer = req.GetAnswer()
+			close(q.given)
+			return &mcppoolv1.AnswerCallResponse{}, nil
+		case proto.Equal(q.answer, req.GetAnswer()):
+			return &mcppoolv1.AnswerCallResponse{}, nil
+		default:
+			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "%s was answered", q.in.GetInputId())
+		}
+	}
+	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "nothing like %s is asked", req.GetAnswer().GetInputId())
+}
+
+// Answers returns what was answered so far.
+func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &p.answers) }
+
+// Stopped returns the calls that were told to stop.
+func (p *Pool) Stopped() []string { return locked(&p.mu, &p.stopped) }
+
+// Die ends all calls, as the end of the pool's process does, and makes it another pool.
+func (p *Pool) Die() {
+	p.mu.Lock()
+	ledger := p.ledger
+	p.mu.Unlock()
+	p.Restart()
+	for _, c := range ledger {
+		if c.stop != nil {
+			c.stop()
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package agent_test
+
+import (
+	"testing"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/flow/agent"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// asking is a task whose first call asks a person 5 s after it began.
+func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Question) (task *flow.Task, on func(at time.Duration, in flow.Input) flow.Transition) {
+	t.Helper()
+	began := time.Unix(1000, 0)
+	head.Flow, head.Confirm = "agent", executorv1.Confirm_CONFIRM_NEVER
+	task = &flow.Task{ID: "task", Head: head, State: &storagev1.Checkpoint{
+		Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN,
+	}}
+	on = func(at time.Duration, in flow.Input) flow.Transition {
+		t.Helper()
+		task.Now = began.Add(at)
+		tr, err := agent.Flow{}.On(task, in)
+		if err != nil {
+			t.Fatalf("%T: %v", in, err)
+		}
+		return tr
+	}
+	on(0, flow.Begun{Plan: flow.Planned{Step: &flow.PlannedStep{ToolID: "t/write", InputJSON: "{}", Effect: commonv1.Effect_EFFECT_WRITE}}})
+	on(5*time.Second, flow.Asked{Ordinal: 1, Attempt: 1, Questions: questions})
+	return task, on
+}
+
+func limits() *storagev1.Limits {
+	return &storagev1.Limits{MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxRunTime: int64(time.Minute)}
+}
+
+func answer(wait string) flow.Command {
+	return flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{
+		WaitId: wait, Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: "{}",
+	}}}}
+}
+
+// DESIGN 5: the time that a person takes to answer a tool's server is no run time of the task.
+func TestWaitingForInputIsNoRunTime(t *testing.T) {
+	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Question{InputID: "q"})
+	on(time.Hour, flow.Lapsed{})
+	on(time.Hour, answer("wait-1"))
+	if got := time.Duration(flow.RunTime(task.State, task.Now.Add(3*time.Second))); got != 8*time.Second {
+		t.Errorf("it ran for %s, want 8 s", got)
+	}
+}
+
+// Whose time is over decides: the task's own ends it, the pool's lets the tool go on without an answer.
+func TestWhoseDeadlinePassed(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout, expires time.Duration
+		want             executorv1.ExecutorStatus
+	}{
+		"the task's": {time.Minute, time.Hour, executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR},
+		"the pool's": {time.Hour, time.Minute, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING},
+		"both":       {time.Minute, time.Minute, executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR},
+		"neither's":  {0, 0, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := flow.Question{InputID: "q"}
+			if c.expires > 0 {
+				q.Expire = time.Unix(1005, 0).Add(c.expires).UnixNano()
+			}
+			task, on := asking(t, &storagev1.TaskHead{Limits: limits(), WaitTimeout: int64(c.timeout)}, q)
+			on(30*time.Second, flow.Lapsed{})
+			if task.State.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+				t.Fatalf("too early it is %s", task.State.GetStatus())
+			}
+			on(2*time.Minute, flow.Lapsed{})
+			if got := task.State.GetStatus(); got != c.want {
+				t.Errorf("it is %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A task that was cancelled, or has no time left, asks nobody: its call is followed to its end.
+func TestACallThatIsToStopAsksNobody(t *testing.T) {
+	for name, before := range map[string]struct {
+		in flow.Input
+		at time.Duration
+	}{
+		"cancelled":    {flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{}}}}, time.Second},
+		"without time": {flow.Lapsed{}, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Question{InputID: "q1"})
+			on(6*time.Second, answer("wait-1"))
+			on(6*time.Second+before.at, before.in)
+			tr := on(7*time.Second+before.at, flow.Asked{Ordinal: 1, Attempt: 1, Questions: []flow.Question{{InputID: "q2"}}})
+			if len(task.State.GetWaits()) > 0 || len(tr.Effects) != 2 || tr.Effects[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Deaf: true}) {
+				t.Errorf("waits %v, effects %v", task.State.GetWaits(), tr.Effects)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package history_test
+
+import (
+	"testing"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+const (
+	running = executorv1.StepStatus_STEP_STATUS_RUNNING
+	waiting = executorv1.StepStatus_STEP_STATUS_WAITING
+	success = executorv1.StepStatus_STEP_STATUS_SUCCESS
+)
+
+func status(wait string, s executorv1.StepStatus) *storagev1.Fact {
+	return &storagev1.Fact{WaitId: wait, StepStatus: s, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}}}
+}
+
+// A step's run time is that of its newest attempt, and none that a person took: before it, in the middle of it, or to say what
+// became of it.
+func TestRunTime(t *testing.T) {
+	ask := &storagev1.Fact{WaitId: "wait-1", StepStatus: waiting, Kind: &storagev1.Fact_InputRequired{InputRequired: &storagev1.InputRequired{}}}
+	unknown := &storagev1.Fact{WaitId: "wait-2", StepStatus: waiting, Kind: &storagev1.Fact_StepWaitingForStart{
+		StepWaitingForStart: &storagev1.StepWaitingForStart{OutcomeUnknown: &storagev1.ErrorNote{}},
+	}}
+	input := &storagev1.Fact{StepStatus: running, Kind: &storagev1.Fact_StepInput{StepInput: "{}"}}
+	output := &storagev1.Fact{StepStatus: success, Kind: &storagev1.Fact_StepOutput{StepOutput: "{}"}}
+	progress := &storagev1.Fact{StepStatus: running, Kind: &storagev1.Fact_ToolProgress{ToolProgress: &storagev1.ToolProgress{}}}
+	var log history.Log
+	for _, s := range []struct {
+		at   int64
+		fact *storagev1.Fact
+		want int64
+	}{
+		{10, input, 0}, {11, progress, 0}, {15, ask, 5}, {115, status("wait-1", running), 5}, {118, unknown, 8}, {900, output, 8},
+		{1000, input, 0}, {1004, output, 4},
+	} {
+		s.fact.Ordinal = 1
+		log.Add(&storagev1.Record{Time: s.at, Facts: []*storagev1.Fact{s.fact}})
+		if got := log.Entries[0].RunTime; got != s.want {
+			t.Errorf("at %d, after %T: %d, want %d", s.at, s.fact.GetKind(), got, s.want)
+		}
+	}
+}
+
+// The wait that a step hangs on is one that is open, of several that were asked together.
+func TestOpenWaits(t *testing.T) {
+	var log history.Log
+	for _, s := range []struct {
+		wait string
+		kind *storagev1.Fact
+		want string
+	}{
+		{"wait-1", &storagev1.Fact{Kind: &storagev1.Fact_InputRequired{}}, "wait-1"}, {"wait-2", &storagev1.Fact{Kind: &storagev1.Fact_InputRequired{}}, "wait-2"},
+		{"wait-2", status("", waiting), "wait-1"}, {"wait-1", status("", running), ""},
+	} {
+		s.kind.Ordinal, s.kind.WaitId = 1, s.wait
+		log.Add(&storagev1.Record{Facts: []*storagev1.Fact{s.kind}})
+		if e := log.Entries[0]; e.WaitID != s.want || e.Asking() != (s.want != "") {
+			t.Errorf("behind %s: it hangs on %q, want %q", s.wait, e.WaitID, s.want)
+		}
+	}
+}
