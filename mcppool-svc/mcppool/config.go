@@ -39,7 +39,8 @@ type Config struct {
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server; 32 MiB where 0."`
 	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; not limited where 0. Linux only."`
 	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; as the pool's where 0. Linux only."`
-	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool; 16 MiB where 0."`
+	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool, what is more is cut off; 16 MiB where 0."`
+	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question of an MCP server in the middle of a call waits for an answer; 15m where 0."`
 	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When a connection that nobody needs is closed; 5m where 0."`
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten; 30m where 0."`
 	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all; 10000 where 0."`
@@ -83,6 +84,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxToolResultBytes == 0 {
 		c.MaxToolResultBytes = 16 << 20
+	}
+	if c.InputTimeout == 0 {
+		c.InputTimeout = 15 * time.Minute
 	}
 	if c.Environ == nil {
 		c.Environ = os.Environ()
@@ -134,7 +138,7 @@ func (c Config) validate() error {
 	if slices.Min(limits) < 0 {
 		return errors.New("the limits of the MCP pool cannot be negative")
 	}
-	if c.IdleTimeout < 0 || c.SessionTimeout < 0 || c.DrainTimeout < 0 || c.ResultTimeout < 0 || c.BreakFor < 0 {
+	if c.IdleTimeout < 0 || c.SessionTimeout < 0 || c.DrainTimeout < 0 || c.ResultTimeout < 0 || c.BreakFor < 0 || c.InputTimeout < 0 {
 		return errors.New("the timeouts of the MCP pool cannot be negative")
 	}
 	if !process.LimitsWork && !c.childLimits().None() {

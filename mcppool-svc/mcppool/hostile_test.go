@@ -106,11 +106,12 @@ func TestHostileServers(t *testing.T) {
 	for _, tt := range []struct {
 		name, server, tool, input   string
 		reason, outcome, text, fine string // fine: what it answers instead of an error
+		cut                         bool   // it answers, and the answer is cut off
 		alive                       bool   // the connection is used further
 	}{
 		{name: "endless line", server: "hostile", tool: "endless", reason: "TOO_LARGE", outcome: "KNOWN", text: "ask the tool for less"},
 		{name: "gigantic result", server: "hostile", tool: "gigantic", input: `{"n":40}`, reason: "TOO_LARGE", outcome: "KNOWN", text: "ask the tool for less", alive: true},
-		{name: "result over the cap", server: "hostile", tool: "large", input: `{"n":600000}`, reason: "TOO_LARGE", outcome: "KNOWN", text: "the limit is 0.5", alive: true},
+		{name: "result over the cap", server: "hostile", tool: "large", input: `{"n":600000}`, cut: true, alive: true},
 		{name: "deep JSON", server: "hostile", tool: "deep", reason: "MCP_PROTOCOL_ERROR", outcome: "KNOWN", text: "256 levels", alive: true},
 		{name: "duplicate keys", server: "hostile", tool: "twice", reason: "MCP_PROTOCOL_ERROR", outcome: "KNOWN", text: "comes twice", alive: true},
 		{name: "keys in two cases", server: "hostile", tool: "lettercase", reason: "MCP_PROTOCOL_ERROR", outcome: "KNOWN", text: "comes twice", alive: true},
@@ -148,6 +149,10 @@ func TestHostileServers(t *testing.T) {
 					// The caller's own patience ends first: listing has a minute.
 					if o.err == nil {
 						t.Error("an answer came")
+					}
+				case tt.cut:
+					if o.err != nil || !o.result.GetTruncated() || !strings.Contains(o.text(), "cut off: ") || len(o.text()) > 1<<19+200 {
+						t.Errorf("answer: %d bytes, truncated %v, %v", len(o.text()), o.result.GetTruncated(), o.err)
 					}
 				case tt.fine != "":
 					if o.err != nil || o.text() != tt.fine {

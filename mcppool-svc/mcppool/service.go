@@ -112,7 +112,10 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
 	s.cache = cache.New(s.cfg.cache(deps.Now))
-	s.caller = call.New(s.pool, s.ledger, call.Deps{Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache, MaxResult: s.cfg.MaxToolResultBytes})
+	s.caller = call.New(s.pool, s.ledger, call.Deps{
+		Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache,
+		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
+	})
 	s.closers = append(s.closers, s.disconnect)
 	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
 	if err != nil {

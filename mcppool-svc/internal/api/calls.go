@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/hex"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -44,6 +43,9 @@ func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStre
 	if req.GetStartBy() != nil {
 		r.StartBy = req.GetStartBy().AsTime()
 	}
+	if err := resume(req, &r); err != nil {
+		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
 	if r.CallID != "" {
 		r.Hashes = hashes(req, input)
 	}
@@ -57,34 +59,6 @@ func hashes(req *mcppoolv1.CallToolRequest, input string) []ledger.Hash {
 		h = append(h, ledger.HashOf(req.GetMcpId(), req.GetName(), text))
 	}
 	return h
-}
-
-// AttachCall implements McpPoolService.
-func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
-	p, err := identity.FromContext(stream.Context())
-	if err != nil {
-		return err
-	}
-	q := ledger.Query{
-		User: p.Sub, ID: req.GetCallId(), Pool: req.GetPoolId(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
-	}
-	if n, err := hex.Decode(q.Hash[:], []byte(req.GetRequestHash())); err != nil || n != len(q.Hash) {
-		return invalid("request_hash", "it is not a SHA-256 in hex").With(errs.OutcomeKey, errs.OutcomeUnknown)
-	}
-	return s.caller.Attach(stream.Context(), q, func(m *mcppoolv1.CallToolResponse) error { return stream.Send(attached(m)) })
-}
-
-// attached is a message of a call for one that attached to it.
-func attached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
-	switch e := m.GetEvent().(type) {
-	case *mcppoolv1.CallToolResponse_Progress:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: e.Progress}}
-	case *mcppoolv1.CallToolResponse_Log:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Log{Log: e.Log}}
-	case *mcppoolv1.CallToolResponse_Result:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: e.Result}}
-	}
-	return &mcppoolv1.AttachCallResponse{}
 }
 
 // AckCall implements McpPoolService.

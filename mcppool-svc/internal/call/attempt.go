@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -13,6 +14,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
@@ -20,7 +22,7 @@ import (
 )
 
 // attempt goes the way of a call (D8).
-func (c *Caller) attempt(ctx context.Context, r Request, f *facts, notify func(upstream.Notification)) (*mcppoolv1.CallResult, error) {
+func (c *Caller) attempt(ctx context.Context, r Request, f *facts, call *ledger.Call) (*mcppoolv1.CallResult, error) {
 	if r.Refused != nil {
 		f.decision = refused
 		return nil, errs.From(r.Refused).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
@@ -33,7 +35,7 @@ func (c *Caller) attempt(ctx context.Context, r Request, f *facts, notify func(u
 	use := conn.Use{Server: r.Server, User: r.User, Session: r.Session}
 	err := c.retrying(ctx, r, f, func() error {
 		return c.leased(ctx, use, func(lease *conn.Lease) (err error) {
-			result, err = c.over(ctx, lease, r, f, notify)
+			result, err = c.over(ctx, lease, r, f, call)
 			return err
 		})
 	})
@@ -50,7 +52,7 @@ func (c *Caller) current(r Request) error {
 }
 
 // over makes the call over one connection.
-func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *facts, notify func(upstream.Notification)) (*mcppoolv1.CallResult, error) {
+func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *facts, call *ledger.Call) (*mcppoolv1.CallResult, error) {
 	all, tool, err := lease.Tools().Find(ctx, r.Tool)
 	if err != nil {
 		return nil, preparing(err)
@@ -59,26 +61,31 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 		f.definition = tool.Hash
 		f.repeatable = repeatable(r.Server.Judge(tool.Name, tool.Hints))
 	}
-	if err := c.permit(r, all, tool); err != nil {
+	if r.Task == "" {
+		err = c.permit(r, all, tool)
+	} else {
+		err = c.permitTask(r, tool)
+	}
+	if err != nil {
 		f.decision = refused
 		return nil, err
 	}
 	f.decision = allowed
-	keep := c.keep(lease, r, tool)
+	var keep keeper
+	if r.Task == "" {
+		keep = c.keep(lease, r, tool)
+	}
 	if result := keep.get(r); result != nil {
 		f.cached = true
 		return result, nil
 	}
-	if c.writes(r, tool) {
+	if r.Task != "" || c.writes(r, tool) {
 		lease.Wrote()
 		defer lease.Wrote()
 	}
-	raw, err := c.execute(ctx, lease.Client(), r, notify)
+	raw, err := c.execute(ctx, lease.Client(), r, f, tool, call)
 	if err != nil {
 		return nil, failure{Executing, err}
-	}
-	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
-		return nil, tooLarge(r, len(raw), limit)
 	}
 	result, err := readResult(raw)
 	if err != nil {
@@ -87,15 +94,11 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	if err := c.checkOutput(tool, r, result); err != nil {
 		return nil, err
 	}
+	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
+		shorten(result, limit)
+	}
 	keep.put(result)
 	return result, nil
-}
-
-// tooLarge is a result over the limit. The tool ran: to call it again would do again what it did.
-func tooLarge(r Request, size, limit int) *errs.Error {
-	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,
-		"the tool %s/%s ran, but its result has %.1f MiB; the limit is %.1f. Ask it for less, such as a part or a page",
-		r.Server.ID, r.Tool, float64(size)/(1<<20), float64(limit)/(1<<20)).With(errs.OutcomeKey, errs.OutcomeKnown)
 }
 
 // permit checks what can be checked before a tool runs.
@@ -146,21 +149,34 @@ func invalidInput(e *errs.Error, err error) *errs.Error {
 	return e
 }
 
-// execute calls the tool, unless it is too late by then.
-func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request, notify func(upstream.Notification)) (json.RawMessage, error) {
+// taskAfter is how long a call may take before it is begun as a task, where the tool leaves that open: a request that is held
+// longer than this is what proxies cut off, and a task costs two more requests and the time until it is asked for again.
+const taskAfter = time.Minute
+
+// taskKeep is how much longer than the call may take a server is asked to keep its result: whoever lost it comes back for it.
+const taskKeep = time.Hour
+
+// execute calls the tool, unless it is too late by then, or follows the task that does the call.
+func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request, f *facts, tool *catalog.Tool, call *ledger.Call) (json.RawMessage, error) {
 	limit := r.limit()
-	ctx, stop := context.WithTimeoutCause(ctx, limit, timeout{limit})
-	defer stop()
-	return client.CallTool(ctx, upstream.Call{
-		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: notify,
-		Gate: func() error { return r.inTime(c.deps.Now()) },
-	})
+	ctx, watch := watch(ctx, limit)
+	defer watch.stop()
+	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch}
+	how := upstream.Call{
+		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: call.Notify, Ask: a.ask,
+		Gate:   func() error { return r.inTime(c.deps.Now()) },
+		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
+	}
+	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && limit > taskAfter) {
+		how.Task, how.TaskTTL = upstream.TaskAsked, limit+taskKeep
+	}
+	return client.CallTool(ctx, how)
 }
 
 // checkOutput compares structured content with what the tool promised. A tool that breaks its promise ran all the same:
 // the outcome is KNOWN, and the beginning of what it gave goes with the error, so that nobody runs it again to see.
 func (c *Caller) checkOutput(tool *catalog.Tool, r Request, result *mcppoolv1.CallResult) error {
-	if tool.Output == "" || result.StructuredJson == "" || result.IsError {
+	if tool == nil || tool.Output == "" || result.StructuredJson == "" || result.IsError {
 		return nil
 	}
 	output, err := tool.OutputSchema()

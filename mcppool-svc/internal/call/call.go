@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -21,6 +20,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/pin"
+	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -45,7 +45,8 @@ type Deps struct {
 	Pins  *pin.Book    // which tools may be used
 	Cache *cache.Cache // results of tools that only read; may be nil
 
-	MaxResult int // bytes of a result as servers send it; 0: any
+	MaxResult    int           // bytes of a result as servers send it, what is above is cut off; 0: any
+	InputTimeout time.Duration // how long a question stays open
 }
 
 // New makes a Caller.
@@ -73,7 +74,7 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 		if err != nil {
 			return fmt.Errorf("making a call id: %w", err)
 		}
-		base, r.CallID = ctx, ledger.Unnamed(id.String())
+		base, r.CallID, r.Unnamed = ctx, ledger.Unnamed(id.String()), true
 	}
 	if err := context.Cause(ctx); err != nil {
 		return refuse(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the caller went away before the call began: %w", err)
@@ -131,18 +132,18 @@ func (c *Caller) guarded(ctx context.Context, r Request, call *ledger.Call, f *f
 				"the pool failed inside (%v); this is a bug, the log has its place", p).With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}
 	}()
-	result, err := c.attempt(ctx, r, f, call.Notify)
+	result, err := c.attempt(ctx, r, f, call)
 	if err == nil {
 		return result, nil
 	}
 	failed = errs.From(err)
-	if failed.Metadata[errs.OutcomeKey] == "" {
+	if outcome := failed.Metadata[errs.OutcomeKey]; outcome == "" || r.Task != "" && outcome != errs.OutcomeKnown {
 		failed = failed.With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
 	return nil, failed.With(ClassKey, string(classOf(failed)))
 }
 
-var errStopping = errors.New("the MCP pool is stopping")
+var errStopping = upstream.ErrStopping
 
 // cancelled is why a call ends on somebody's wish.
 type cancelled struct{ reason string }
@@ -160,3 +161,6 @@ type timeout struct{ limit time.Duration }
 func (t timeout) Error() string {
 	return fmt.Sprintf("the tool did not answer within %v; it may still have run. Raise the server's call_timeout for slow tools", t.limit)
 }
+
+// Unwrap makes it a deadline that passed.
+func (t timeout) Unwrap() error { return context.DeadlineExceeded }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -15,15 +17,6 @@ import (
 
 // Send takes what happens during a call to the caller; it may block.
 type Send func(*mcppoolv1.CallToolResponse) error
-
-// Attach follows a call that was made before, from now on. Errors are as Call's.
-func (c *Caller) Attach(ctx context.Context, q ledger.Query, send Send) error {
-	call, err := c.ledger.Attach(q)
-	if err != nil {
-		return err
-	}
-	return c.follow(ctx, call, send)
-}
 
 // follow tells what somebody else's call does from now on, and how it ends, unless ctx ends before.
 func (c *Caller) follow(ctx context.Context, call *ledger.Call, send Send) error {
@@ -81,6 +74,12 @@ func deliver(box *ledger.Mailbox, send Send) {
 }
 
 func toResponse(n upstream.Notification) *mcppoolv1.CallToolResponse {
+	switch {
+	case n.Question != nil:
+		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: toInputRequired(n.Question)}}
+	case n.Task != nil:
+		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Task{Task: toTask(n.Task)}}
+	}
 	if p := n.Progress; p != nil {
 		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Progress{
 			Progress: &mcppoolv1.CallProgress{Progress: p.Done, Total: p.Total, Message: clean(p.Message)},
@@ -90,4 +89,19 @@ func toResponse(n upstream.Notification) *mcppoolv1.CallToolResponse {
 	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Log{
 		Log: &mcppoolv1.CallLog{Level: clean(l.Level), Logger: clean(l.Logger), DataJson: clean(l.Data)},
 	}}
+}
+
+func toInputRequired(q *upstream.Question) *mcppoolv1.CallInputRequired {
+	return &mcppoolv1.CallInputRequired{
+		InputId: q.ID, Message: q.Message, SchemaJson: q.Schema, Url: q.URL, RequestState: clean(q.State),
+		ExpireTime: timestamppb.New(q.Expire),
+	}
+}
+
+func toTask(t *upstream.Task) *mcppoolv1.CallTask {
+	out := &mcppoolv1.CallTask{TaskId: t.ID, Status: clean(t.Status), StatusMessage: clean(t.Message), Portable: t.Portable}
+	if t.TTL > 0 {
+		out.Ttl = durationpb.New(t.TTL)
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -30,6 +31,7 @@ type Request struct {
 	Input          string        // JSON text of an object
 	Hashes         []ledger.Hash // of server, tool and input, in each way to write it
 	CallID         string        // empty: one is made up, and the call ends with its caller
+	Unnamed        bool          // it was made up
 	IdempotencyKey string        // may be empty
 	Session        string        // may be empty
 	Epoch          uint64        // of the session's owner
@@ -40,6 +42,10 @@ type Request struct {
 	Ack            []string      // earlier calls to forget
 	BypassCache    bool          // a result that is kept will not do
 	Continues      bool          // it goes on with an earlier call
+
+	Resume  *upstream.Continuation     // of a call that ended by asking; nil: a new call
+	Answers map[string]upstream.Answer // to what it asked, by id of the question
+	Task    string                     // that does the call already; empty: it is to be made
 }
 
 // limit is the longest that the tool may take.

@@ -30,8 +30,8 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	if err := members(fields, member{"resultType", &kind}, member{"isError", &out.IsError}, member{"content", &blocks}); err != nil {
 		return nil, broken("its result is not one of a tool: %w", err)
 	}
-	if kind == "input_required" {
-		return nil, broken("it asks for more input in the middle of the call, which is not supported yet")
+	if kind != "" && kind != "complete" {
+		return nil, broken("it is of the type %.40q, which is not known", kind)
 	}
 	if structured := fields["structuredContent"]; !strict.Absent(structured) {
 		out.StructuredJson = clean(string(structured))

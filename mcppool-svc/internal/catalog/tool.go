@@ -23,12 +23,22 @@ const (
 	maxDefinition = 1 << 20
 )
 
+// TaskSupport says whether a tool may be called as a task (2025-11-25).
+type TaskSupport string
+
+// What servers say; anything else is no.
+const (
+	TaskOptional TaskSupport = "optional"
+	TaskRequired TaskSupport = "required"
+)
+
 // Tool is one tool of a server.
 type Tool struct {
 	Name, Title, Description string
 	// Input and Output are JSON Schemas, exactly as sent; Output is empty where there is none.
 	Input, Output string
 	Hints         spec.Hints
+	Tasks         TaskSupport
 	// Raw is the definition, exactly as sent; Hash is its SHA-256 (hex).
 	Raw, Hash string
 
@@ -98,6 +108,12 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 		return err
 	}
 	t.Input, t.Output = schemaText(fields["inputSchema"]), schemaText(fields["outputSchema"])
+	if execution, err := strict.Object(fields["execution"]); err == nil {
+		var support string
+		if text(execution, "taskSupport", &support) == nil {
+			t.Tasks = TaskSupport(support)
+		}
+	}
 	if strict.Absent(fields["annotations"]) {
 		return nil
 	}

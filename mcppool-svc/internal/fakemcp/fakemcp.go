@@ -75,6 +75,13 @@ func Main() {
 	os.Exit(0)
 }
 
+func newServer(mode string, out io.Writer) *server {
+	return &server{
+		mode: mode, out: out, version: "2025-11-25", cancelled: make(map[string]chan struct{}),
+		waiting: make(map[string]chan message), jobs: make(map[string]*job),
+	}
+}
+
 // message is a JSON-RPC message off the wire.
 type message struct {
 	ID     json.RawMessage `json:"id"`
@@ -95,6 +102,9 @@ type server struct {
 	cancelled map[string]chan struct{} // guarded by mu; running calls that wait for it
 	held      []held                   // guarded by mu
 	counted   int                      // guarded by mu
+	asked     int                      // guarded by mu
+	waiting   map[string]chan message  // guarded by mu; what was asked, by id
+	jobs      map[string]*job          // guarded by mu
 	work      sync.WaitGroup
 	offers    offers
 }
@@ -103,10 +113,6 @@ type server struct {
 type held struct {
 	token    json.RawMessage
 	released chan struct{}
-}
-
-func newServer(mode string, out io.Writer) *server {
-	return &server{mode: mode, out: out, version: "2025-11-25", cancelled: make(map[string]chan struct{})}
 }
 
 func (s *server) begin() {
@@ -193,6 +199,10 @@ func (s *server) handle(m message) {
 		s.list(m)
 	case "tools/call":
 		s.work.Go(func() { s.call(m) })
+	case "tasks/get", "tasks/result", "tasks/update", "tasks/cancel":
+		s.tasks(m)
+	case "":
+		s.answered(m)
 	default:
 		if !s.offer(m) && len(m.ID) > 0 {
 			s.fail(m, -32601, "Method not found")
@@ -217,9 +227,9 @@ func (s *server) capabilities() string {
 	case s.offering():
 		return offeringCapabilities
 	case s.mode == Modern:
-		return `{"tools":{}}`
+		return `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	default:
-		return `{"tools":{"listChanged":true}}`
+		return `{"tools":{"listChanged":true},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`
 	}
 }
 

@@ -46,8 +46,9 @@ func (s *server) hear(m message) (taken bool) {
 	if ch := s.offers.asked[string(m.ID)]; ch != nil {
 		delete(s.offers.asked, string(m.ID))
 		ch <- answer
+		return true
 	}
-	return true
+	return false
 }
 
 // offer answers what is not about tools; false where it is none of that.

@@ -56,6 +56,10 @@ type request struct {
 	arguments, meta json.RawMessage
 	token           json.RawMessage // for progress
 	n               int             // the argument n
+
+	task      bool                       // it is to be done as a task
+	responses map[string]json.RawMessage // to what was asked, and
+	state     string                     // what was to be said with them
 }
 
 func parse(m message) request {
@@ -63,6 +67,10 @@ func parse(m message) request {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 		Meta      json.RawMessage `json:"_meta"`
+
+		Task           json.RawMessage            `json:"task"`
+		InputResponses map[string]json.RawMessage `json:"inputResponses"`
+		RequestState   string                     `json:"requestState"`
 	}
 	var meta struct {
 		Token json.RawMessage `json:"progressToken"`
@@ -73,13 +81,14 @@ func parse(m message) request {
 	_ = json.Unmarshal(m.Params, &p)
 	_ = json.Unmarshal(p.Meta, &meta)
 	_ = json.Unmarshal(p.Arguments, &args)
-	return request{message: m, name: p.Name, arguments: p.Arguments, meta: p.Meta, token: meta.Token, n: args.N}
+	return request{message: m, name: p.Name, arguments: p.Arguments, meta: p.Meta, token: meta.Token, n: args.N,
+		task: len(p.Task) > 0, responses: p.InputResponses, state: p.RequestState}
 }
 
 // call runs one tool.
 func (s *server) call(m message) {
 	r := parse(m)
-	if tool := hostileTools[r.name]; tool != nil && s.mode == Hostile {
+	if tool := s.special(r.name); tool != nil {
 		tool(s, r)
 		return
 	}
@@ -108,11 +117,30 @@ func (s *server) call(m message) {
 	case "hang":
 		s.notify("notifications/message", `{"level":"info","data":"hanging"}`)
 	case "crash":
-		fmt.Fprintln(os.Stderr, "fake: out of memory")
-		os.Exit(7)
+		s.exit(r)
 	default:
 		s.canned(m, r.name)
 	}
+}
+
+// special returns a tool that does more than answer; nil where there is none of that name.
+func (s *server) special(name string) func(*server, request) {
+	if tool := hostileTools[name]; tool != nil && s.mode == Hostile {
+		return tool
+	}
+	if tool := rounds[name]; tool != nil && s.mode == Modern {
+		return tool
+	}
+	if tool := asking[name]; tool != nil {
+		return tool
+	}
+	return jobs[name]
+}
+
+// exit ends the process.
+func (*server) exit(request) {
+	fmt.Fprintln(os.Stderr, "fake: out of memory")
+	os.Exit(7)
 }
 
 // say is the answer of tools that only say something.
@@ -167,7 +195,7 @@ func (s *server) change(m message) {
 func (s *server) definitions() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := slices.Clone(definitions)
+	list := slices.Concat(definitions, askingDefinitions, taskDefinitions)
 	if s.mode == Hostile {
 		list = append(list, hostileDefinitions()...)
 	}

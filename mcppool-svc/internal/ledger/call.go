@@ -45,12 +45,14 @@ func (e End) size() int64 {
 
 // Call is one call, running or finished.
 type Call struct {
-	key    key
-	user   string
-	named  bool
-	hashes []Hash
-	done   chan struct{}
-	end    End // after done
+	key   key
+	user  string
+	named bool
+	// adopted: another pool began it, as a task.
+	adopted bool
+	hashes  []Hash
+	done    chan struct{}
+	end     End // after done
 
 	// Guarded by the ledger's mu.
 	cancel  context.CancelCauseFunc // nil once it ended
@@ -60,7 +62,10 @@ type Call struct {
 	slot    *fair.Slot[*Call]       // the same, among the user's
 
 	mu        sync.Mutex
-	followers []*Mailbox // guarded by mu
+	followers []*Mailbox           // guarded by mu
+	questions map[string]*question // guarded by mu; by id, closed ones too
+	open      []string             // guarded by mu; ids of those that are, in their order
+	task      *upstream.Task       // guarded by mu; where the server does the call as one
 }
 
 // Done is closed when the call has ended.
@@ -69,7 +74,8 @@ func (c *Call) Done() <-chan struct{} { return c.done }
 // End is how, after Done.
 func (c *Call) End() End { return c.end }
 
-// Follow returns a mailbox that gets what the server says from now on. Leave it in the end.
+// Follow returns a mailbox that gets what the server says from now on, and the questions that are still open. Leave it in the
+// end.
 func (c *Call) Follow() (*Mailbox, error) {
 	select {
 	case <-c.done:
@@ -83,6 +89,7 @@ func (c *Call) Follow() (*Mailbox, error) {
 			"%d streams follow this call already; close some of them", maxFollowers).With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
 	box := newMailbox(nil)
+	c.catchUp(box)
 	c.followers = append(c.followers, box)
 	return box, nil
 }
@@ -109,6 +116,9 @@ func (c *Call) Leave(box *Mailbox) {
 func (c *Call) Notify(n upstream.Notification) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if n.Task != nil {
+		c.task = n.Task
+	}
 	for _, box := range c.followers {
 		box.put(n)
 	}

@@ -86,9 +86,7 @@ func (l *Ledger) Begin(s Start) (c *Call, mine bool, err error) {
 		return nil, false, err
 	}
 	c = &Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel, done: make(chan struct{})}
-	l.calls[k] = c
-	l.running++
-	l.users[s.User]++
+	l.enter(c)
 	return c, true, nil
 }
 
@@ -141,6 +139,8 @@ func (l *Ledger) End(c *Call, end End) {
 	switch {
 	case !c.named:
 		delete(l.calls, c.key)
+	case c.nothingLearnt(end):
+		l.forget(c, unproven)
 	case c.acked:
 		l.forget(c, acked)
 	case size > l.cfg.MaxFinishedBytes:

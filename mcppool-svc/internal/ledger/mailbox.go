@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"sync"
 
 	"pawl.dev/mcppool-svc/internal/upstream"
@@ -41,19 +42,22 @@ func (m *Mailbox) put(n upstream.Notification) {
 	}
 }
 
-// makeRoom drops what matters least when the box is full: the oldest progress, else the oldest log. Called with mu held.
+// makeRoom drops what matters least when the box is full: the oldest progress, else the oldest log, else an old state of the
+// task. Questions stay: a call has a bounded number of them. Called with mu held.
 func (m *Mailbox) makeRoom() []upstream.Notification {
 	if len(m.letters) < mailboxSize {
 		return m.letters
 	}
-	drop := 0
-	for i, l := range m.letters {
-		if l.Progress != nil {
-			drop = i
-			break
+	for _, least := range []func(upstream.Notification) bool{
+		func(n upstream.Notification) bool { return n.Progress != nil },
+		func(n upstream.Notification) bool { return n.Log != nil },
+		func(n upstream.Notification) bool { return n.Task != nil },
+	} {
+		if drop := slices.IndexFunc(m.letters, least); drop >= 0 {
+			return slices.Delete(m.letters, drop, drop+1)
 		}
 	}
-	return append(m.letters[:drop], m.letters[drop+1:]...)
+	return m.letters
 }
 
 // Take empties the box.

@@ -20,8 +20,10 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *spec.Server) (*client
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
 	}
-	conn := newClient(&tap{Interface: transport.NewInProcessTransport(srv), blind: true}, legacy.option())
-	conn.direct = true
+	asks := &inProcess{}
+	t := &tap{Interface: transport.NewInProcessTransportWithOptions(srv, transport.WithElicitationHandler(asks)), blind: true}
+	conn := newClient(t, t, legacy, c.log, legacy.option())
+	conn.direct, asks.conn = true, conn
 	conn.release = func() { _ = closer.Close() }
 	if err := c.handshake(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close())

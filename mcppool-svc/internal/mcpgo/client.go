@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +33,18 @@ var errClosed = &upstream.Error{Kind: upstream.Unavailable, Message: "the connec
 type client struct {
 	mcp  *mcpclient.Client
 	wire transport.Interface // the tap
-	info upstream.Info       // set before anybody else has the client
+	log  *slog.Logger
+	era  era
+	info upstream.Info // set before anybody else has the client
+	// canTask: tools may be called as tasks where they say so. Set as info is.
+	canTask bool
+	// web: requests go out one by one over HTTP.
+	web bool
 	// roots are what the server is told when it asks for them.
 	roots []string
+	// reply sends the answer to a request of the server: mcp-go's transports wait 30 s for it over HTTP, and log for everybody
+	// where it cannot be sent. nil where the transport has other ways.
+	reply func(context.Context, *transport.JSONRPCResponse) error
 
 	// direct: the transport runs the tool under the request's own context, so that ending it is the way to cancel.
 	direct bool
@@ -53,7 +62,8 @@ type client struct {
 	// release ends what is behind the transport, after that was closed.
 	release func()
 
-	closing atomic.Bool // it is being closed on purpose
+	closing atomic.Bool  // it is being closed on purpose
+	serving atomic.Int32 // requests of the server that are being answered
 
 	tools  atomic.Uint64
 	offers offers // beside tools
@@ -66,14 +76,16 @@ type client struct {
 	close  func() error
 
 	mu    sync.Mutex
-	err   error                                  // guarded by mu; why the connection ended
-	calls map[string]func(upstream.Notification) // guarded by mu; running calls by progress token
+	err   error                              // guarded by mu; why the connection ended
+	calls map[string]*running                // guarded by mu; by progress token
+	open  map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by keys of what the server calls them
+	early map[string]error                   // guarded by mu; ends that came before their question, by the same
 }
 
-func newClient(wire transport.Interface, opts ...mcpclient.ClientOption) *client {
+func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts ...mcpclient.ClientOption) *client {
 	c := &client{
-		wire: wire, done: make(chan struct{}),
-		calls:   make(map[string]func(upstream.Notification)),
+		wire: wire, era: e, log: log, done: make(chan struct{}),
+		calls: make(map[string]*running), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
 		release: func() {},
 		hide:    func(text string) string { return text },
 	}
@@ -91,6 +103,7 @@ func newClient(wire transport.Interface, opts ...mcpclient.ClientOption) *client
 		end()
 	})
 	c.close = sync.OnceValue(c.shutdown)
+	t.serve = c.serve
 	c.mcp = mcpclient.NewClient(wire, opts...)
 	c.mcp.OnNotification(c.notified)
 	return c
@@ -147,23 +160,14 @@ func (c *client) shutdown() error {
 	return err
 }
 
-// CallTool implements upstream.Client.
-func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMessage, error) {
-	token := strconv.FormatUint(c.tokens.Add(1), 10)
-	c.listen(token, call.Notify)
-	defer c.listen(token, nil)
-
-	x := &exchange{stub: json.RawMessage(`{"content":[]}`), ownCancel: true, gate: call.Gate}
+// request makes one request of a tool call, which ctx interrupts.
+func (c *client) request(ctx context.Context, x *exchange, send func(context.Context) error) (json.RawMessage, error) {
 	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
 	defer stop()
 	answered := make(chan error, 1)
-	request := func() error {
-		_, err := c.mcp.CallTool(run, toolRequest(call, token))
-		return err
-	}
 	if c.direct {
 		// The tool may not care for its context.
-		go func() { answered <- request() }()
+		go func() { answered <- send(run) }()
 		select {
 		case err := <-answered:
 			return c.outcome(x, err)
@@ -178,7 +182,7 @@ func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMess
 		defer close(interrupted)
 		end.raw, end.err = c.interrupt(ctx, x, answered, stop)
 	})
-	err := request()
+	err := send(run)
 	if spare() {
 		return c.outcome(x, err)
 	}
@@ -193,14 +197,6 @@ type verdict struct {
 	err error
 }
 
-func toolRequest(call upstream.Call, token string) mcp.CallToolRequest {
-	meta := &mcp.Meta{ProgressToken: token, AdditionalFields: make(map[string]any, len(call.Meta))}
-	for k, v := range call.Meta {
-		meta.AdditionalFields[k] = v
-	}
-	return mcp.CallToolRequest{Params: mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments, Meta: meta}}
-}
-
 // interrupt ends a call whose caller gave up: the server is told, may still answer within the grace, and what it answers
 // counts. There is no grace for a deadline: the caller was promised that time and no more.
 func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan error, stop func()) (json.RawMessage, error) {
@@ -213,7 +209,7 @@ func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan err
 	default:
 		c.tellCancelled(id, cause.Error())
 	}
-	if handed && !c.hangsUp && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if handed && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
 		if err, ok := within(cancelGrace, answered); ok {
 			return c.outcome(x, err)
 		}

@@ -89,6 +89,7 @@ func (c *Connector) handshake(ctx context.Context, conn *client) error {
 	}
 	var request mcp.InitializeRequest
 	request.Params.ClientInfo = mcp.Implementation{Name: "pawl", Version: c.cfg.Version}
+	request.Params.Capabilities = conn.capabilities()
 	conn.declareRoots(&request)
 	x := &exchange{}
 	result, err := conn.mcp.Initialize(withExchange(ctx, x), request)
@@ -100,7 +101,13 @@ func (c *Connector) handshake(ctx context.Context, conn *client) error {
 		Capabilities: capabilitiesOf(result.Capabilities),
 	}
 	conn.begin()
+	conn.canTask = conn.era == legacy && tasksOfTools(result.Capabilities.Tasks)
 	return nil
+}
+
+// tasksOfTools says whether a server lets tools be called as tasks (2025-11-25).
+func tasksOfTools(can *mcp.TasksCapability) bool {
+	return can != nil && can.Requests != nil && can.Requests.Tools != nil && can.Requests.Tools.Call != nil
 }
 
 // literal makes a redactor of values that must not show up in messages: a server may echo its secrets.

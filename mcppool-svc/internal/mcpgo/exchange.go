@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
@@ -22,6 +24,9 @@ type exchange struct {
 	ownCancel bool
 	// gate has the last word on whether the request goes out; may be nil.
 	gate func() error
+	// run is the tool call that the request is of; amend changes the request before it goes out. Both may be nil.
+	run   *running
+	amend func(*transport.JSONRPCRequest) error
 
 	mu         sync.Mutex
 	id         mcp.RequestId            // guarded by mu; set once handed over
@@ -88,10 +93,14 @@ func (x *exchange) markSent() {
 	x.sent = true
 }
 
+// markStatus keeps the status; what follows success is of answers to the server's own requests, which mcp-go sends under the
+// same context.
 func (x *exchange) markStatus(status int, retryAfter time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.status, x.retryAfter = status, retryAfter
+	if x.status != http.StatusOK {
+		x.status, x.retryAfter = status, retryAfter
+	}
 }
 
 // blame keeps the first cause.

@@ -32,8 +32,10 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
-	conn := newClient(&httpTap{tap{Interface: wire, judge: judge}}, c.options(s, e)...)
-	conn.roots, conn.hangsUp = s.Roots, e == modern
+	t := &httpTap{tap{Interface: wire, judge: judge}}
+	conn := newClient(&t.tap, t, e, c.log, c.options(s, e)...)
+	conn.roots, conn.web, conn.hangsUp = s.Roots, true, e == modern
+	conn.reply = (&replier{url: s.HTTP.URL, web: web.client, conn: conn}).send
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {

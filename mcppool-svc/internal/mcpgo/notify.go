@@ -12,17 +12,6 @@ import (
 // maxNote bounds what one progress or log message may carry; the rest is cut off.
 const maxNote = 64 << 10
 
-// listen registers who hears of a running call; nil ends that.
-func (c *client) listen(token string, notify func(upstream.Notification)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if notify == nil {
-		delete(c.calls, token)
-		return
-	}
-	c.calls[token] = notify
-}
-
 // notified runs in mcp-go's read loop: it hands over and returns.
 func (c *client) notified(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
@@ -32,15 +21,39 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		c.offers.tell()
 	case "notifications/progress":
 		c.mu.Lock()
-		notify := c.calls[fmt.Sprint(fields["progressToken"])]
+		r := c.calls[fmt.Sprint(fields["progressToken"])]
 		c.mu.Unlock()
-		if notify != nil {
-			notify(upstream.Notification{Progress: progressOf(fields)})
+		if r != nil {
+			r.notify(upstream.Notification{Progress: progressOf(fields)})
 		}
 	case "notifications/message":
 		c.broadcast(upstream.Notification{Log: logOf(fields)})
+	case string(mcp.MethodNotificationCancelled):
+		c.shut(requestKey(mcp.NewRequestId(fields["requestId"]).String()), errWithdrawn)
+	case string(mcp.MethodNotificationElicitationComplete):
+		if id, ok := fields["elicitationId"].(string); ok {
+			c.shut(elicitationKey(id), errDone)
+		}
+	case mcp.MethodNotificationTasksStatus:
+		if id, ok := fields["taskId"].(string); ok {
+			c.wake(id)
+		}
 	default:
 		c.offers.notified(n)
+	}
+}
+
+// wake tells the call that a task does that the task changed.
+func (c *client) wake(task string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.calls {
+		if r.isTask(task) {
+			select {
+			case r.wake <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 
@@ -48,8 +61,8 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 func (c *client) broadcast(n upstream.Notification) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, notify := range c.calls {
-		notify(n)
+	for _, r := range c.calls {
+		r.notify(n)
 	}
 }
 

@@ -2,6 +2,7 @@ package mcpgo
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"path"
 
@@ -43,4 +44,15 @@ func (c *client) declareRoots(request *mcp.InitializeRequest) {
 			ListChanged bool `json:"listChanged,omitempty"`
 		}{}
 	}
+}
+
+// rootsResult is the answer to a request for roots that came in a result.
+func (c *client) rootsResult() json.RawMessage {
+	result, err := roots(c.roots).ListRoots(context.Background(), mcp.ListRootsRequest{})
+	if err == nil {
+		if raw, err := json.Marshal(result); err == nil {
+			return raw
+		}
+	}
+	return json.RawMessage(`{"roots":[]}`)
 }

@@ -17,7 +17,8 @@ func (c *Connector) connectSSE(ctx context.Context, s *spec.Server, user string)
 	}
 	var conn *client
 	wire := newSSE(web.client, c.cfg.MaxMessage, func(err error) { conn.fail(err) })
-	conn = newClient(&httpTap{tap{Interface: wire, judge: wire.judge}}, c.options(s, legacy)...)
+	t := &httpTap{tap{Interface: wire, judge: wire.judge}}
+	conn = newClient(&t.tap, t, legacy, c.log, c.options(s, legacy)...)
 	conn.roots = s.Roots
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections

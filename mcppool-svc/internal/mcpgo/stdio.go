@@ -2,11 +2,13 @@ package mcpgo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
@@ -58,10 +60,18 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		}
 		child.Close() // mcp-go notices a broken connection at the other end alone
 	})
-	conn = newClient(&tap{
+	t := &tap{
 		Interface: newLines(in, out), blind: true, gone: in.eof, judge: in.judge,
 		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
-	}, c.options(s, e)...)
+	}
+	conn = newClient(t, t, e, c.log, c.options(s, e)...)
+	conn.reply = func(_ context.Context, response *transport.JSONRPCResponse) error {
+		text, err := json.Marshal(response)
+		if err == nil {
+			_, err = out.Write(append(text, '\n'))
+		}
+		return err
+	}
 	conn.roots, conn.lines = s.Roots, in
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }

@@ -24,6 +24,8 @@ type tap struct {
 	gone <-chan struct{}
 	// judge reads what was put in the place of answers; nil where they are ours.
 	judge *judge
+	// serve answers requests of the server; false leaves one to mcp-go.
+	serve func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, bool)
 }
 
 // SendRequest implements transport.Interface.
@@ -34,6 +36,11 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 	default:
 	}
 	x := exchangeOf(ctx)
+	if x.amend != nil {
+		if err := x.amend(&request); err != nil {
+			return nil, errors.Join(errNotQueued, err)
+		}
+	}
 	if err := x.begin(request.ID, t.blind); err != nil {
 		return nil, err
 	}
@@ -92,11 +99,18 @@ func (t *tap) SendNotification(ctx context.Context, notification mcp.JSONRPCNoti
 	return t.Interface.SendNotification(ctx, notification)
 }
 
-// SetRequestHandler lets servers ask back (ping, roots) where the transport can; mcp-go looks for this method.
+// SetRequestHandler lets servers ask back where the transport can; mcp-go looks for this method.
 func (t *tap) SetRequestHandler(handler transport.RequestHandler) {
-	if b, ok := t.Interface.(transport.BidirectionalInterface); ok {
-		b.SetRequestHandler(handler)
+	b, ok := t.Interface.(transport.BidirectionalInterface)
+	if !ok {
+		return
 	}
+	b.SetRequestHandler(func(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+		if response, ours := t.serve(ctx, request); ours {
+			return response, nil
+		}
+		return handler(ctx, request)
+	})
 }
 
 // httpTap is the tap of an HTTP transport, which mcp-go tells from others by these methods.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // Client is one live connection to one MCP server. Its methods are safe for concurrent use. All errors of ListTools and
@@ -14,8 +15,8 @@ type Client interface {
 	ListTools(ctx context.Context) ([]json.RawMessage, error)
 	// ToolsVersion changes each time that the server says that its tools changed.
 	ToolsVersion() uint64
-	// CallTool calls a tool and returns the raw result. When ctx ends the server is told, and has the call's grace to
-	// answer all the same; a deadline has no grace.
+	// CallTool calls a tool and returns the raw result, whatever the server asks in between and however it does the call.
+	// When ctx ends the server is told, and has the call's grace to answer all the same; a deadline has no grace.
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
 	// Done is closed once the connection is of no use any more.
 	Done() <-chan struct{}
@@ -57,14 +58,28 @@ type Call struct {
 	// Gate is asked in the last moment before the request goes out, once connected and whatever else takes time; its error
 	// keeps the request back. It may be nil.
 	Gate func() error
-	// Notify is told of progress and logs. It is called from the connection's read loop and must not block.
+	// Notify is told of progress, logs and tasks. It is called from the connection's read loop and must not block.
 	Notify func(Notification)
+	// Ask gets an answer to what the server asks for, and returns when there is one or ctx ends; any other error is why the
+	// question is refused, and is told to the server. Where Ask is nil all are.
+	Ask func(context.Context, Question) (Answer, error)
+
+	// Resume goes on with a call that ended by asking, with Answers by the ids of the questions; nil: it is a new one.
+	Resume  *Continuation
+	Answers map[string]Answer
+	// Task says whether to begin the call as a task, and TaskTTL for how long the server is to keep that.
+	Task    TaskUse
+	TaskTTL time.Duration
+	// Follow is a task that does the call already: it is not made again, but waited for.
+	Follow string
 }
 
-// Notification is something that a server says while a call runs: one of the two.
+// Notification is something to tell while a call runs: one of these.
 type Notification struct {
 	Progress *Progress
 	Log      *Log
+	Task     *Task
+	Question *Question
 }
 
 // Progress says how far a call is; Total is 0 where the server does not say.

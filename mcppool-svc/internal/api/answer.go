@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/identity"
+)
+
+// AnswerCall implements McpPoolService.
+func (s *Server) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallRequest) (*mcppoolv1.AnswerCallResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := toAnswer(req.GetAnswer())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.caller.Answer(ctx, p.Sub, req.GetCallId(), req.GetAnswer().GetInputId(), answer); err != nil {
+		return nil, err
+	}
+	return &mcppoolv1.AnswerCallResponse{}, nil
+}
+
+func toAnswer(a *mcppoolv1.InputAnswer) (upstream.Answer, error) {
+	actions := map[mcppoolv1.InputAnswer_Action]upstream.Action{
+		mcppoolv1.InputAnswer_ACTION_ACCEPT: upstream.Accept, mcppoolv1.InputAnswer_ACTION_DECLINE: upstream.Decline,
+		mcppoolv1.InputAnswer_ACTION_CANCEL: upstream.Cancel,
+	}
+	action, ok := actions[a.GetAction()]
+	if !ok {
+		return upstream.Answer{}, invalid("answer.action", "it must be ACCEPT, DECLINE or CANCEL")
+	}
+	content := json.RawMessage(a.GetContentJson())
+	if len(content) > 0 && !json.Valid(content) {
+		return upstream.Answer{}, invalid("answer.content_json", "it is not JSON")
+	}
+	return upstream.Answer{Action: action, Content: content}, nil
+}
+
+// resume reads what a call goes on with that ended by asking.
+func resume(req *mcppoolv1.CallToolRequest, r *call.Request) error {
+	if req.GetRequestState() == "" {
+		if len(req.GetAnswers()) > 0 {
+			return invalid("answers", "they go with the request_state of the questions; a call that still runs is answered by AnswerCall")
+		}
+		return nil
+	}
+	from, err := upstream.DecodeContinuation(req.GetRequestState())
+	if err != nil {
+		return invalid("request_state", err.Error())
+	}
+	answers := make(map[string]upstream.Answer, len(req.GetAnswers()))
+	for _, a := range req.GetAnswers() {
+		answer, err := toAnswer(a)
+		if err != nil {
+			return err
+		}
+		answers[a.GetInputId()] = answer
+	}
+	r.Resume, r.Answers = from, answers
+	return nil
+}

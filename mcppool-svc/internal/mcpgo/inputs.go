@@ -1,0 +1,129 @@
+package mcpgo
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// gather gets what a result asks for.
+func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
+	next := round{number: last.number + 1, again: true}
+	if next.number > maxRounds {
+		return next, brokenInput(fmt.Sprintf("it asked %d times", maxRounds))
+	}
+	if err := next.keep(fields); err != nil {
+		return next, err
+	}
+	questions, err := c.readInputs(fields["inputRequests"], &next)
+	if err != nil {
+		return next, err
+	}
+	keep := upstream.Continuation{Server: next.state, Round: next.number, Roots: slices.Sorted(maps.Keys(next.responses))}
+	state, err := keep.Encode()
+	if err != nil {
+		return next, brokenInput(err.Error())
+	}
+	for name, q := range questions {
+		q.ID, q.State = fmt.Sprintf("r%d:%s", next.number, name), state
+		questions[name] = q
+	}
+	answers, err := c.askAll(r, questions, nil)
+	for name, a := range answers {
+		next.responses[name] = a.Result()
+	}
+	return next, err
+}
+
+// readInputs splits what is asked for into questions for the person and what is answered here.
+func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]upstream.Question, error) {
+	requests, err := strict.Object(raw)
+	if err != nil || len(requests) > maxInputs {
+		return nil, brokenInput(fmt.Sprintf("its inputRequests are no object of at most %d", maxInputs))
+	}
+	questions := make(map[string]upstream.Question, len(requests))
+	next.responses = make(map[string]json.RawMessage, len(requests))
+	for name, raw := range requests {
+		q, answer, err := c.readInput(name, raw)
+		if err != nil {
+			return nil, err
+		}
+		if answer != nil {
+			next.responses[name] = answer
+			continue
+		}
+		questions[name] = q
+	}
+	return questions, nil
+}
+
+func (c *client) readInput(name string, raw json.RawMessage) (q upstream.Question, answer json.RawMessage, err error) {
+	request, err := strict.Object(raw)
+	if err != nil || name == "" || len(name) > maxInputName {
+		return q, nil, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
+	}
+	switch method := stringOf(request["method"]); method {
+	case string(mcp.MethodElicitationCreate):
+		params, err := strict.Object(request["params"])
+		if err == nil {
+			q, err = readQuestion(params)
+		}
+		if err != nil {
+			return q, nil, brokenInput(fmt.Sprintf("its question %.100q: %v", name, err))
+		}
+		return q, nil, nil
+	case string(mcp.MethodListRoots):
+		if len(c.roots) == 0 {
+			return q, nil, refusedInput(name, "roots, and none are configured")
+		}
+		return q, c.rootsResult(), nil
+	case string(mcp.MethodSamplingCreateMessage):
+		return q, nil, refusedInput(name, "a model's answer (sampling), which is not allowed")
+	default:
+		return q, nil, refusedInput(name, fmt.Sprintf("%.100q, which is not known", method))
+	}
+}
+
+// askAll asks all at once, and returns when all have an answer. elicitations are the server's names for what is to be opened.
+func (c *client) askAll(r *running, questions map[string]upstream.Question, elicitations map[string]string) (map[string]upstream.Answer, error) {
+	var (
+		mu      sync.Mutex
+		wait    sync.WaitGroup
+		failed  error
+		answers = make(map[string]upstream.Answer, len(questions))
+	)
+	for _, name := range slices.Sorted(maps.Keys(questions)) {
+		wait.Go(func() {
+			answer, err := c.inquire(r, questions[name], "", elicitations[name])
+			mu.Lock()
+			defer mu.Unlock()
+			answers[name] = answer
+			if err != nil && failed == nil {
+				failed = brokenInput(fmt.Sprintf("its question %.100q: %v", name, err))
+			}
+		})
+	}
+	wait.Wait()
+	if r.ctx.Err() != nil {
+		return nil, ended(r.ctx)
+	}
+	return answers, failed
+}
+
+// brokenInput is a server that asks in a way that cannot be answered. Its request is over.
+func brokenInput(what string) *upstream.Error {
+	e := protocolError("the server asks for more input in the middle of the call, but %s", what)
+	e.Ended = true
+	return e
+}
+
+func refusedInput(name, what string) *upstream.Error {
+	return brokenInput(fmt.Sprintf("%.100q is %s", name, what))
+}

@@ -1,0 +1,133 @@
+package mcpgo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// running is one tool call over a connection, however many requests it takes.
+type running struct {
+	call  upstream.Call
+	token string
+	ctx   context.Context // ends with the call
+
+	wake chan struct{} // buffered; the server says that the task changed
+
+	mu    sync.Mutex
+	asked int    // guarded by mu; questions that came as requests of their own
+	task  string // guarded by mu; the MCP task that does the call
+}
+
+// enroll registers a call for what the server says and asks during it. Call the function in the end.
+func (c *client) enroll(ctx context.Context, call upstream.Call) (*running, func()) {
+	ctx, end := context.WithCancel(ctx)
+	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), ctx: ctx, wake: make(chan struct{}, 1)}
+	c.mu.Lock()
+	c.calls[r.token] = r
+	c.mu.Unlock()
+	return r, func() {
+		end()
+		c.mu.Lock()
+		delete(c.calls, r.token)
+		c.mu.Unlock()
+	}
+}
+
+// notify tells the caller, where it listens.
+func (r *running) notify(n upstream.Notification) {
+	if r.call.Notify != nil {
+		r.call.Notify(n)
+	}
+}
+
+// nextID names a question that came as a request of its own.
+func (r *running) nextID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	return "q" + strconv.Itoa(r.asked)
+}
+
+func (r *running) setTask(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.task = id
+}
+
+func (r *running) isTask(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.task != "" && r.task == id
+}
+
+// Why a question belongs to no call.
+var (
+	errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
+	errWhose  = errors.New("several tool calls are running, and nothing says which of them this is asked for: send it on the call's own " +
+		"stream, or with the call's progressToken in _meta")
+)
+
+// whose finds the call that a server asks for: the one on whose stream the question came, or whose task or progress token it
+// names, or else the only one there is.
+func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (*running, error) {
+	if r := exchangeOf(ctx).run; r != nil {
+		return r, nil
+	}
+	meta, err := strict.Object(params["_meta"])
+	if err != nil {
+		meta = nil
+	}
+	task, token := relatedTask(meta), tokenOf(meta)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.calls[token]; r != nil {
+		return r, nil
+	}
+	var only *running
+	for _, r := range c.calls {
+		if task != "" && r.isTask(task) {
+			return r, nil
+		}
+		only = r
+	}
+	switch {
+	case only == nil || task != "":
+		return nil, errNobody
+	case len(c.calls) > 1:
+		return nil, errWhose
+	}
+	return only, nil
+}
+
+func relatedTask(meta map[string]json.RawMessage) string {
+	related, err := strict.Object(meta[mcp.RelatedTaskMetaKey])
+	if err != nil {
+		return ""
+	}
+	return stringOf(related["taskId"])
+}
+
+func tokenOf(meta map[string]json.RawMessage) string {
+	raw := meta["progressToken"]
+	if text := stringOf(raw); text != "" {
+		return text
+	}
+	return string(raw) // a number
+}
+
+// stringOf is a JSON string's text; empty where it is none.
+func stringOf(raw json.RawMessage) string {
+	var text string
+	if strict.Absent(raw) || json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
