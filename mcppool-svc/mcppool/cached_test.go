@@ -145,3 +145,15 @@ func TestD8PermissionBeforeTheCache(t *testing.T) {
 		t.Errorf("denied: %v", o.err)
 	}
 }
+
+// D8: what a person answered in the middle of a call is not what its input says: the next caller is asked again.
+func TestD8AnswersOfPeopleAreNotKept(t *testing.T) {
+	s := start(t, remembering(t, map[string]any{"cacheTtl": 60, "tools": map[string]any{"form": map[string]any{"effect": "read"}}}))
+	for _, id := range []string{"c1", "c2"} {
+		v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: id})
+		if err := v.answer(v.question(), accept, `{"name":"`+id+`"}`); err != nil {
+			t.Fatal(err)
+		}
+		v.wantEnd(id)
+	}
+}

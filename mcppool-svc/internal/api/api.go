@@ -26,7 +26,7 @@ import (
 
 // Server implements McpPoolService.
 type Server struct {
-	mcppoolv1.UnimplementedMcpPoolServiceServer
+	mcppoolv1.UnsafeMcpPoolServiceServer
 	registry  *registry.Registry
 	pool      *conn.Pool
 	caller    *call.Caller

@@ -30,6 +30,7 @@ type asker struct {
 	named  bool // the call has an id, by which it can be answered
 	try    int  // of the call, from 1 on
 	watch  *stopwatch
+	facts  *facts
 }
 
 // ask implements upstream.Call.Ask. The call's time stands still meanwhile; after InputTimeout nobody answered.
@@ -37,6 +38,7 @@ func (a *asker) ask(ctx context.Context, q upstream.Question) (upstream.Answer, 
 	if err := ctx.Err(); err != nil {
 		return upstream.Answer{}, err
 	}
+	a.facts.asked.Store(true)
 	if a.try > 1 {
 		q.ID = strconv.Itoa(a.try) + "." + q.ID // the first try may have asked the same
 	}

@@ -97,7 +97,9 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
 		shorten(result, limit)
 	}
-	keep.put(result)
+	if !f.asked.Load() { // with other answers it would be another result
+		keep.put(result)
+	}
 	return result, nil
 }
 
@@ -161,7 +163,7 @@ func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request,
 	limit := r.limit()
 	ctx, watch := watch(ctx, limit)
 	defer watch.stop()
-	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch}
+	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch, facts: f}
 	how := upstream.Call{
 		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: call.Notify, Ask: a.ask,
 		Gate:   func() error { return r.inTime(c.deps.Now()) },

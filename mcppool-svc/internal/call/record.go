@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
@@ -26,7 +27,9 @@ type facts struct {
 	definition string // hash of the tool's
 	repeatable bool   // the tool may run twice
 	retries    int    // further tries that were made
-	cached     bool   // the result was kept; the tool was not called
+	// asked says that the server asked somebody something.
+	asked  atomic.Bool
+	cached bool // the result was kept; the tool was not called
 }
 
 // record says how a call went: to those who measure, in the log for whoever looks for a fault, and in the audit.
