@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -112,10 +113,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
 	s.cache = cache.New(s.cfg.cache(deps.Now))
-	s.caller = call.New(s.pool, s.ledger, call.Deps{
-		Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache,
-		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
-	})
+	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls, pins))
 	s.closers = append(s.closers, s.disconnect)
 	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
 	if err != nil {
@@ -126,6 +124,13 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
 	})
 	return nil
+}
+
+func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls, pins *pin.Book) call.Deps {
+	return call.Deps{
+		Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache,
+		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
+	}
 }
 
 // configured lists the servers that come from files, flags and the program around.

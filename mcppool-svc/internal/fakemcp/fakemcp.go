@@ -199,12 +199,8 @@ func (s *server) handle(m message) {
 		s.list(m)
 	case "tools/call":
 		s.work.Go(func() { s.call(m) })
-	case "tasks/get", "tasks/result", "tasks/update", "tasks/cancel":
-		s.tasks(m)
-	case "":
-		s.answered(m)
 	default:
-		if !s.offer(m) && len(m.ID) > 0 {
+		if !s.tasks(m) && !s.offer(m) && len(m.ID) > 0 {
 			s.fail(m, -32601, "Method not found")
 		}
 	}

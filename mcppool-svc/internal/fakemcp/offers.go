@@ -48,7 +48,8 @@ func (s *server) hear(m message) (taken bool) {
 		ch <- answer
 		return true
 	}
-	return false
+	s.answered(m)
+	return true
 }
 
 // offer answers what is not about tools; false where it is none of that.

@@ -91,6 +91,10 @@ func (s *server) letGo() {
 	}
 	clear(s.cancelled)
 	s.held = nil
+	for _, ch := range s.waiting {
+		close(ch)
+	}
+	clear(s.waiting)
 }
 
 // post takes one message. The tool `drop` ends the stream instead of answering, `long` answers with more than anybody

@@ -3,6 +3,7 @@ package fakemcp
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 )
 
@@ -106,8 +107,11 @@ func (j *job) outcome() string {
 	return `{"content":[{"type":"text","text":` + string(text) + `}]}`
 }
 
-// tasks answers requests about tasks.
-func (s *server) tasks(m message) {
+// tasks answers requests about tasks; false where it is none.
+func (s *server) tasks(m message) bool {
+	if !strings.HasPrefix(m.Method, "tasks/") {
+		return false
+	}
 	var p struct {
 		TaskID         string                     `json:"taskId"`
 		InputResponses map[string]json.RawMessage `json:"inputResponses"`
@@ -118,7 +122,7 @@ func (s *server) tasks(m message) {
 	s.mu.Unlock()
 	if j == nil {
 		s.fail(m, -32602, "Failed to retrieve task: Task not found")
-		return
+		return true
 	}
 	switch m.Method {
 	case "tasks/get":
@@ -136,7 +140,10 @@ func (s *server) tasks(m message) {
 	case "tasks/cancel":
 		j.end("cancelled")
 		s.reply(m, s.describe(j))
+	default:
+		return false
 	}
+	return true
 }
 
 // detailed is a task with what it asks or came to, which tasks/get tells since 2026-07-28.

@@ -323,3 +323,20 @@ func TestBuiltinAsking(t *testing.T) {
 func builtinOf(s *server.MCPServer) map[string]OpenBuiltin {
 	return map[string]OpenBuiltin{"asking": func(string) (*server.MCPServer, io.Closer, error) { return s, &closeCounter{}, nil }}
 }
+
+// The transport of 2024-11-05, and a connection that closes while a question is open.
+func TestSSEAsking(t *testing.T) {
+	c := overSSE(t, &fakemcp.SSE{Mode: fakemcp.Good}, Config{})
+	p := &person{answer: says}
+	got, err := p.call(t, c, "form2", `{}`)
+	if err != nil || !strings.Contains(got, "Ada") || !strings.Contains(got, "Lovelace") || len(p.questions()) != 2 {
+		t.Errorf("result = %s, %v, asked %v", got, err, p.questions())
+	}
+	p = &person{answer: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+		go func() { _ = c.Close() }()
+		return waits(ctx, q)
+	}}
+	if _, err := p.call(t, c, "form", `{}`); err == nil || upstream.As(err).Kind != upstream.Unavailable {
+		t.Errorf("closed: %v", err)
+	}
+}

@@ -105,6 +105,7 @@ func (c *client) inquireWithin(ctx context.Context, r *running, q upstream.Quest
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	defer context.AfterFunc(c.life, func() { end(errClosed) })()
 	defer c.keepOpen(requestKey(request), end)()
 	defer c.keepOpen(elicitationKey(elicitation), end)()
 	answer, err := r.call.Ask(ctx, q)
