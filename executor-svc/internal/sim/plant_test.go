@@ -81,7 +81,7 @@ var planted = map[string]struct {
 		plant{journal: func(j journal.Journal) journal.Journal { return moreSlots{j} }}, []string{"tasks run at once"},
 	},
 	"answers that may have arrived are given to another call": {
-		plant{flow: onFlow(giveAnswersAgain)}, []string{"is executed twice"},
+		plant{flow: onFlow(giveAnswersAgain), config: func(c *config) { c.asks, c.poolCrashes, c.crashEvery = 1, 6, 10 }}, []string{"is executed twice"},
 	},
 	"planning goes round an unknown call": {
 		plant{flow: onFlow(forgetUnknown)}, []string{"although it may have run"},

@@ -160,7 +160,7 @@ func (p *pool) execute(c *call, short string) {
 	if r.oneIn(4, 6) && !p.works(c, r, short) {
 		return
 	}
-	if r.oneIn(5, 40) && c.req.GetRequestState() == "" && !p.asks(c, r, short) {
+	if r.oneIn(p.w.cfg.asks, 40) && c.req.GetRequestState() == "" && !p.asks(c, r, short) {
 		return
 	}
 	r2, err := p.w.s.pass(context.Background(), p.dead, "tool runs "+short)

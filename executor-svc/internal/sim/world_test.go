@@ -32,6 +32,8 @@ type config struct {
 	plannerFails, claimsLost            uint64
 	crashes, poolCrashes, stops, breaks int
 	crashEvery, personEvery, pauseEvery int
+	// asks is how often a tool asks people, as above.
+	asks uint64
 }
 
 func draw(s *sched) config {
@@ -39,6 +41,7 @@ func draw(s *sched) config {
 		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
 		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
 		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
+		asks:       5,
 		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }
@@ -52,6 +55,8 @@ type plant struct {
 	flow  func(flow.Flow) flow.Flow
 	// request changes what is sent to the pool.
 	request func(*mcppoolv1.CallToolRequest)
+	// config makes the world one in which the bug does not hide.
+	config func(*config)
 }
 
 // world is all that one seed simulates.
@@ -114,6 +119,9 @@ func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
 	w := &world{s: s, cfg: draw(s), plant: pl, book: newBook(), path: journalOf(dir, seed), log: slog.New(slog.DiscardHandler)}
 	if verbose {
 		w.log = slog.New(slog.NewTextHandler(traced{s}, nil))
+	}
+	if pl.config != nil {
+		pl.config(&w.cfg)
 	}
 	w.book.slots = w.cfg.slots
 	w.left = w.cfg

@@ -104,6 +104,21 @@ func (m *move) on(in flow.Input) error {
 		return m.begun(in)
 	case flow.Planned:
 		return m.planned(in)
+	case flow.Derived:
+		return m.derived(in)
+	case flow.Judged:
+		return m.judged(in)
+	case flow.Text:
+		return m.text(in)
+	case flow.Answered:
+		return m.answered(in)
+	}
+	return m.onCall(in)
+}
+
+// onCall does what came of a tool call.
+func (m *move) onCall(in flow.Input) error {
+	switch in := in.(type) {
 	case flow.Progress:
 		return m.progress(in)
 	case flow.Called:
@@ -118,14 +133,6 @@ func (m *move) on(in flow.Input) error {
 		return m.tasked(in)
 	case flow.NotStarted:
 		return m.notStarted(in)
-	case flow.Derived:
-		return m.derived(in)
-	case flow.Judged:
-		return m.judged(in)
-	case flow.Text:
-		return m.text(in)
-	case flow.Answered:
-		return m.answered(in)
 	}
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in)
 }
