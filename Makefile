@@ -19,7 +19,7 @@ test: ## All tests, with the race detector
 	go test -race work
 
 .PHONY: npm
-npm: ## Install the MCP servers and clients that nobody here wrote, for the tests that need Node
+npm: ## Install the MCP servers, clients and conformance suite that nobody here wrote, and a Node for them
 	npm ci --prefix test/npm --no-audit --no-fund
 
 .PHONY: lint

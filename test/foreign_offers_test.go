@@ -12,13 +12,10 @@ import (
 )
 
 // everythingElse is what server-everything offers beside tools.
-func everythingElse(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id, root string) {
+func everythingElse(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 	defer cancel()
-	if got := call(t, pool, id, "get-roots-list", `{}`); !strings.Contains(got, "file://"+root) {
-		t.Errorf("the roots: %s", got)
-	}
 	list, err := pool.ListResources(ctx, &mcppoolv1.ListResourcesRequest{McpId: id, PageSize: 1})
 	if err != nil || len(list.GetResources()) != 1 || list.GetNextPageToken() == "" {
 		t.Fatalf("resources: %v, %v", list, err)
@@ -49,7 +46,8 @@ func everythingElse(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id, root 
 	if first, err := changes.Recv(); err != nil || first.GetChanges() != 0 {
 		t.Fatalf("subscription: %v, %v", first, err)
 	}
-	call(t, pool, id, "toggle-subscriber-updates", `{}`) // from now on it says that something changed, every few seconds
+	toggle := use{tool: "toggle-subscriber-updates", wants: []string{"Started"}}
+	toggle.judge(t, (&visitor{pool: pool, id: id, prefix: "else/"}).use(ctx, toggle)) // from now on it says that something changed, every few seconds
 	if next, err := changes.Recv(); err != nil || next.GetChanges() != 1 || next.GetUri() != uri {
 		t.Errorf("a change: %v, %v", next, err)
 	}

@@ -1,16 +1,11 @@
 package test
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,26 +17,12 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// npm returns the folder of programs that nobody here wrote. They are installed by `make npm`; where they must be there
-// (PAWL_TEST_NPM=required, as in CI), their absence is a failure.
-func npm(t *testing.T, program string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("npm", "node_modules", program))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("PAWL_TEST_NPM") == "required" {
-			t.Fatalf("%v; run make npm", err)
-		}
-		t.Skipf("%s is not installed; run make npm to include this test", program)
-	}
-	return path
-}
+// dot is the beginning of a PNG file.
+var dot = []byte("\x89PNG\r\n\x1a\n")
 
 // A Node client with loaded stubs drives four processes to the end of a task (issue: shown by 3).
 func TestNodeClient(t *testing.T) {
-	modules := filepath.Dir(filepath.Dir(npm(t, "@grpc/grpc-js")))
+	modules := filepath.Dir(filepath.Dir(rig.NPM(t, ".", "@grpc/grpc-js")))
 	target := rig.FourProcesses(t, binaries, rig.Options{Workspace: workspace(t)})
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 	defer cancel()
@@ -58,155 +39,76 @@ func TestNodeClient(t *testing.T) {
 	}
 }
 
-// Servers of others, over stdio, streamable HTTP and the HTTP transport before it: list, call, long-running with progress, cancel (issue: shown by 4).
+// Servers of others, over stdio, streamable HTTP and the HTTP transport before it: every tool of each is called (issue: shown by 2).
 func TestForeignServers(t *testing.T) {
-	bin := npm(t, ".bin")
-	files := t.TempDir()
-	if err := os.WriteFile(filepath.Join(files, "hello.txt"), []byte("a pawl holds the wheel\n"), 0o600); err != nil {
-		t.Fatal(err)
+	bin := rig.NPM(t, ".", ".bin")
+	files, graph := t.TempDir(), filepath.Join(t.TempDir(), "graph.jsonl")
+	write(t, filepath.Join(files, "hello.txt"), []byte("a pawl holds the wheel\n"))
+	write(t, filepath.Join(files, "dot.png"), dot)
+	program := func(name string, args ...string) map[string]any {
+		// Tools of server-everything come and go with what clients can do.
+		return map[string]any{"command": filepath.Join(bin, name), "args": args, "pinning": "allow_new", "roots": []string{files}}
 	}
-	url := everythingOver(t, filepath.Join(bin, "mcp-server-everything"), "streamableHttp", "/mcp")
-	old := everythingOver(t, filepath.Join(bin, "mcp-server-everything"), "sse", "/sse")
+	web := func(url string) map[string]any {
+		return map[string]any{"url": url, "pinning": "allow_new", "roots": []string{files}}
+	}
+	memory := program("mcp-server-memory")
+	memory["env"] = map[string]string{"MEMORY_FILE_PATH": graph}
 	target := rig.InProcess(t, rig.Options{Servers: map[string]any{
-		"files":           map[string]any{"command": filepath.Join(bin, "mcp-server-filesystem"), "args": []string{files}, "trusted": true},
-		"everything":      map[string]any{"command": filepath.Join(bin, "mcp-server-everything"), "args": []string{"stdio"}, "roots": []string{files}},
-		"everything-http": map[string]any{"url": url, "roots": []string{files}},
-		"everything-sse":  map[string]any{"url": old, "roots": []string{files}}, // that it is one is found out
+		"files": program("mcp-server-filesystem", files), "memory": memory, "thinking": program("mcp-server-sequential-thinking"),
+		"everything":      program("mcp-server-everything", "stdio"),
+		"everything-http": web(everythingOver(t, bin, "streamableHttp") + "/mcp"), "everything-sse": web(everythingOver(t, bin, "sse") + "/sse"),
 	}})
 	pool := mcppoolv1.NewMcpPoolServiceClient(target.Pool)
-	t.Run("filesystem", func(t *testing.T) {
-		wantTools(t, pool, "files", "list_directory", "read_text_file", "write_file")
-		if got := call(t, pool, "files", "read_text_file", fmt.Sprintf(`{"path":%q}`, filepath.Join(files, "hello.txt"))); !strings.Contains(got, "a pawl holds the wheel") {
-			t.Errorf("read_text_file: %s", got)
-		}
-		_, err := result(t.Context(), pool, &mcppoolv1.CallToolRequest{McpId: "files", Name: "read_text_file", InputJson: `{}`}, nil)
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "path") {
-			t.Errorf("without a path: %v", err)
-		}
-		outside, err := result(t.Context(), pool, &mcppoolv1.CallToolRequest{McpId: "files", Name: "read_text_file", InputJson: `{"path":"/etc/hostname"}`}, nil)
-		if err != nil || !outside.GetIsError() {
-			t.Errorf("outside of its folder: %v, %v; want the tool's own error", outside, err)
-		}
-	})
-	for _, id := range []string{"everything", "everything-http", "everything-sse"} {
+	for id, uses := range map[string][]use{
+		"files": filesUses(files), "memory": memoryUses(graph), "thinking": thinkingUses(),
+		"everything": everythingUses(files), "everything-http": everythingUses(files), "everything-sse": everythingUses(files),
+	} {
 		t.Run(id, func(t *testing.T) {
-			everything(t, pool, id)
-			everythingElse(t, pool, id, files)
+			t.Parallel()
+			useAll(t, pool, id, uses)
+			if strings.HasPrefix(id, "everything") {
+				t.Run("cancel", func(t *testing.T) { cancelled(t, pool, id) })
+				everythingElse(t, pool, id)
+			}
 		})
 	}
 }
 
-func everything(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string) {
-	wantTools(t, pool, id, "echo", "get-sum", "trigger-long-running-operation")
-	if got := call(t, pool, id, "echo", `{"message":"hello"}`); !strings.Contains(got, "hello") {
-		t.Errorf("echo: %s", got)
-	}
-	if got := call(t, pool, id, "get-sum", `{"a":2,"b":3}`); !strings.Contains(got, "5") {
-		t.Errorf("get-sum: %s", got)
-	}
-	t.Run("progress", func(t *testing.T) {
-		seen := 0
-		res, err := result(t.Context(), pool, &mcppoolv1.CallToolRequest{McpId: id, Name: "trigger-long-running-operation", InputJson: `{"duration":1,"steps":4}`},
-			func(*mcppoolv1.CallProgress) { seen++ })
-		if err != nil || res.GetIsError() || seen == 0 {
-			t.Errorf("%v, %v, %d times progress", res, err, seen)
+// A long-running call ends at once when it is cancelled.
+func cancelled(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string) {
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+	defer cancel()
+	req := &mcppoolv1.CallToolRequest{McpId: id, CallId: id + "/cancelled", Name: "trigger-long-running-operation", InputJson: `{"duration":30,"steps":60}`}
+	begun := time.Now()
+	stream, err := pool.CallTool(ctx, req)
+	for err == nil {
+		var m *mcppoolv1.CallToolResponse
+		if m, err = stream.Recv(); err == nil && m.GetProgress().GetProgress() == 1 {
+			_, err = pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: req.GetCallId()})
 		}
-	})
-	t.Run("cancel", func(t *testing.T) {
-		begun := time.Now()
-		_, err := result(t.Context(), pool, &mcppoolv1.CallToolRequest{McpId: id, CallId: id + "/long/1", Name: "trigger-long-running-operation", InputJson: `{"duration":30,"steps":60}`},
-			func(p *mcppoolv1.CallProgress) {
-				if p.GetProgress() == 1 {
-					if _, err := pool.CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: id + "/long/1"}); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		if status.Code(err) != codes.Canceled || time.Since(begun) > 20*time.Second {
-			t.Errorf("%v after %s, want Canceled at once", err, time.Since(begun))
-		}
-	})
+	}
+	if status.Code(err) != codes.Canceled || time.Since(begun) > 20*time.Second {
+		t.Errorf("%v after %s, want Canceled at once", err, time.Since(begun))
+	}
 }
 
-func wantTools(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string, want ...string) {
+func write(t *testing.T, path string, content []byte) {
 	t.Helper()
-	res, err := pool.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: id})
-	if err != nil {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	have := map[string]bool{}
-	for _, tool := range res.GetTools() {
-		have[tool.GetName()] = true
-		if tool.GetId() != id+"/"+tool.GetName() || tool.GetInputSchemaJson() == "" || len(tool.GetDefinitionHash()) != 64 || tool.GetEffect() == 0 {
-			t.Errorf("tool %v", tool)
-		}
-	}
-	for _, name := range want {
-		if !have[name] {
-			t.Errorf("%s does not offer %s: %v", id, name, have)
-		}
-	}
 }
 
-func call(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id, name, input string) string {
-	t.Helper()
-	res, err := result(t.Context(), pool, &mcppoolv1.CallToolRequest{McpId: id, Name: name, InputJson: input}, nil)
-	if err != nil || res.GetIsError() {
-		t.Fatalf("%s/%s: %v %v", id, name, res, err)
-	}
-	return res.String()
-}
-
-func result(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest, progress func(*mcppoolv1.CallProgress)) (*mcppoolv1.CallResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
-	defer cancel()
-	stream, err := pool.CallTool(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		msg, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("no result")
-		}
-		if err != nil {
-			return nil, err
-		}
-		if p := msg.GetProgress(); p != nil && progress != nil {
-			progress(p)
-		}
-		if res := msg.GetResult(); res != nil {
-			return res, nil
-		}
-	}
-}
-
-// everythingOver starts server-everything over a transport and returns its address.
-func everythingOver(t *testing.T, program, transport, path string) string {
+// everythingOver starts server-everything over a transport of HTTP and returns its address.
+func everythingOver(t *testing.T, bin, transport string) string {
 	t.Helper()
 	addr := rig.FreeAddr(t)
 	port := addr[strings.LastIndex(addr, ":")+1:]
-	cmd := exec.Command(program, transport)
-	cmd.Env = append(os.Environ(), "PORT="+port)
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			fmt.Fprintln(t.Output(), "everything:", lines.Text())
-		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
+	t.Setenv("PORT", port)
+	rig.Start(t, filepath.Join(bin, "mcp-server-everything"), transport)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	awaitPort(ctx, t, "localhost:"+port)
-	return "http://localhost:" + port + path
+	return "http://localhost:" + port
 }

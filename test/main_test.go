@@ -13,8 +13,15 @@ import (
 // binaries are the programs that all tests of this package start.
 var binaries rig.Binaries
 
-// TestMain builds the programs; with rig.ServerVariable set, this binary is an MCP server instead.
+// TestMain builds the programs; with rig.ServerVariable or modernVariable set, this binary is an MCP server instead.
 func TestMain(m *testing.M) {
+	if program := os.Getenv(modernVariable); program != "" {
+		if err := serveModern(program); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(rig.ServerVariable) != "" {
 		if err := mcpserver.ServeStdio(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

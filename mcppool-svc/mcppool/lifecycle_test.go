@@ -187,6 +187,10 @@ func TestLostHTTPSessionIsReplaced(t *testing.T) {
 	sessions := make(map[string]int32)
 	var mu sync.Mutex
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(mcp.HeaderMethod) == string(mcp.MethodServerDiscover) {
+			w.WriteHeader(http.StatusBadRequest) // it is of a revision that has sessions
+			return
+		}
 		mu.Lock()
 		id := r.Header.Get("Mcp-Session-Id")
 		if _, seen := sessions[id]; !seen {

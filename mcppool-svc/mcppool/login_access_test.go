@@ -19,7 +19,7 @@ import (
 // All that reaches an MCP server of the callers is what its own authorization server gave: on every request of a session, the
 // one that ends it too, and never the key that the caller showed to the pool.
 func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
-	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{Sessions: true}, nil)
 	for _, user := range []string{"ann", "bob"} {
 		p.echo(t, user)
 		p.login(t, user)

@@ -65,6 +65,9 @@ func (a *asker) ask(ctx context.Context, q upstream.Question) (upstream.Answer, 
 	defer timer.Stop()
 	select {
 	case answer := <-answered:
+		if answer.Action == upstream.Accept && q.URL == "" {
+			answer.Content = suggested(q.Schema, answer.Content)
+		}
 		return answer, nil
 	case <-timer.C:
 		return upstream.Answer{Action: upstream.Cancel}, nil
@@ -93,7 +96,7 @@ func checker(q upstream.Question) (func(upstream.Answer) error, error) {
 			}
 			return nil
 		}
-		return fits(form, a.Content)
+		return fits(form, suggested(q.Schema, a.Content))
 	}, nil
 }
 

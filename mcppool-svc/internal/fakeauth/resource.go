@@ -26,6 +26,7 @@ type Guard struct {
 	MethodScopes map[string][]string // what a token needs for a method; 403 without
 	Always403    []string
 	SameHost     bool // the authorization server answers here too, as in 2025-03-26
+	Sessions     bool // it is of a revision that has sessions: what came after it is refused
 }
 
 // Resource is a running MCP server that wants tokens.
@@ -80,9 +81,14 @@ func (s *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.metadataAt(g):
 		s.metadata(w, g)
 	case "/mcp":
-		if s.admit(w, r, g) {
-			s.next.ServeHTTP(w, r)
+		if !s.admit(w, r, g) {
+			return
 		}
+		if g.Sessions && r.Header.Get("Mcp-Method") == "server/discover" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		s.next.ServeHTTP(w, r)
 	default:
 		if g.SameHost {
 			s.authority.ServeHTTP(w, r)

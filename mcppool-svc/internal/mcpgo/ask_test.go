@@ -260,7 +260,7 @@ func askingServer() *server.MCPServer {
 
 // Requests of the server come on the call's own stream, and answers go back beside mcp-go, which gives up after 30 s.
 func TestHTTPAsking(t *testing.T) {
-	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, server.NewStreamableHTTPServer(askingServer()))))
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(askingServer())))))
 	for _, tool := range []string{"form", "rounds"} { // the library asks live for rounds, too
 		p := &person{answer: says}
 		got, err := p.call(t, c, tool, `{}`)
@@ -272,7 +272,7 @@ func TestHTTPAsking(t *testing.T) {
 
 // Several calls over one HTTP connection, each with a question of its own.
 func TestHTTPAskingAtOnce(t *testing.T) {
-	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, server.NewStreamableHTTPServer(askingServer()))))
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(askingServer())))))
 	var all sync.WaitGroup
 	for i := range 5 {
 		all.Go(func() {

@@ -50,6 +50,8 @@ type client struct {
 	direct bool
 	// hangsUp: ending the request's stream is the way to cancel; no answer can come after that.
 	hangsUp bool
+	// mirrors is where to say which tools cannot be used where inputs are mirrored into headers; nil where they are not.
+	mirrors *slog.Logger
 	// obituary says why a transport that closed did so; may wait a moment for the reason.
 	obituary func() *upstream.Error
 	// hide takes secrets out of a message.

@@ -100,6 +100,7 @@ func (c *Connector) handshake(ctx context.Context, conn *client) error {
 		Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion,
 		Capabilities: capabilitiesOf(result.Capabilities),
 	}
+	conn.wantLogs(result.Capabilities)
 	conn.begin()
 	conn.canTask = conn.era == legacy && tasksOfTools(result.Capabilities.Tasks)
 	return nil

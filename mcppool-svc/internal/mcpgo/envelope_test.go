@@ -71,7 +71,7 @@ func TestCheckedBody(t *testing.T) {
 func TestRootsOverHTTP(t *testing.T) {
 	s := newMCP(t)
 	h := server.NewStreamableHTTPServer(s)
-	web := webServer(serveWeb(t, h))
+	web := webServer(serveWeb(t, handshaking(h)))
 	web.Roots = []string{"file:///work/a"}
 	s.AddTool(mcp.NewTool("roots"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		result, err := s.RequestRoots(ctx, mcp.ListRootsRequest{})

@@ -14,6 +14,9 @@ import (
 
 // handshakeError says why initialize failed and what to do about it.
 func (c *client) handshakeError(ctx context.Context, x *exchange, err error) *upstream.Error {
+	if errors.Is(err, errNoHandshake) {
+		return c.noDiscovery(ctx, x, err)
+	}
 	var version mcp.UnsupportedProtocolVersionError
 	if errors.As(err, &version) && version.Version != "" && x.report().rpcErr == nil {
 		return upstream.Errorf(upstream.Protocol,

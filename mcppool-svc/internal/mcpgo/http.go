@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	mcpclient "github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"pawl.dev/mcppool-svc/internal/spec"
@@ -32,9 +33,15 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	if err != nil {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
-	t := &httpTap{tap{Interface: wire, judge: judge}}
-	conn := newClient(&t.tap, t, e, c.log, c.options(s, e)...)
-	conn.roots, conn.web, conn.hangsUp = s.Roots, true, e == modern
+	over, opts := &discoveryTap{httpTap: httpTap{tap{Interface: wire, judge: judge}}}, c.options(s, e)
+	var conn *client
+	if e == modern {
+		conn = newClient(&over.tap, over, e, c.log, append(opts, mcpclient.WithDiscoverTimeout(discoverLimit))...)
+		conn.hangsUp, conn.mirrors = true, c.log.With("mcp_id", s.ID)
+	} else {
+		conn = newClient(&over.tap, &over.httpTap, e, c.log, opts...)
+	}
+	conn.roots, conn.web = s.Roots, true
 	conn.reply = (&replier{url: s.HTTP.URL, web: web.client, conn: conn}).send
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections

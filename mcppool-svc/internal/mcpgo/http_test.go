@@ -49,6 +49,17 @@ func serveWeb(t *testing.T, h http.Handler) string {
 	return srv.URL
 }
 
+// handshaking makes of a server of both eras one that wants the handshake.
+func handshaking(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(mcp.HeaderMethod) == string(mcp.MethodServerDiscover) {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 func webServer(url string) *spec.Server {
 	return &spec.Server{ID: "web", HTTP: &spec.HTTP{URL: url}, ByOperator: true}
 }
@@ -56,13 +67,13 @@ func webServer(url string) *spec.Server {
 func TestHTTPHandshakeListCallAndHeaders(t *testing.T) {
 	var deleted, unauthorized atomic.Bool
 	h := server.NewStreamableHTTPServer(newMCP(t))
-	url := serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	url := serveWeb(t, handshaking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer from-the-pool" {
 			unauthorized.Store(true)
 		}
 		deleted.Store(deleted.Load() || r.Method == http.MethodDelete)
 		h.ServeHTTP(w, r)
-	}))
+	})))
 	s := webServer(url)
 	s.HTTP.Headers = map[string]string{"Authorization": "Bearer ${env:TOKEN}"}
 	c := dialServer(t, newConnector(t, Config{Environ: []string{"TOKEN=from-the-pool"}}), s)
@@ -89,7 +100,7 @@ func TestHTTPHandshakeListCallAndHeaders(t *testing.T) {
 }
 
 func TestHTTPProgressAndCancel(t *testing.T) {
-	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, server.NewStreamableHTTPServer(newMCP(t)))))
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(newMCP(t))))))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	raw, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
@@ -104,7 +115,7 @@ func TestHTTPProgressAndCancel(t *testing.T) {
 
 func TestHTTPToolsListChanged(t *testing.T) {
 	m := newMCP(t)
-	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, server.NewStreamableHTTPServer(m))))
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(m)))))
 	changed := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {

@@ -28,13 +28,14 @@ type listing struct {
 
 // ListTools implements upstream.Client.
 func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
-	return c.collect(ctx, listing{method: "tools/list", key: "tools", items: maxTools, bytes: maxToolBytes, what: "tools",
+	tools, err := c.collect(ctx, listing{method: "tools/list", key: "tools", items: maxTools, bytes: maxToolBytes, what: "tools",
 		page: func(ctx context.Context, cursor mcp.Cursor) error {
 			var request mcp.ListToolsRequest
 			request.Params.Cursor = cursor
 			_, err := c.mcp.ListToolsByPage(ctx, request)
 			return err
 		}})
+	return c.mirrorable(ctx, tools), err
 }
 
 // collect asks for all pages of a list.

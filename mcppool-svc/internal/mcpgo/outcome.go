@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
@@ -98,6 +99,9 @@ func refused(r report) *upstream.Error {
 		e.Message += ": it wants a credential, or another one; put it in the server's `headers`"
 		return e
 	case http.StatusNotFound:
+		if r.rpcErr != nil && r.rpcErr.Code == mcp.METHOD_NOT_FOUND {
+			break // since 2026-07-28 this is how a server says that it does not know the method
+		}
 		e.Sent, e.Lost = false, true
 		e.Message += ": it does not know the session, or the address is wrong"
 		return e

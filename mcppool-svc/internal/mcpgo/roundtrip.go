@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -54,6 +56,11 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.markStatus(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
 	if resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect {
 		x.notSent() // it is to be sent elsewhere
+	}
+	if resp.StatusCode == http.StatusNotFound && req.Header.Get(mcp.HeaderMethod) != "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		// Since 2026-07-28 this is how a server says that it does not know a method. mcp-go would not read on, and take a session
+		// for lost that there is none of.
+		resp.StatusCode, resp.Status = http.StatusBadRequest, ""
 	}
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	resp.Body = &boundedBody{

@@ -32,10 +32,12 @@ func (forgetful) Remember(string, string) {}
 type way string
 
 const (
-	// byHandshake comes first: it is cheaper than the revisions without one, and asking for those costs 5 s where a server
-	// ignores what it does not know.
-	byHandshake way = "handshake"
+	// byDiscovery comes first over HTTP, as the specification has it for clients of both eras: a server that can be asked
+	// statelessly is one that any pool can ask.
 	byDiscovery way = "discovery"
+	// byHandshake comes first otherwise: a child process belongs to one pool in any case, it is cheaper than the revisions
+	// without one, and asking for those costs 5 s where a server ignores what it does not know.
+	byHandshake way = "handshake"
 	byEvents    way = "sse" // the older HTTP transport
 )
 
@@ -46,7 +48,7 @@ func waysOf(s *spec.Server, remembered string) []way {
 	case s.HTTP != nil && s.HTTP.SSE:
 		return []way{byEvents}
 	case s.HTTP != nil:
-		ways = []way{byHandshake, byDiscovery, byEvents}
+		ways = []way{byDiscovery, byHandshake, byEvents}
 	case s.Stdio != nil:
 		ways = []way{byHandshake, byDiscovery}
 	}
@@ -66,11 +68,14 @@ func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (u
 	for _, w := range waysOf(s, remembered) {
 		conn, err := c.connectBy(ctx, s, user, w)
 		if err == nil {
+			if w == waysOf(s, "")[0] {
+				w = "" // what is tried first need not be remembered
+			}
 			c.learn(origin, remembered, w)
 			return conn, nil
 		}
-		if first == nil || saysMore(err, w) {
-			first = err
+		if first == nil || w == byHandshake || saysMore(err, w) {
+			first = err // what went wrong with a handshake says most to people
 		}
 		if !refuses(err) {
 			break
@@ -82,9 +87,6 @@ func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (u
 }
 
 func (c *Connector) learn(origin, remembered string, w way) {
-	if w == byHandshake {
-		w = "" // what is tried first need not be remembered
-	}
 	if string(w) != remembered {
 		c.memory.Remember(origin, string(w))
 	}

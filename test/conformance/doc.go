@@ -1,0 +1,2 @@
+// Package conformance runs the MCP conformance suite's client scenarios against the pool.
+package conformance

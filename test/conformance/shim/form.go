@@ -1,0 +1,49 @@
+package shim
+
+import "encoding/json"
+
+// form is as much of a JSON Schema as it takes to fill in what must be filled in.
+type form struct {
+	Properties map[string]struct {
+		Type    any   `json:"type"`
+		Enum    []any `json:"enum"`
+		Default any   `json:"default"`
+	} `json:"properties"`
+	Required []string `json:"required"`
+}
+
+// filled is an object with a value for each property that a schema requires and suggests no value for.
+func filled(schema string) (string, error) {
+	var f form
+	if err := json.Unmarshal([]byte(schema), &f); err != nil {
+		return "", err
+	}
+	values := make(map[string]any)
+	for _, name := range f.Required {
+		switch p := f.Properties[name]; {
+		case p.Default != nil:
+		case len(p.Enum) > 0:
+			values[name] = p.Enum[0]
+		default:
+			values[name] = sample(p.Type)
+		}
+	}
+	object, err := json.Marshal(values)
+	return string(object), err
+}
+
+func sample(kind any) any {
+	switch kind {
+	case "number", "integer":
+		return 1
+	case "boolean":
+		return true
+	case "object":
+		return map[string]any{}
+	case "array":
+		return []any{}
+	case "null":
+		return nil
+	}
+	return "x"
+}

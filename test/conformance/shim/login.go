@@ -1,0 +1,61 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+const (
+	// redirectURI is where the browser would be sent; the shim reads it and goes nowhere.
+	redirectURI = "http://127.0.0.1:3000/callback"
+	// maxLogins is how often somebody logs in for one thing before giving it up.
+	maxLogins = 3
+)
+
+// loggedIn does something, and logs in where the server asks for it.
+func (u *user) loggedIn(ctx context.Context, do func() error) error {
+	for range maxLogins {
+		err := do()
+		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED {
+			return err
+		}
+		u.log.InfoContext(ctx, "logging in", "because", err)
+		if err := u.login(ctx); err != nil {
+			return fmt.Errorf("logging in: %w", err)
+		}
+	}
+	return do()
+}
+
+// login does what a person does with a browser: open the address, agree, be sent back.
+func (u *user) login(ctx context.Context) error {
+	begun, err := u.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: serverID, RedirectUri: redirectURI})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, begun.GetAuthorizationUrl(), nil)
+	if err != nil {
+		return err
+	}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := browser.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	back, err := res.Location()
+	if err != nil {
+		return fmt.Errorf("the authorization server answered %s and leads nowhere: %w", res.Status, err)
+	}
+	brought := back.Query()
+	_, err = u.FinishMcpLogin(ctx, &mcppoolv1.FinishMcpLoginRequest{
+		State: brought.Get("state"), Code: brought.Get("code"), Iss: brought.Get("iss"),
+		Error: brought.Get("error"), ErrorDescription: brought.Get("error_description"),
+	})
+	return err
+}

@@ -1,0 +1,52 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// The suite's variables, and the command that it is given adds the server's address as the last argument.
+const (
+	NameVariable     = "MCP_CONFORMANCE_SCENARIO"
+	revisionVariable = "MCP_CONFORMANCE_PROTOCOL_VERSION"
+	contextVariable  = "MCP_CONFORMANCE_CONTEXT"
+)
+
+// Scenario is what the suite wants to see one client do.
+type Scenario struct {
+	// Name is the suite's name of it, such as tools_call.
+	Name string
+	// Revision is the MCP revision of the server.
+	Revision string
+	// URL is the server's address.
+	URL string
+	// Given is what the suite tells the client beside that.
+	Given Given
+}
+
+// Given are the parts of the suite's context that a client of this kind can use.
+type Given struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+	PrivateKey   string `json:"private_key_pem"` // in place of a secret
+	ToolCalls    []struct {
+		Name      string                     `json:"name"`
+		Arguments map[string]json.RawMessage `json:"arguments"`
+	} `json:"toolCalls"`
+}
+
+// Read reads the scenario as the suite gives it.
+func Read(args []string, getenv func(string) string) (Scenario, error) {
+	s := Scenario{Name: getenv(NameVariable), Revision: getenv(revisionVariable)}
+	if len(args) < 2 || s.Name == "" {
+		return s, errors.New("the conformance suite gives the scenario in " + NameVariable + " and the server's address as the last argument")
+	}
+	s.URL = args[len(args)-1]
+	if given := getenv(contextVariable); given != "" {
+		if err := json.Unmarshal([]byte(given), &s.Given); err != nil {
+			return s, fmt.Errorf("reading %s: %w", contextVariable, err)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,45 @@
+package rig
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// NPM returns the path of something below node_modules that `make npm` installs into test/npm; root is the way to the folder
+// test. Where these must be there (PAWL_TEST_NPM=required, as in CI), their absence is a failure; else the test is skipped.
+func NPM(t testing.TB, root, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, "npm", "node_modules", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("PAWL_TEST_NPM") == "required" {
+			t.Fatalf("%v; run make npm", err)
+		}
+		t.Skipf("%s is not installed; run make npm to include this test", filepath.Base(path))
+	}
+	return path
+}
+
+// everythingServer is a server of the Go SDK of MCP that has a tool for each thing that servers can do.
+const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
+
+// GoEverything builds that server, as tools/foreign pins it, and returns its path; root is the way to the folder test. Where
+// it cannot be built, what NPM says of a missing program holds.
+func GoEverything(t testing.TB, root string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "everything-server")
+	cmd := exec.Command("go", "build", "-o", path, everythingServer)
+	cmd.Dir = filepath.Join(root, "..", "tools", "foreign")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if os.Getenv("PAWL_TEST_NPM") == "required" {
+			t.Fatalf("building %s: %v\n%s", everythingServer, err, out)
+		}
+		t.Skipf("%s cannot be built here: %v\n%s", everythingServer, err, out)
+	}
+	return path
+}
