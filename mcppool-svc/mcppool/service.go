@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
@@ -85,11 +86,8 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	if s.registry, err = registry.New(st, servers, deps.Log); err != nil {
 		return err
 	}
-	pins, err := pin.Open(st, deps.Now)
+	pins, err := s.openPins(st, deps.Now)
 	if err != nil {
-		return err
-	}
-	if err := pins.Tidy(s.registry.All()); err != nil {
 		return err
 	}
 	allowed, err := s.cfg.allowed()
@@ -124,6 +122,15 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
 	})
 	return nil
+}
+
+// openPins reads the pins and forgets those of servers that vanished long ago.
+func (s *Service) openPins(st store.Store, now func() time.Time) (*pin.Book, error) {
+	pins, err := pin.Open(st, now)
+	if err != nil {
+		return nil, err
+	}
+	return pins, pins.Tidy(s.registry.All())
 }
 
 func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls, pins *pin.Book) call.Deps {
