@@ -136,9 +136,9 @@ func (v *visitor) use(ctx context.Context, u use) (o outcome) {
 func (v *visitor) answer(ctx context.Context, callID string, q *mcppoolv1.CallInputRequired, u use, o *outcome) error {
 	n := len(o.asked)
 	o.asked = append(o.asked, strings.TrimSpace(q.GetMessage()+" "+q.GetUrl()+" "+q.GetSchemaJson()))
-	answer := &mcppoolv1.InputAnswer{InputId: q.GetInputId(), Action: mcppoolv1.InputAnswer_ACTION_DECLINE}
+	answer := &mcppoolv1.CallAnswer{InputId: q.GetInputId(), Action: mcppoolv1.CallAnswer_ACTION_DECLINE}
 	if n < len(u.answers) && u.answers[n] != decline {
-		answer.Action, answer.ContentJson = mcppoolv1.InputAnswer_ACTION_ACCEPT, u.answers[n]
+		answer.Action, answer.ContentJson = mcppoolv1.CallAnswer_ACTION_ACCEPT, u.answers[n]
 	}
 	_, err := v.pool.AnswerCall(ctx, &mcppoolv1.AnswerCallRequest{CallId: callID, Answer: answer})
 	if status.Code(err) == codes.FailedPrecondition {

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	accept  = mcppoolv1.InputAnswer_ACTION_ACCEPT
-	decline = mcppoolv1.InputAnswer_ACTION_DECLINE
+	accept  = mcppoolv1.CallAnswer_ACTION_ACCEPT
+	decline = mcppoolv1.CallAnswer_ACTION_DECLINE
 )
 
 // conversation is a call that is being followed.
@@ -62,13 +62,13 @@ func (v *conversation) question() *mcppoolv1.CallInputRequired {
 	}
 }
 
-func (v *conversation) answer(q *mcppoolv1.CallInputRequired, action mcppoolv1.InputAnswer_Action, content string) error {
+func (v *conversation) answer(q *mcppoolv1.CallInputRequired, action mcppoolv1.CallAnswer_Action, content string) error {
 	return answerCall(v.t, v.c, v.id, q.GetInputId(), action, content)
 }
 
-func answerCall(t *testing.T, c client, call, input string, action mcppoolv1.InputAnswer_Action, content string) error {
+func answerCall(t *testing.T, c client, call, input string, action mcppoolv1.CallAnswer_Action, content string) error {
 	t.Helper()
-	_, err := c.AnswerCall(t.Context(), &mcppoolv1.AnswerCallRequest{CallId: call, Answer: &mcppoolv1.InputAnswer{InputId: input, Action: action, ContentJson: content}})
+	_, err := c.AnswerCall(t.Context(), &mcppoolv1.AnswerCallRequest{CallId: call, Answer: &mcppoolv1.CallAnswer{InputId: input, Action: action, ContentJson: content}})
 	return err
 }
 
@@ -318,12 +318,12 @@ func TestInputRequiredRounds(t *testing.T) {
 	v.end()
 	ann := two.as("ann")
 	again := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c3", RequestState: q.GetRequestState(),
-		Answers: []*mcppoolv1.InputAnswer{{InputId: q.GetInputId(), Action: accept, ContentJson: `{"name":"Ada"}`}}})
+		Answers: []*mcppoolv1.CallAnswer{{InputId: q.GetInputId(), Action: accept, ContentJson: `{"name":"Ada"}`}}})
 	again.wantEnd(`{"action":"accept","content":{"name":"Ada"}}`)
 
 	for _, req := range []*mcppoolv1.CallToolRequest{
 		{McpId: "fake", Name: "form", RequestState: "s1"},
-		{McpId: "fake", Name: "form", Answers: []*mcppoolv1.InputAnswer{{InputId: "r1:name", Action: accept}}},
+		{McpId: "fake", Name: "form", Answers: []*mcppoolv1.CallAnswer{{InputId: "r1:name", Action: accept}}},
 	} {
 		o := invoke(t, ann, req)
 		o.want(t, codes.InvalidArgument, "INVALID_REQUEST", "NOT_EXECUTED")

@@ -124,7 +124,7 @@ func TestQuestionGivenUpWithoutASlot(t *testing.T) {
 	}
 	held.open()
 	r.await(asking.ID, success)
-	if a := r.pool.Answers(); len(a) != 1 || a[0].GetAnswer().GetAction() != mcppoolv1.InputAnswer_ACTION_CANCEL {
+	if a := r.pool.Answers(); len(a) != 1 || a[0].GetAnswer().GetAction() != mcppoolv1.CallAnswer_ACTION_CANCEL {
 		t.Errorf("answers %v", a)
 	}
 }

@@ -16,14 +16,14 @@ import (
 // question is something that a call asked for.
 type question struct {
 	in     *mcppoolv1.CallInputRequired
-	answer *mcppoolv1.InputAnswer
+	answer *mcppoolv1.CallAnswer
 	given  chan struct{}
 }
 
 type callKey struct{}
 
 // Ask lets a tool ask for something, all at once, and waits for the answers. It is for CallFn with Detached.
-func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) error, questions ...*mcppoolv1.CallInputRequired) ([]*mcppoolv1.InputAnswer, error) {
+func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) error, questions ...*mcppoolv1.CallInputRequired) ([]*mcppoolv1.CallAnswer, error) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
 		return nil, errors.New("only a call can ask")
@@ -42,7 +42,7 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 			return nil, err
 		}
 	}
-	var answers []*mcppoolv1.InputAnswer
+	var answers []*mcppoolv1.CallAnswer
 	for _, q := range asked {
 		select {
 		case <-q.given:

@@ -43,7 +43,7 @@ func (s *Session) deliver(ctx context.Context, st *storagev1.ActiveStep, l *list
 		return errUndelivered
 	}
 	l.answer = func(ctx context.Context, inputID string) bool {
-		i := slices.IndexFunc(left, func(a *mcppoolv1.InputAnswer) bool { return a.GetInputId() == inputID })
+		i := slices.IndexFunc(left, func(a *mcppoolv1.CallAnswer) bool { return a.GetInputId() == inputID })
 		if i < 0 {
 			return false
 		}
@@ -64,7 +64,7 @@ func stillAsked(answers []*storagev1.InputAnswer) bool {
 
 // giveAnswer gives the pool one answer; a pool that is out of reach for a while is waited for. took: it has the answer, or
 // needs none any more. doubt: it may have got it all the same.
-func (s *Session) giveAnswer(ctx context.Context, c *call, a *mcppoolv1.InputAnswer) (took, doubt bool) {
+func (s *Session) giveAnswer(ctx context.Context, c *call, a *mcppoolv1.CallAnswer) (took, doubt bool) {
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		var to peer.Peer
@@ -108,11 +108,11 @@ func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
 }
 
 // answersOf is what people answered as the pool takes it.
-func answersOf(answers []*storagev1.InputAnswer) []*mcppoolv1.InputAnswer {
-	all := make([]*mcppoolv1.InputAnswer, 0, len(answers))
+func answersOf(answers []*storagev1.InputAnswer) []*mcppoolv1.CallAnswer {
+	all := make([]*mcppoolv1.CallAnswer, 0, len(answers))
 	for _, a := range answers {
-		out := &mcppoolv1.InputAnswer{InputId: a.GetInputId(), Action: actions[a.GetAction()]}
-		if out.GetAction() == mcppoolv1.InputAnswer_ACTION_ACCEPT {
+		out := &mcppoolv1.CallAnswer{InputId: a.GetInputId(), Action: actions[a.GetAction()]}
+		if out.GetAction() == mcppoolv1.CallAnswer_ACTION_ACCEPT {
 			out.ContentJson = a.GetContentJson()
 		}
 		all = append(all, out)
@@ -120,8 +120,8 @@ func answersOf(answers []*storagev1.InputAnswer) []*mcppoolv1.InputAnswer {
 	return all
 }
 
-var actions = map[executorv1.InputAnswer_Action]mcppoolv1.InputAnswer_Action{
-	executorv1.InputAnswer_ACTION_ACCEPT:  mcppoolv1.InputAnswer_ACTION_ACCEPT,
-	executorv1.InputAnswer_ACTION_DECLINE: mcppoolv1.InputAnswer_ACTION_DECLINE,
-	executorv1.InputAnswer_ACTION_CANCEL:  mcppoolv1.InputAnswer_ACTION_CANCEL,
+var actions = map[executorv1.InputAnswer_Action]mcppoolv1.CallAnswer_Action{
+	executorv1.InputAnswer_ACTION_ACCEPT:  mcppoolv1.CallAnswer_ACTION_ACCEPT,
+	executorv1.InputAnswer_ACTION_DECLINE: mcppoolv1.CallAnswer_ACTION_DECLINE,
+	executorv1.InputAnswer_ACTION_CANCEL:  mcppoolv1.CallAnswer_ACTION_CANCEL,
 }

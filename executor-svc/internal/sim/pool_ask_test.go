@@ -18,7 +18,7 @@ import (
 // asking is something that a call waits for.
 type asking struct {
 	in     *mcppoolv1.CallInputRequired
-	answer *mcppoolv1.InputAnswer
+	answer *mcppoolv1.CallAnswer
 	given  chan struct{}
 }
 
@@ -70,7 +70,7 @@ func (p *pool) asks(c *call, r roll, short string) bool {
 	p.mu.Lock()
 	for _, q := range asked {
 		if q.answer == nil {
-			q.answer = &mcppoolv1.InputAnswer{InputId: q.in.GetInputId(), Action: mcppoolv1.InputAnswer_ACTION_CANCEL}
+			q.answer = &mcppoolv1.CallAnswer{InputId: q.in.GetInputId(), Action: mcppoolv1.CallAnswer_ACTION_CANCEL}
 		}
 	}
 	p.mu.Unlock()

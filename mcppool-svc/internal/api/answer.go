@@ -27,10 +27,10 @@ func (s *Server) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallReques
 	return &mcppoolv1.AnswerCallResponse{}, nil
 }
 
-func toAnswer(a *mcppoolv1.InputAnswer) (upstream.Answer, error) {
-	actions := map[mcppoolv1.InputAnswer_Action]upstream.Action{
-		mcppoolv1.InputAnswer_ACTION_ACCEPT: upstream.Accept, mcppoolv1.InputAnswer_ACTION_DECLINE: upstream.Decline,
-		mcppoolv1.InputAnswer_ACTION_CANCEL: upstream.Cancel,
+func toAnswer(a *mcppoolv1.CallAnswer) (upstream.Answer, error) {
+	actions := map[mcppoolv1.CallAnswer_Action]upstream.Action{
+		mcppoolv1.CallAnswer_ACTION_ACCEPT: upstream.Accept, mcppoolv1.CallAnswer_ACTION_DECLINE: upstream.Decline,
+		mcppoolv1.CallAnswer_ACTION_CANCEL: upstream.Cancel,
 	}
 	action, ok := actions[a.GetAction()]
 	if !ok {

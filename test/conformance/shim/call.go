@@ -76,7 +76,7 @@ func (u *user) call(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
 
 // answer accepts what the server asks for; what the form suggests is left to the pool.
 func (u *user) answer(ctx context.Context, callID string, q *mcppoolv1.CallInputRequired) error {
-	answer := &mcppoolv1.InputAnswer{InputId: q.GetInputId(), Action: mcppoolv1.InputAnswer_ACTION_ACCEPT}
+	answer := &mcppoolv1.CallAnswer{InputId: q.GetInputId(), Action: mcppoolv1.CallAnswer_ACTION_ACCEPT}
 	if q.GetSchemaJson() != "" {
 		var err error
 		if answer.ContentJson, err = filled(q.GetSchemaJson()); err != nil {

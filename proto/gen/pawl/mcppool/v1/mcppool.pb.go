@@ -264,28 +264,28 @@ func (PermissionDecision) EnumDescriptor() ([]byte, []int) {
 }
 
 // What the person did.
-type InputAnswer_Action int32
+type CallAnswer_Action int32
 
 const (
 	// Not said.
-	InputAnswer_ACTION_UNSPECIFIED InputAnswer_Action = 0
+	CallAnswer_ACTION_UNSPECIFIED CallAnswer_Action = 0
 	// Answered.
-	InputAnswer_ACTION_ACCEPT InputAnswer_Action = 1
+	CallAnswer_ACTION_ACCEPT CallAnswer_Action = 1
 	// Said no.
-	InputAnswer_ACTION_DECLINE InputAnswer_Action = 2
+	CallAnswer_ACTION_DECLINE CallAnswer_Action = 2
 	// Went away.
-	InputAnswer_ACTION_CANCEL InputAnswer_Action = 3
+	CallAnswer_ACTION_CANCEL CallAnswer_Action = 3
 )
 
-// Enum value maps for InputAnswer_Action.
+// Enum value maps for CallAnswer_Action.
 var (
-	InputAnswer_Action_name = map[int32]string{
+	CallAnswer_Action_name = map[int32]string{
 		0: "ACTION_UNSPECIFIED",
 		1: "ACTION_ACCEPT",
 		2: "ACTION_DECLINE",
 		3: "ACTION_CANCEL",
 	}
-	InputAnswer_Action_value = map[string]int32{
+	CallAnswer_Action_value = map[string]int32{
 		"ACTION_UNSPECIFIED": 0,
 		"ACTION_ACCEPT":      1,
 		"ACTION_DECLINE":     2,
@@ -293,30 +293,30 @@ var (
 	}
 )
 
-func (x InputAnswer_Action) Enum() *InputAnswer_Action {
-	p := new(InputAnswer_Action)
+func (x CallAnswer_Action) Enum() *CallAnswer_Action {
+	p := new(CallAnswer_Action)
 	*p = x
 	return p
 }
 
-func (x InputAnswer_Action) String() string {
+func (x CallAnswer_Action) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (InputAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
+func (CallAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
 	return file_pawl_mcppool_v1_mcppool_proto_enumTypes[4].Descriptor()
 }
 
-func (InputAnswer_Action) Type() protoreflect.EnumType {
+func (CallAnswer_Action) Type() protoreflect.EnumType {
 	return &file_pawl_mcppool_v1_mcppool_proto_enumTypes[4]
 }
 
-func (x InputAnswer_Action) Number() protoreflect.EnumNumber {
+func (x CallAnswer_Action) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use InputAnswer_Action.Descriptor instead.
-func (InputAnswer_Action) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use CallAnswer_Action.Descriptor instead.
+func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25, 0}
 }
 
@@ -1903,7 +1903,7 @@ type CallToolRequest struct {
 	// new call_id, and the same server, tool and input.
 	RequestState string `protobuf:"bytes,16,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
 	// The answers to what that call asked for.
-	Answers       []*InputAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
+	Answers       []*CallAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2050,7 +2050,7 @@ func (x *CallToolRequest) GetRequestState() string {
 	return ""
 }
 
-func (x *CallToolRequest) GetAnswers() []*InputAnswer {
+func (x *CallToolRequest) GetAnswers() []*CallAnswer {
 	if x != nil {
 		return x.Answers
 	}
@@ -2416,32 +2416,32 @@ func (x *CallInputRequired) GetExpireTime() *timestamppb.Timestamp {
 }
 
 // An answer to what a server asked for.
-type InputAnswer struct {
+type CallAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which question.
 	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
 	// What the person did.
-	Action InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.mcppool.v1.InputAnswer_Action" json:"action,omitempty"`
+	Action CallAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.mcppool.v1.CallAnswer_Action" json:"action,omitempty"`
 	// Exact JSON of what was answered, as the schema asks; only with ACCEPT.
 	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *InputAnswer) Reset() {
-	*x = InputAnswer{}
+func (x *CallAnswer) Reset() {
+	*x = CallAnswer{}
 	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *InputAnswer) String() string {
+func (x *CallAnswer) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*InputAnswer) ProtoMessage() {}
+func (*CallAnswer) ProtoMessage() {}
 
-func (x *InputAnswer) ProtoReflect() protoreflect.Message {
+func (x *CallAnswer) ProtoReflect() protoreflect.Message {
 	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2453,26 +2453,26 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
-func (*InputAnswer) Descriptor() ([]byte, []int) {
+// Deprecated: Use CallAnswer.ProtoReflect.Descriptor instead.
+func (*CallAnswer) Descriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *InputAnswer) GetInputId() string {
+func (x *CallAnswer) GetInputId() string {
 	if x != nil {
 		return x.InputId
 	}
 	return ""
 }
 
-func (x *InputAnswer) GetAction() InputAnswer_Action {
+func (x *CallAnswer) GetAction() CallAnswer_Action {
 	if x != nil {
 		return x.Action
 	}
-	return InputAnswer_ACTION_UNSPECIFIED
+	return CallAnswer_ACTION_UNSPECIFIED
 }
 
-func (x *InputAnswer) GetContentJson() string {
+func (x *CallAnswer) GetContentJson() string {
 	if x != nil {
 		return x.ContentJson
 	}
@@ -2567,7 +2567,7 @@ type AnswerCallRequest struct {
 	// The call.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The answer.
-	Answer        *InputAnswer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	Answer        *CallAnswer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2609,7 +2609,7 @@ func (x *AnswerCallRequest) GetCallId() string {
 	return ""
 }
 
-func (x *AnswerCallRequest) GetAnswer() *InputAnswer {
+func (x *AnswerCallRequest) GetAnswer() *CallAnswer {
 	if x != nil {
 		return x.Answer
 	}
@@ -3493,7 +3493,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04name\x12>\n" +
 	"\x0fdefinition_hash\x18\x03 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x0edefinitionHash\"?\n" +
 	"\x13ApproveToolResponse\x12(\n" +
-	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\x9b\x06\n" +
+	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\x9a\x06\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -3516,8 +3516,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"ackCallIds\x12!\n" +
 	"\apool_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\x12!\n" +
 	"\fbypass_cache\x18\x0f \x01(\bR\vbypassCache\x12.\n" +
-	"\rrequest_state\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\frequestState\x12@\n" +
-	"\aanswers\x18\x11 \x03(\v2\x1c.pawl.mcppool.v1.InputAnswerB\b\xbaH\x05\x92\x01\x02\x10dR\aanswers\"\xbb\x02\n" +
+	"\rrequest_state\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\frequestState\x12?\n" +
+	"\aanswers\x18\x11 \x03(\v2\x1b.pawl.mcppool.v1.CallAnswerB\b\xbaH\x05\x92\x01\x02\x10dR\aanswers\"\xbb\x02\n" +
 	"\x10CallToolResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
@@ -3541,11 +3541,12 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x03url\x18\x04 \x01(\tR\x03url\x12#\n" +
 	"\rrequest_state\x18\x05 \x01(\tR\frequestState\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x87\x02\n" +
-	"\vInputAnswer\x12%\n" +
+	"expireTime\"\x85\x02\n" +
+	"\n" +
+	"CallAnswer\x12%\n" +
 	"\binput_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\ainputId\x12G\n" +
-	"\x06action\x18\x02 \x01(\x0e2#.pawl.mcppool.v1.InputAnswer.ActionB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\ainputId\x12F\n" +
+	"\x06action\x18\x02 \x01(\x0e2\".pawl.mcppool.v1.CallAnswer.ActionB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06action\x12,\n" +
 	"\fcontent_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\vcontentJson\"Z\n" +
 	"\x06Action\x12\x16\n" +
@@ -3558,11 +3559,11 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x16\n" +
 	"\x06status\x18\x03 \x01(\tR\x06status\x12%\n" +
 	"\x0estatus_message\x18\x04 \x01(\tR\rstatusMessage\x12\x1a\n" +
-	"\bportable\x18\x05 \x01(\bR\bportable\"v\n" +
+	"\bportable\x18\x05 \x01(\bR\bportable\"u\n" +
 	"\x11AnswerCallRequest\x12#\n" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x12<\n" +
-	"\x06answer\x18\x02 \x01(\v2\x1c.pawl.mcppool.v1.InputAnswerB\x06\xbaH\x03\xc8\x01\x01R\x06answer\"\x14\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x12;\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.CallAnswerB\x06\xbaH\x03\xc8\x01\x01R\x06answer\"\x14\n" +
 	"\x12AnswerCallResponse\"\x8a\x02\n" +
 	"\n" +
 	"CallResult\x12\x19\n" +
@@ -3688,7 +3689,7 @@ var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(Pinning)(0),                          // 1: pawl.mcppool.v1.Pinning
 	(Isolation)(0),                        // 2: pawl.mcppool.v1.Isolation
 	(PermissionDecision)(0),               // 3: pawl.mcppool.v1.PermissionDecision
-	(InputAnswer_Action)(0),               // 4: pawl.mcppool.v1.InputAnswer.Action
+	(CallAnswer_Action)(0),                // 4: pawl.mcppool.v1.CallAnswer.Action
 	(*McpServer)(nil),                     // 5: pawl.mcppool.v1.McpServer
 	(*StdioTransport)(nil),                // 6: pawl.mcppool.v1.StdioTransport
 	(*HttpTransport)(nil),                 // 7: pawl.mcppool.v1.HttpTransport
@@ -3714,7 +3715,7 @@ var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(*CallProgress)(nil),                  // 27: pawl.mcppool.v1.CallProgress
 	(*CallLog)(nil),                       // 28: pawl.mcppool.v1.CallLog
 	(*CallInputRequired)(nil),             // 29: pawl.mcppool.v1.CallInputRequired
-	(*InputAnswer)(nil),                   // 30: pawl.mcppool.v1.InputAnswer
+	(*CallAnswer)(nil),                    // 30: pawl.mcppool.v1.CallAnswer
 	(*CallTask)(nil),                      // 31: pawl.mcppool.v1.CallTask
 	(*AnswerCallRequest)(nil),             // 32: pawl.mcppool.v1.AnswerCallRequest
 	(*AnswerCallResponse)(nil),            // 33: pawl.mcppool.v1.AnswerCallResponse
@@ -3801,16 +3802,16 @@ var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	55, // 30: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
 	47, // 31: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
 	48, // 32: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	30, // 33: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.InputAnswer
+	30, // 33: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
 	27, // 34: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
 	28, // 35: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
 	34, // 36: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
 	29, // 37: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
 	31, // 38: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
 	48, // 39: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 40: pawl.mcppool.v1.InputAnswer.action:type_name -> pawl.mcppool.v1.InputAnswer.Action
+	4,  // 40: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
 	47, // 41: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	30, // 42: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.InputAnswer
+	30, // 42: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
 	56, // 43: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
 	47, // 44: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
 	27, // 45: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
