@@ -330,6 +330,9 @@ func (o *owner) setLapse() {
 func (o *owner) drain() {
 	for o.calling {
 		for _, i := range o.in.take() {
+			if _, named := i.input.(flow.Tasked); named && !o.move([]item{i}) {
+				return
+			}
 			if !flow.EndsCall(i.input) {
 				continue
 			}

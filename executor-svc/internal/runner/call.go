@@ -173,7 +173,9 @@ func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.Attac
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		res, err := s.attachAnywhere(ctx, mcpID, req, l)
-		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || time.Now().Add(pause).After(deadline) {
+		again := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR ||
+			l.taskID != "" && errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // the next pool can ask for the task
+		if err == nil || !again || time.Now().Add(pause).After(deadline) {
 			return res, err
 		}
 		timer := time.NewTimer(pause)

@@ -158,6 +158,17 @@ func sameAddr(a, b string) bool {
 // attachAnywhere asks the pool that is responsible now what became of a call and, where that is not the one that was to make it,
 // all others: only that one can prove that it did not.
 func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
+	req.TaskId, req.McpId, req.Name = "", "", ""
+	res, err := s.attachToCall(ctx, mcpID, req, l)
+	if l.taskID == "" || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND || errs.From(err).Metadata[errs.OutcomeKey] == notExecuted {
+		return res, err
+	}
+	l.name(req) // no pool has the call any more: the server is asked
+	return attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
+}
+
+// attachToCall is attachAnywhere for what pools know.
+func (s *Session) attachToCall(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
 	res, err := attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
 	if s.r.cfg.Replicas == nil || !elsewhere(err, req.GetPoolId()) {
 		return res, err
@@ -189,7 +200,6 @@ func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppool
 func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
 	ctx, drop := context.WithCancel(ctx)
 	defer drop()
-	l.name(req)
 	stream, err := pool.AttachCall(ctx, req)
 	if err != nil {
 		return nil, err

@@ -24,9 +24,12 @@ const (
 // where trying again cannot do anything twice, because the tool did not run or may run twice. All tries together take no longer than
 // the call may. What fails for ever is told at once.
 func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() error) error {
-	since := time.Now()
+	since, unknown := time.Now(), false
 	for n := 1; ; n++ {
 		err := try()
+		if e := errs.From(err); err != nil && unknown && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+			err = e.With(errs.OutcomeKey, errs.OutcomeUnknown) // an earlier try may have run
+		}
 		if err == nil || n == maxTries || !passing(err) || !f.harmless(err) {
 			return err
 		}
@@ -35,6 +38,7 @@ func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() e
 			return err
 		}
 		f.retries++
+		unknown = unknown || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted
 		c.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID, "try", n+1, "error", err)
 	}
 }

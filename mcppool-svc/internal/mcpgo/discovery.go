@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -90,7 +89,7 @@ func (c *client) noDiscovery(ctx context.Context, x *exchange, err error) *upstr
 	status := x.report().status
 	switch e.Kind {
 	case upstream.Answered, upstream.Protocol, upstream.Unavailable, upstream.Interrupted:
-		if (e.Sent || status != 0) && status != http.StatusTooManyRequests {
+		if (e.Sent || status != 0) && !statusPasses(status) {
 			e.Err = errors.Join(e.Err, errOtherEra)
 		}
 	}

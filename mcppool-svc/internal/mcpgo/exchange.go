@@ -84,6 +84,9 @@ func (x *exchange) abandon() (id mcp.RequestId, handed bool) {
 func (x *exchange) notSent() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.status/100 == 2 {
+		return // the server took it; this is about what followed under the same context
+	}
 	x.sent = false
 }
 
