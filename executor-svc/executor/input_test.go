@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -421,5 +422,22 @@ func TestMCPTask(t *testing.T) {
 				t.Errorf("%d calls, output %s", len(r.pool.Called()), r.output(id))
 			}
 		})
+	}
+}
+
+// What nobody is going to answer need not be kept by the pool, which would wait for somebody to fetch it when it stops.
+func TestWithdrawnCallIsAcknowledged(t *testing.T) {
+	r := newRig(t, fake.Script("read"))
+	r.elicit(asked(form("q1")))
+	id := r.create(auto("ask me")).GetId()
+	r.untilWait(id, inputWait)
+	if _, err := r.tasks.CancelTask(t.Context(), &executorv1.CancelTaskRequest{Id: id}); err != nil {
+		t.Fatal(err)
+	}
+	call := r.pool.Called()[0].GetCallId()
+	r.stopped(call)
+	r.stop() // what it still has to say, it says before that
+	if !slices.Contains(r.pool.Acked(), call) {
+		t.Errorf("%s is not acknowledged: %v", call, r.pool.Acked())
 	}
 }

@@ -21,6 +21,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/services/identity"
 )
 
 const (
@@ -370,10 +371,13 @@ func TestTaskFromAnotherPool(t *testing.T) {
 			ask := func(id string) *mcppoolv1.AttachCallRequest {
 				return &mcppoolv1.AttachCallRequest{CallId: "c1", RequestHash: requestHash("job", "{}"), TaskId: id, McpId: "fake", Name: "job"}
 			}
-			attach(t.Context(), two.as("bob"), ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
-			attach(t.Context(), ann, ask("job-77")).want(t, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN")
+			svc, forAnn, forBob := two.as("svc"), identity.OnBehalfOf(t.Context(), "ann"), identity.OnBehalfOf(t.Context(), "bob")
+			attach(forBob, svc, ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
+			// Servers need not tell users apart: whoever guesses a name would have another's result.
+			attach(t.Context(), ann, ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
+			attach(forAnn, svc, ask("job-77")).want(t, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN")
 			// Nothing was learnt, so it may be asked again.
-			stream, err := ann.AttachCall(t.Context(), ask(task.GetTaskId()))
+			stream, err := svc.AttachCall(forAnn, ask(task.GetTaskId()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -411,9 +415,10 @@ func TestTaskOfStdio(t *testing.T) {
 	if task := v.task(); task.GetPortable() {
 		t.Errorf("task = %v", task)
 	}
-	o := attach(t.Context(), ann, &mcppoolv1.AttachCallRequest{CallId: "other", RequestHash: requestHash("job", "{}"), TaskId: "job-1", McpId: "fake", Name: "job"})
+	forAnn := identity.OnBehalfOf(t.Context(), "ann")
+	o := attach(forAnn, s.as("svc"), &mcppoolv1.AttachCallRequest{CallId: "other", RequestHash: requestHash("job", "{}"), TaskId: "job-1", McpId: "fake", Name: "job"})
 	o.want(t, codes.NotFound, "CALL_NOT_FOUND", "UNKNOWN")
-	o = attach(t.Context(), ann, &mcppoolv1.AttachCallRequest{CallId: "other", RequestHash: requestHash("job", "{}"), TaskId: "job-1", McpId: "none", Name: "job"})
+	o = attach(forAnn, s.as("svc"), &mcppoolv1.AttachCallRequest{CallId: "other", RequestHash: requestHash("job", "{}"), TaskId: "job-1", McpId: "none", Name: "job"})
 	o.want(t, codes.NotFound, "MCP_SERVER_NOT_FOUND", "UNKNOWN")
 	if _, err := ann.CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: "c1", Reason: "enough"}); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,8 @@ func (s *Service) openPins(st store.Store, now func() time.Time) (*pin.Book, err
 
 func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls, pins *pin.Book) call.Deps {
 	return call.Deps{
-		Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache,
+		Lookup: s.registry.Lookup,
+		Now:    deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache,
 		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -104,6 +105,15 @@ func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
 	err := s.cancelAnywhere(ctx, where{w.PoolID, mcpID}, &mcppoolv1.CancelCallRequest{CallId: id, Reason: w.Reason})
 	if err != nil && errs.From(err).Code != codes.NotFound {
 		s.log.WarnContext(ctx, "ending a call that waits for a person", "call_id", id, "error", err)
+		return
+	}
+	// How it ends is nobody's to know any more: the pool need not keep it.
+	err = s.atPool(ctx, where{w.PoolID, mcpID}, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
+		_, err := pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{id}}, o...)
+		return err
+	})
+	if err != nil {
+		s.log.WarnContext(ctx, "acknowledging a call that waited for a person", "call_id", id, "error", err)
 	}
 }
 

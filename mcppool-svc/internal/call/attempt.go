@@ -33,7 +33,11 @@ func (c *Caller) attempt(ctx context.Context, r Request, f *facts, call *ledger.
 	}
 	var result *mcppoolv1.CallResult
 	use := conn.Use{Server: r.Server, User: r.User, Session: r.Session}
+	began, limit := time.Now(), r.limit()
 	err := c.retrying(ctx, r, f, func() error {
+		if f.retries > 0 {
+			r.Timeout = max(limit-time.Since(began), time.Millisecond) // all tries together take no longer than one may
+		}
 		return c.leased(ctx, use, func(lease *conn.Lease) (err error) {
 			result, err = c.over(ctx, lease, r, f, call)
 			return err
@@ -165,7 +169,7 @@ func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request,
 	defer watch.stop()
 	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch, facts: f}
 	how := upstream.Call{
-		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: call.Notify, Ask: a.ask,
+		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask,
 		Gate:   func() error { return r.inTime(c.deps.Now()) },
 		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
 	}

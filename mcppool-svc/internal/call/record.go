@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -28,8 +29,20 @@ type facts struct {
 	repeatable bool   // the tool may run twice
 	retries    int    // further tries that were made
 	// asked says that the server asked somebody something.
-	asked  atomic.Bool
+	asked atomic.Bool
+	// tasked says that the server does the call as a task.
+	tasked atomic.Bool
 	cached bool // the result was kept; the tool was not called
+}
+
+// noting keeps what is told on the way.
+func (f *facts) noting(tell func(upstream.Notification)) func(upstream.Notification) {
+	return func(n upstream.Notification) {
+		if n.Task != nil {
+			f.tasked.Store(true)
+		}
+		tell(n)
+	}
 }
 
 // record says how a call went: to those who measure, in the log for whoever looks for a fault, and in the audit.

@@ -37,6 +37,9 @@ func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() e
 		if time.Since(since)+wait >= r.limit() || !sleep(ctx, wait) || r.inTime(c.deps.Now()) != nil {
 			return err
 		}
+		if !c.same(r) {
+			return err // the server is another one by now, or nobody's any more
+		}
 		f.retries++
 		unknown = unknown || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted
 		c.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID, "try", n+1, "error", err)
@@ -54,7 +57,17 @@ func (f *facts) harmless(err error) bool {
 	if errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 		return true
 	}
-	return f.repeatable && errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeUnknown
+	// A person would be asked again, and a task be begun beside the first.
+	return f.repeatable && !f.asked.Load() && !f.tasked.Load() && errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeUnknown
+}
+
+// same says whether a call's server is still registered as it was when the call came.
+func (c *Caller) same(r Request) bool {
+	if c.deps.Lookup == nil {
+		return true
+	}
+	now, err := c.deps.Lookup(r.User, r.MCPID)
+	return err == nil && now.UID == r.Server.UID && !now.Disabled && now.ConfigRevision() == r.Server.ConfigRevision()
 }
 
 // repeatable is what may be done twice.

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
@@ -57,7 +61,7 @@ func (s *flaky) CallTool(_ context.Context, c upstream.Call) (json.RawMessage, e
 }
 
 // tries makes a call and returns how it ended, and when each try was made since the first.
-func tries(t *testing.T, fails []error, r Request) ([]time.Duration, error) {
+func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id string) (*spec.Server, error)) ([]time.Duration, error) {
 	t.Helper()
 	server := &flaky{done: make(chan struct{}), fails: fails}
 	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
@@ -70,6 +74,9 @@ func tries(t *testing.T, fails []error, r Request) ([]time.Duration, error) {
 		t.Fatal(err)
 	}
 	c := New(pool, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler), Pins: pins})
+	for _, l := range lookup {
+		c.deps.Lookup = l
+	}
 	if r.Server == nil {
 		r.Server = &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}}
 	}
@@ -132,6 +139,62 @@ func TestRetry(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What an earlier try may have done stays unknown, whatever becomes of a later one.
+func TestUnknownStaysUnknown(t *testing.T) {
+	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	login := &upstream.Error{Kind: upstream.LoginRequired, Message: "log in"}
+	synctest.Test(t, func(t *testing.T) {
+		at, err := tries(t, []error{reset, login}, Request{Tool: "look"})
+		if len(at) != 2 || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
+			t.Errorf("tried at %v, ended with %v", at, errs.From(err).Metadata)
+		}
+	})
+}
+
+// A server that was removed, or changed, while a call waits for its next try is not called again.
+func TestNoRetryOfAnotherServer(t *testing.T) {
+	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	mine := &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}}
+	changed := mine.Clone()
+	changed.Generation++
+	for name, tt := range map[string]struct {
+		now   *spec.Server
+		err   error
+		tries int
+	}{
+		"the same":  {mine, nil, 2},
+		"gone":      {nil, errors.New("gone"), 1},
+		"changed":   {changed, nil, 1},
+		"disabled":  {&spec.Server{ID: "s", UID: "u", Disabled: true, Stdio: mine.Stdio}, nil, 1},
+		"a new one": {&spec.Server{ID: "s", UID: "v", Trusted: true, Stdio: mine.Stdio}, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at, _ := tries(t, []error{reset}, Request{Tool: "look", Server: mine}, func(string, string) (*spec.Server, error) { return tt.now, tt.err })
+				if len(at) != tt.tries {
+					t.Errorf("tried at %v, want %d tries", at, tt.tries)
+				}
+			})
+		})
+	}
+}
+
+// A person is not asked again, and no second task is begun, because a connection broke.
+func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
+	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "lost").With(errs.OutcomeKey, errs.OutcomeUnknown)
+	for name, change := range map[string]func(*facts){"asked": func(f *facts) { f.asked.Store(true) }, "a task": func(f *facts) {
+		f.noting(func(upstream.Notification) {})(upstream.Notification{Task: &upstream.Task{}})
+	}} {
+		f := &facts{repeatable: true}
+		if !f.harmless(lost) {
+			t.Error("a reading tool cannot be repeated")
+		}
+		if change(f); f.harmless(lost) {
+			t.Errorf("%s: it is repeated", name)
+		}
 	}
 }
 

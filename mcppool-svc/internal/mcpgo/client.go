@@ -46,6 +46,8 @@ type client struct {
 	// where it cannot be sent. nil where the transport has other ways.
 	reply func(context.Context, *transport.JSONRPCResponse) error
 
+	// shared: all users share the connection; what names no call is told to nobody.
+	shared bool
 	// direct: the transport runs the tool under the request's own context, so that ending it is the way to cancel.
 	direct bool
 	// hangsUp: ending the request's stream is the way to cancel; no answer can come after that.

@@ -59,6 +59,9 @@ func (c *client) wake(task string) {
 
 // broadcast tells every running call: a log message does not say which call it is about.
 func (c *client) broadcast(n upstream.Notification) {
+	if c.shared {
+		return // nor whose it is
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.calls {

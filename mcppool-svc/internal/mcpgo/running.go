@@ -101,8 +101,8 @@ func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (
 	switch {
 	case only == nil || task != "":
 		return nil, errNobody
-	case len(c.calls) > 1:
-		return nil, errWhose
+	case c.shared || len(c.calls) > 1:
+		return nil, errWhose // also of one call: the server may mean one of another user that has ended
 	}
 	return only, nil
 }

@@ -72,7 +72,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		}
 		return err
 	}
-	conn.roots, conn.lines = s.Roots, in
+	conn.roots, conn.shared, conn.lines = s.Roots, s.Isolation == spec.Shared, in
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close
@@ -121,6 +121,9 @@ func (c *client) stdioObituary(s *spec.Server, child *process.Process) *upstream
 
 // testimony is what a child said last, for an error message.
 func (c *client) testimony(child *process.Process) string {
+	if c.shared && c.info != (upstream.Info{}) {
+		return "" // it may tell of other users' calls
+	}
 	var text string
 	if noise := c.lines.Noise(); noise != "" {
 		text += "; it wrote to stdout " + noise

@@ -62,7 +62,13 @@ func Compact(path string) (before, after int64, err error) {
 // openApplied opens a journal to read it, once its log is applied to it.
 func openApplied(path string) (*file, error) {
 	for {
-		f, _, err := openToRead(path)
+		f, torn, err := openToRead(path)
+		if err == nil && torn != nil {
+			// The log goes with the old file, and with it the only trace of what may be missing.
+			err = errors.Join(fmt.Errorf("compacting %s: its newest change may be missing (%w); let the executor open it first, which says so and goes on "+
+				"without it", path, torn), f.db.Close())
+			return nil, err
+		}
 		if err != nil || f.frozen == nil {
 			return f, err
 		}

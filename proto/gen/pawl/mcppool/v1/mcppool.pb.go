@@ -2767,6 +2767,7 @@ type AttachCallRequest struct {
 	// The owner that asks, as in CallToolRequest: calls of older owners are refused from then on.
 	Epoch uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The MCP task that does the call, where the pool said one (CallTask): a pool that does not know the call asks the server for it.
+	// Only services that act for a user may send it, since servers need not tell users apart.
 	TaskId string `protobuf:"bytes,6,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The server and the tool of that task.
 	McpId string `protobuf:"bytes,7,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
