@@ -105,7 +105,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 	text := `{"mcpServers": {
 		"My Files": {"command": "npx", "args": ["-y", "fs"], "env": {"A": "b"}, "icon": "x"},
 		"remote": {"type": "http", "url": "http://x/mcp", "headers": {"K": "v"}},
-		"off": {"command": "x", "disabled": true}}}`
+		"off": {"command": "x", "disabled": true, "permissions": [{"tools": ["rm"], "decision": "deny"}]}}}`
 	if err := os.WriteFile("mcp.json", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 	if s := w.pool.Server("my-files"); s.GetDisplayName() != "My Files" || s.GetStdio().GetEnv()["A"] != "b" || !s.GetActive() {
 		t.Errorf("my-files: %v", s)
 	}
-	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() {
+	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() || s.GetPermissions()[0].GetTools()[0] != "rm" {
 		t.Errorf("off: %v", s)
 	}
 	w.pawl("mcp", "add", "nope", "--from", "mcp.json").expect(t, 1, "", `has no server "nope"`)
