@@ -17,34 +17,41 @@ const (
 // input asks for what a tool's server wants to know in the middle of a call. Who asks is said: what is answered goes there.
 func (p *Prompter) input(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
 	server, _, _ := strings.Cut(p.tool(wait.GetToolId()), "/")
-	menu := "[a]nswer"
+	menu, first := "[a]nswer", "answer"
 	if wait.GetUrl() != "" {
-		menu = "[y]es, done"
+		menu, first = "[y]es, done", "yes"
 		p.print("    %s\n    %s\n", p.Style.Dim("the server "+server+" asks you to open this in a browser, if you trust it:"), p.Style.Bold(render.Line(wait.GetUrl())))
 	} else {
 		p.print("    %s\n", p.Style.Dim("what you answer goes to the server "+server))
 	}
 	p.lapses(wait)
+	third, last, away := "[d]etach", "detach", leave
+	if p.OwnCall {
+		third, last, away = "[c]ancel the call", "cancel", Answer{Cancel: true}
+	}
 	for {
-		text, err := p.read(ctx, "  "+p.Style.Yellow("?")+" "+menu+", [n]o, [d]etach: ")
+		text, err := p.read(ctx, "  "+p.Style.Yellow("?")+" "+menu+", [n]o, "+third+": ")
 		if err != nil {
 			return leave, err
 		}
-		switch word := strings.ToLower(text); {
-		case wait.GetUrl() != "" && (word == "y" || word == "yes"):
+		switch {
+		case says(text, first) && wait.GetUrl() != "":
 			return supplied(wait, accept, ""), nil
-		case wait.GetUrl() == "" && (word == "a" || word == "answer"):
+		case says(text, first):
 			return p.form(ctx, wait)
-		case word == "n" || word == "no":
+		case says(text, "no"):
 			return supplied(wait, decline, ""), nil
-		case word == "d" || word == "detach":
-			return leave, nil
-		case wait.GetUrl() != "":
-			p.complain("answer y, n or d")
-		default:
-			p.complain("answer a, n or d")
+		case says(text, last):
+			return away, nil
 		}
+		p.complain("answer %c, n or %c", first[0], last[0])
 	}
+}
+
+// says tells whether somebody typed a word, or its first letter.
+func says(text, word string) bool {
+	text = strings.ToLower(text)
+	return text == word || text == word[:1]
 }
 
 // form asks for each field. An empty line leaves one out that may be left out.
