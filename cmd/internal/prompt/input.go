@@ -2,6 +2,8 @@ package prompt
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 
 	"pawl.dev/cmd/internal/render"
@@ -54,14 +56,29 @@ func says(text, word string) bool {
 	return text == word || text == word[:1]
 }
 
-// form asks for each field. An empty line leaves one out that may be left out.
+// entered is what was entered for a wait, in case that it is asked for again: because the answer was refused, or because
+// something came in between.
+type entered struct {
+	wait   string
+	values map[string]json.RawMessage
+}
+
+// form asks for each field, first for those that must be there. An empty line leaves one out that may be left out, and keeps
+// what was entered before.
 func (p *Prompter) form(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
 	fields, err := values.Fields(wait.GetParamsSchemaJson())
 	if err != nil {
 		return leave, err
 	}
+	slices.SortStableFunc(fields, func(a, b values.Field) int { return rank(a) - rank(b) })
+	if p.entered.wait != wait.GetId() {
+		p.entered = entered{wait: wait.GetId(), values: map[string]json.RawMessage{}}
+	}
 	var object []string
 	for _, f := range fields {
+		if before, ok := p.entered.values[f.Name]; ok {
+			f.Default = before
+		}
 		f.Description = strings.TrimSpace(f.Description + hint(f))
 		value, err := p.value(ctx, f, f.Required && f.Default == nil)
 		if err != nil {
@@ -71,10 +88,19 @@ func (p *Prompter) form(ctx context.Context, wait *executorv1.Wait) (Answer, err
 			value = f.Default
 		}
 		if value != nil {
+			p.entered.values[f.Name] = value
 			object = append(object, quote(f.Name)+":"+string(value))
 		}
 	}
 	return supplied(wait, accept, "{"+strings.Join(object, ",")+"}"), nil
+}
+
+// rank puts what must be there first.
+func rank(f values.Field) int {
+	if f.Required {
+		return 0
+	}
+	return 1
 }
 
 // hint says what an empty line means.

@@ -24,6 +24,8 @@ type Prompter struct {
 	Now   func() time.Time
 	// OwnCall: what a server asks belongs to a call of this very command, which cannot be left and come back to.
 	OwnCall bool
+
+	entered entered
 }
 
 // Answer is what the person decided.
