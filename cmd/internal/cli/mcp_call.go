@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -103,10 +104,10 @@ func (c *MCPCallCmd) target() (id, name string, args []string, err error) {
 	return id, name, args, nil
 }
 
-// inputOf reads values by the tool's schema.
+// inputOf reads values by the tool's schema. Without one, of a tool that is not listed, the call itself says what is the matter.
 func inputOf(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name string, args []string) (string, error) {
 	tool, err := findTool(ctx, pool, id, name)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotListed) {
 		return "", err
 	}
 	input, err := values.Object(tool.GetInputSchemaJson(), args, false, false)

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"pawl.dev/cmd/internal/fake"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 func stdio(id, command string, args ...string) *mcppoolv1.McpServer {
@@ -167,8 +169,27 @@ func TestMCPTools(t *testing.T) {
 	w.golden("mcp tools", w.pawl("mcp", "tools"))
 	w.golden("mcp tools one server", w.pawl("mcp", "tools", "files", "--json"))
 	w.golden("mcp tools one tool", w.pawl("mcp", "tools", "files/read_file"))
-	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files has no tool "nope"`)
-	w.pawl("mcp", "tools", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
+	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope": it has none of that name, or a rule keeps it from you`)
+	got := w.pawl("mcp", "tools", "nope")
+	got.expect(t, 1, "", `there is no MCP server "nope"`)
+	if strings.Contains(got.err, "no tools;") || strings.Contains(got.err, "activate") {
+		t.Error(got.whole())
+	}
+}
+
+// A tool that a rule hides is no tool that is not there: the call says which it is.
+func TestMCPCallThatIsDenied(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, _ func(*mcppoolv1.CallToolResponse) error) error {
+		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+			"a rule of MCP server files does not let you call %s", req.GetName())
+	}
+	w.serveElsewhere()
+	for _, args := range [][]string{{}, {"from=a", "to=b"}, {"--input", "{}"}} {
+		got := w.pawl(append([]string{"mcp", "call", "files/move_file"}, args...)...)
+		got.expect(t, 1, "", "a rule of MCP server files does not let you call move_file")
+	}
 }
 
 func TestMCPCall(t *testing.T) {
