@@ -173,7 +173,7 @@ func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 		t.stopAsking()
 	}
 	if t.ask == nil {
-		t.app.howToGoOn(t.globals, task)
+		t.app.howToGoOn(t.globals, task, t.embedded())
 		if t.past {
 			return false, nil
 		}
@@ -182,6 +182,9 @@ func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 	t.startAsking(ctx, task.GetWaits()[i])
 	return false, nil
 }
+
+// embedded says whether the services end with this command.
+func (t *attendance) embedded() bool { return t.session.Server().Kind == discover.Embedded }
 
 func (t *attendance) startAsking(ctx context.Context, wait *executorv1.Wait) {
 	ctx, cancel := context.WithCancel(ctx)

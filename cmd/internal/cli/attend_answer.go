@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
 	"pawl.dev/cmd/internal/render"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -22,7 +21,7 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 		return true, a.err
 	}
 	if a.answer.Leave {
-		t.app.laterHint(t.globals, t.task, wait)
+		t.app.laterHint(t.globals, t.task, wait, t.embedded())
 		return true, stopped()
 	}
 	if a.answer.Cancel {
@@ -63,18 +62,17 @@ func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err err
 func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 	t.view.Suspend()
 	t.interrupts++
-	embedded := t.session.Server().Kind == discover.Embedded
 	switch {
 	case t.asking != nil:
 		wait := t.asking.wait
 		t.stopAsking()
 		t.app.eprintf("\n")
-		t.app.laterHint(t.globals, t.task, wait)
+		t.app.laterHint(t.globals, t.task, wait, t.embedded())
 		return true, stopped()
 	case t.interrupts > 1:
 		t.app.leave = true
 		return true, stopped()
-	case t.owned && embedded:
+	case t.owned && t.embedded():
 		t.app.note("cancelling the task; Ctrl-C again leaves at once")
 		t.cancel(ctx)
 		return false, nil
@@ -95,7 +93,7 @@ func (t *attendance) cancel(ctx context.Context) {
 
 // leaving is how it ends when this process is asked to end.
 func (t *attendance) leaving() error {
-	if t.session.Server().Kind == discover.Embedded {
+	if t.embedded() {
 		t.app.note("stopping; the task goes on with the next pawl command")
 	} else {
 		t.app.note("the task goes on: pawl watch " + t.task + t.globals.again())

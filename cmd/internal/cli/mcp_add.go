@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -48,7 +49,7 @@ Examples:
 
 // Run registers servers.
 func (c *MCPAddCmd) Run(ctx context.Context, a *App, g *Globals) error {
-	servers, err := c.servers()
+	servers, err := c.servers(a)
 	if err != nil {
 		return err
 	}
@@ -129,9 +130,9 @@ func named(id string, err error) error {
 }
 
 // servers is what the command line asks for.
-func (c *MCPAddCmd) servers() ([]*mcppoolv1.McpServer, error) {
+func (c *MCPAddCmd) servers(a *App) ([]*mcppoolv1.McpServer, error) {
 	if c.From != "" {
-		return c.imported()
+		return c.imported(a)
 	}
 	if c.Name == "" {
 		return nil, exit.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
@@ -173,7 +174,7 @@ func (c *MCPAddCmd) transport(s *mcppoolv1.McpServer) error {
 }
 
 func (c *MCPAddCmd) policies(s *mcppoolv1.McpServer) error {
-	s.Trusted = c.Trusted
+	s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
 	for tool, word := range c.Effect {
 		effect, ok := commonv1.Effect_value["EFFECT_"+strings.ToUpper(word)]
 		if !ok || effect == 0 {
@@ -187,7 +188,7 @@ func (c *MCPAddCmd) policies(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-func (c *MCPAddCmd) imported() ([]*mcppoolv1.McpServer, error) {
+func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, exit.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
@@ -195,7 +196,11 @@ func (c *MCPAddCmd) imported() ([]*mcppoolv1.McpServer, error) {
 	if err != nil {
 		return nil, exit.Newf("read the servers: %v", err)
 	}
-	servers, err := mcpfile.Parse(raw)
+	dir, err := filepath.Abs(filepath.Dir(c.From))
+	if err != nil {
+		return nil, exit.Newf("read the servers: %v", err)
+	}
+	servers, err := mcpfile.Parse(raw, dir)
 	if err != nil {
 		return nil, exit.Newf("%s: %v", c.From, err).Then(`it must be {"mcpServers": {"name": {"command": …}}}`)
 	}
@@ -204,10 +209,13 @@ func (c *MCPAddCmd) imported() ([]*mcppoolv1.McpServer, error) {
 		if c.Name != "" && c.Name != s.GetId() && c.Name != s.GetDisplayName() {
 			continue
 		}
-		if err := errors.Join(c.policies(s), c.apply(s)); err != nil {
+		for _, key := range s.Unknown {
+			a.warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
+		}
+		if err := errors.Join(c.policies(s.McpServer), c.apply(s.McpServer)); err != nil {
 			return nil, err
 		}
-		taken = append(taken, s)
+		taken = append(taken, s.McpServer)
 	}
 	if len(taken) == 0 {
 		return nil, exit.Newf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")

@@ -55,7 +55,7 @@ func TestMCPToolsQuarantined(t *testing.T) {
 	w.pawl("mcp", "tools", "files/send", "--quarantined", "--json").expect(t, 0, `"approvedBy": "ann"`, "")
 	w.pawl("mcp", "tools", "files/send").expect(t, 1, "", "files/send is quarantined: it is not the one that was approved\n  next: pawl mcp approve files send shows it")
 	w.pawl("mcp", "call", "files/fresh", "a=b").expect(t, 1, "", "files/fresh is quarantined: it is new")
-	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files has no tool "nope"`)
+	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope"`)
 	w.pawl("mcp", "tools", "files/nope", "--quarantined").expect(t, 1, "", `files has no quarantined tool "nope"`)
 	w.pawl("mcp", "tools", "broken", "--quarantined").expect(t, 0, "", "no quarantined tools")
 	w.pool.Tools = nil

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -18,19 +17,25 @@ type MCPCallCmd struct {
 	Tool  string   `arg:"" help:"The tool, as server/tool; or the server, and the tool's name behind it."`
 	Args  []string `arg:"" optional:"" name:"name=value" help:"The input, value by value; or the tool's name, then the values."`
 	Input string   `short:"i" placeholder:"JSON|@FILE" help:"The input as a JSON object."`
+
+	Answer  string `xor:"answer" placeholder:"JSON|@FILE" help:"What is answered where the tool's server asks for something (default: you are asked at a terminal)."`
+	Decline bool   `xor:"answer" help:"Say no where the tool's server asks for something; the tool goes on without."`
 }
 
 // Help is shown by --help.
 func (MCPCallCmd) Help() string {
 	return `The tool is called at once, without a task and without asking: what it does is done. Values are read by the tool's schema.
-Progress and log messages go to standard error, the result to standard output. Ctrl-C cancels the call.
+Progress and log messages go to standard error, the result to standard output. Ctrl-C cancels the call. What the tool's server
+asks for in the middle of the call is asked at a terminal; what you answer goes to that server. Without a terminal, --answer or
+--decline, the server is told that nobody answered, and the command fails.
 
 Examples:
 
     pawl mcp call workspace/search_code query=TODO
     pawl mcp call workspace list_directory path=src
     pawl mcp call files/write_file --input '{"path": "a.txt", "content": "hello"}'
-    pawl mcp call files/write_file --input @input.json --json`
+    pawl mcp call files/write_file --input @input.json --json
+    pawl mcp call travel/book to=Bern --answer '{"class": "second"}'`
 }
 
 // Run calls a tool.
@@ -46,6 +51,10 @@ func (c *MCPCallCmd) Run(ctx context.Context, a *App, g *Globals) error {
 	if input != "" && len(args) > 0 {
 		return exit.Usagef("the input is given twice, as values and with --input").Then("use one of the two")
 	}
+	given, err := c.given()
+	if err != nil {
+		return err
+	}
 	return a.withPool(ctx, g, func(ctx context.Context, session *discover.Session, pool mcppoolv1.McpPoolServiceClient) error {
 		f, err := a.meantFolder(ctx, g, session, id)
 		if err != nil {
@@ -57,12 +66,29 @@ func (c *MCPCallCmd) Run(ctx context.Context, a *App, g *Globals) error {
 				return err
 			}
 		}
-		stream, err := pool.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: id, Name: name, InputJson: input})
-		if err != nil {
-			return err
-		}
-		return a.showCall(g, stream)
+		return a.directCall(g, pool, c.server(), f.alias, given).
+			run(ctx, &mcppoolv1.CallToolRequest{McpId: id, Name: name, InputJson: input})
 	})
+}
+
+// given is the answer of the command line to what the server asks; nil where there is none.
+func (c *MCPCallCmd) given() (*mcppoolv1.CallAnswer, error) {
+	content, err := jsonArg("answer", c.Answer)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Decline:
+		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_DECLINE}, nil
+	case content != "":
+		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_ACCEPT, ContentJson: content}, nil
+	}
+	return nil, nil
+}
+
+// server is what the command line calls the server.
+func (c *MCPCallCmd) server() string {
+	id, _, _ := strings.Cut(c.Tool, "/")
+	return id
 }
 
 // target takes the words of the command line apart.
@@ -78,10 +104,10 @@ func (c *MCPCallCmd) target() (id, name string, args []string, err error) {
 	return id, name, args, nil
 }
 
-// inputOf reads values by the tool's schema.
+// inputOf reads values by the tool's schema. Without one, of a tool that is not listed, the call itself says what is the matter.
 func inputOf(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name string, args []string) (string, error) {
 	tool, err := findTool(ctx, pool, id, name)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotListed) {
 		return "", err
 	}
 	input, err := values.Object(tool.GetInputSchemaJson(), args, false, false)
@@ -89,38 +115,6 @@ func inputOf(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name 
 		return "", exit.Usagef("%v", err).Then("pawl mcp tools %s/%s shows what the tool takes", id, name)
 	}
 	return input, nil
-}
-
-// callStream is the part of a CallTool stream that is read here.
-type callStream interface {
-	Recv() (*mcppoolv1.CallToolResponse, error)
-}
-
-func (a *App) showCall(g *Globals, stream callStream) error {
-	progress := render.NewProgress(a.Console.Err, a.Console.Live, a.errStyle())
-	defer progress.Clear()
-	for {
-		msg, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return exit.Newf("the call ended without a result").Then("call it again if that does no harm")
-		}
-		if err != nil {
-			return err
-		}
-		result := msg.GetResult()
-		if g.JSON {
-			err = render.JSONLine(a.Console.Out, msg)
-		} else {
-			progress.Show(msg)
-		}
-		if err != nil {
-			return err
-		}
-		if result != nil {
-			progress.Clear()
-			return a.showResult(g, result)
-		}
-	}
 }
 
 func (a *App) showResult(g *Globals, result *mcppoolv1.CallResult) error {

@@ -80,15 +80,21 @@ func (c *MCPLogsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			return render.JSONDocument(a.Console.Out, log)
 		}
 		if log.GetStderr() == "" {
-			a.note(silence(c.ID, log))
+			server, err := pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: f.real(c.ID)})
+			if err != nil {
+				return err
+			}
+			a.note(silence(c.ID, server, log))
 		}
 		return render.ServerLog(a.Console.Out, a.outStyle(), a.Console.OutTTY, log)
 	})
 }
 
 // silence says why there is nothing to show.
-func silence(id string, log *mcppoolv1.GetMcpServerLogResponse) string {
+func silence(id string, server *mcppoolv1.McpServer, log *mcppoolv1.GetMcpServerLogResponse) string {
 	switch {
+	case server.GetHttp() != nil:
+		return id + " is a server at an address; such servers have no stderr here; pawl mcp test " + id + " looks at what works"
 	case log.GetConnected():
 		return id + " is connected, and wrote nothing to stderr"
 	case log.GetConnectTime() != nil:

@@ -38,17 +38,20 @@ func TestMCPTest(t *testing.T) {
 
 func TestMCPLogs(t *testing.T) {
 	w := newWorld(t)
-	w.pool = fake.NewPool(stdio("files", "npx"), stdio("quiet", "npx"), stdio("new", "npx"))
+	w.pool = fake.NewPool(stdio("files", "npx"), stdio("quiet", "npx"), stdio("new", "npx"),
+		&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x/mcp"}}})
 	w.pool.Logs = map[string]*mcppoolv1.GetMcpServerLogResponse{
 		"files": {Stderr: "starting\nfailed \x1b[31mbadly\n", Truncated: true, LastError: "exit status 3", ConnectTime: timestamppb.New(time.Unix(1, 0))},
 		"quiet": {Connected: true, ConnectTime: timestamppb.New(time.Unix(1, 0))},
 		"new":   {},
+		"web":   {Connected: true, ConnectTime: timestamppb.New(time.Unix(1, 0))},
 	}
 	w.serveElsewhere()
 	w.golden("mcp logs", w.pawl("mcp", "logs", "files"))
 	w.golden("mcp logs json", w.pawl("mcp", "logs", "files", "--json"))
 	w.pawl("mcp", "logs", "quiet").expect(t, 0, "", "quiet is connected, and wrote nothing to stderr")
 	w.pawl("mcp", "logs", "new").expect(t, 0, "", "pawl mcp test new tries")
+	w.pawl("mcp", "logs", "web").expect(t, 0, "", "web is a server at an address; such servers have no stderr here")
 	w.tty = true
 	w.golden("mcp logs tty", w.pawl("mcp", "logs", "files"))
 }

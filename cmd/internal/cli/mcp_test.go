@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"pawl.dev/cmd/internal/fake"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 func stdio(id, command string, args ...string) *mcppoolv1.McpServer {
@@ -105,7 +107,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 	text := `{"mcpServers": {
 		"My Files": {"command": "npx", "args": ["-y", "fs"], "env": {"A": "b"}, "icon": "x"},
 		"remote": {"type": "http", "url": "http://x/mcp", "headers": {"K": "v"}},
-		"off": {"command": "x", "disabled": true}}}`
+		"off": {"command": "x", "disabled": true, "permissions": [{"tools": ["rm"], "decision": "deny"}]}}}`
 	if err := os.WriteFile("mcp.json", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +116,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 	if s := w.pool.Server("my-files"); s.GetDisplayName() != "My Files" || s.GetStdio().GetEnv()["A"] != "b" || !s.GetActive() {
 		t.Errorf("my-files: %v", s)
 	}
-	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() {
+	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() || s.GetPermissions()[0].GetTools()[0] != "rm" {
 		t.Errorf("off: %v", s)
 	}
 	w.pawl("mcp", "add", "nope", "--from", "mcp.json").expect(t, 1, "", `has no server "nope"`)
@@ -167,8 +169,27 @@ func TestMCPTools(t *testing.T) {
 	w.golden("mcp tools", w.pawl("mcp", "tools"))
 	w.golden("mcp tools one server", w.pawl("mcp", "tools", "files", "--json"))
 	w.golden("mcp tools one tool", w.pawl("mcp", "tools", "files/read_file"))
-	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files has no tool "nope"`)
-	w.pawl("mcp", "tools", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
+	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope": it has none of that name, or a rule keeps it from you`)
+	got := w.pawl("mcp", "tools", "nope")
+	got.expect(t, 1, "", `there is no MCP server "nope"`)
+	if strings.Contains(got.err, "no tools;") || strings.Contains(got.err, "activate") {
+		t.Error(got.whole())
+	}
+}
+
+// A tool that a rule hides is no tool that is not there: the call says which it is.
+func TestMCPCallThatIsDenied(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, _ func(*mcppoolv1.CallToolResponse) error) error {
+		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+			"a rule of MCP server files does not let you call %s", req.GetName())
+	}
+	w.serveElsewhere()
+	for _, args := range [][]string{{}, {"from=a", "to=b"}, {"--input", "{}"}} {
+		got := w.pawl(append([]string{"mcp", "call", "files/move_file"}, args...)...)
+		got.expect(t, 1, "", "a rule of MCP server files does not let you call move_file")
+	}
 }
 
 func TestMCPCall(t *testing.T) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -56,6 +57,9 @@ func (c *MCPToolsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			return a.quarantinedTools(ctx, g, pool, f, ids, c.Query)
 		}
 		tools, held, failed := listTools(ctx, pool, ids, c.Query)
+		if id != "" && len(failed) > 0 {
+			return oneError(a, failed)
+		}
 		if g.JSON {
 			err = render.JSONDocument(a.Console.Out, &mcppoolv1.ListToolsResponse{Tools: tools, QuarantinedCount: held.sum()})
 		} else {
@@ -154,6 +158,9 @@ func effectStyle(st render.Style, text string) string {
 	return st.Green(text)
 }
 
+// errNotListed says that a tool is not among those that the caller may use; whether it exists is not known.
+var errNotListed = errors.New("the tool is not listed")
+
 // findTool returns one tool of a server.
 func findTool(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name string) (*commonv1.Tool, error) {
 	tools, held, failed := listTools(ctx, pool, []string{id}, "")
@@ -171,7 +178,8 @@ func findTool(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, id, name
 				Then("pawl mcp approve %s %s shows it, and asks", id, name)
 		}
 	}
-	return nil, exit.Newf("%s has no tool %q", id, name).Then("pawl mcp tools %s lists its tools", id)
+	return nil, exit.Wrap(errNotListed, "%s offers you no tool %q: it has none of that name, or a rule keeps it from you", id, name).
+		Then("pawl mcp tools %s lists those that you may call", id)
 }
 
 func (a *App) showTool(ctx context.Context, g *Globals, pool mcppoolv1.McpPoolServiceClient, id, name string) error {

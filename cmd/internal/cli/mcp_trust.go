@@ -32,7 +32,7 @@ func (f *MCPTrustFlags) apply(s *mcppoolv1.McpServer) error {
 	if f.CallTimeout < 0 || f.StartTimeout < 0 || f.CacheTTL < 0 {
 		return exit.Usagef("a time cannot be negative").Then("pawl mcp add --help")
 	}
-	s.Permissions = append(s.Permissions, f.rules()...)
+	s.Permissions = append(f.rules(), s.GetPermissions()...) // what the command line says counts before a file's rules
 	if f.Pinning != "" {
 		s.Pinning = mcppoolv1.Pinning(mcppoolv1.Pinning_value["PINNING_"+enumWord(f.Pinning)])
 	}

@@ -261,6 +261,7 @@ func TestRunAsksWhatAServerAsks(t *testing.T) {
 				tape.Resume().Play(fake.GoesOn("s1", tool, "answered"), fake.StepOutput("s1", tool), fake.Success("Written."))
 				return nil
 			}
+			w.serveElsewhere()
 			got := w.pawl("run", "--auto", "write")
 			if want := map[bool]int{true: 0, false: 2}[tty]; got.code != want || len(w.executor.Resumed) != 2-want {
 				t.Error(got.whole())

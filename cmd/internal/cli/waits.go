@@ -84,21 +84,41 @@ func asksFor(wait *executorv1.Wait) string {
 
 // howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
 // went to a program as JSON, it is said here.
-func (a *App) howToGoOn(g *Globals, task *executorv1.Task) {
+func (a *App) howToGoOn(g *Globals, task *executorv1.Task, embedded bool) {
 	st := a.errStyle()
+	lost := false
 	for _, wait := range render.Waits(task) {
 		if g.JSON {
 			a.eprintf("%s %s\n", st.Yellow("⏸"), render.Line(asksFor(wait)))
+		}
+		if lost = lost || goesAway(wait, embedded); goesAway(wait, embedded) {
+			continue
 		}
 		if input := wait.GetInputJson(); input != "" && input != "{}" && wait.GetKind() != waitInput {
 			a.eprintf("    input:\n%s\n", render.PrettyJSON(input, "    "))
 		}
 		a.eprintf("%s", render.Ways(st, ways(task.GetId(), wait, which(task, wait)+g.again())))
 	}
+	if lost {
+		a.note(tooLate)
+	}
+}
+
+// tooLate says why nobody can answer a server's question, and what to do.
+const tooLate = "the question ends with this command, because the server that asks runs in it: it cannot be answered later; " +
+	"start pawl up in another terminal, and run the task again there"
+
+// goesAway says whether a question ends with this process: its call, and the server that asks, run in it.
+func goesAway(wait *executorv1.Wait, embedded bool) bool {
+	return embedded && wait.GetKind() == waitInput
 }
 
 // laterHint says how to come back to a wait that was left open.
-func (a *App) laterHint(g *Globals, taskID string, wait *executorv1.Wait) {
+func (a *App) laterHint(g *Globals, taskID string, wait *executorv1.Wait, embedded bool) {
+	if goesAway(wait, embedded) {
+		a.note(tooLate)
+		return
+	}
 	id := render.ShortID(taskID)
 	a.note(fmt.Sprintf("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, g.again())[0].Command, id, g.again()))
 }

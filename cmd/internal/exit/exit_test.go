@@ -31,6 +31,8 @@ func TestFrom(t *testing.T) {
 		{"interrupted on the wire", status.Error(codes.Canceled, "x"), "interrupted", "", exit.Stopped},
 		{"a reason with a next step", wire(errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, "no task x")),
 			"no task x", "pawl tasks shows the tasks there are", exit.Failed},
+		{"a server that nobody can activate", wire(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
+			"MCP server fs is disabled; enable it where it was registered")), "MCP server fs is disabled; enable it where it was registered", "", exit.Failed},
 		{"fields", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the request is wrong").
 			WithViolation("goal", "is too long")), "the request is wrong\n  goal: is too long", "", exit.Failed},
 		{"a field that the message names", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "goal is too long").

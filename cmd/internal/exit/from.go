@@ -64,7 +64,11 @@ func fromService(e *errs.Error) *Error {
 	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
 		fmt.Fprintf(&b, " (try again in %s)", e.RetryAfter)
 	}
-	return &Error{Message: b.String(), Next: next(e.Reason), Code: Failed, cause: e}
+	then := next(e.Reason)
+	if e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled") {
+		then = "" // nobody can activate it
+	}
+	return &Error{Message: b.String(), Next: then, Code: Failed, cause: e}
 }
 
 // next says what to do where the reason alone tells; messages say the rest themselves.

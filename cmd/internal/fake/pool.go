@@ -22,6 +22,9 @@ type Pool struct {
 	Tools  map[string][]*commonv1.Tool // by server
 	Broken map[string]string           // servers that cannot be connected to, and why
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
+	// OnAnswer and OnCancel are told of answers to questions of calls, and of calls that are to stop; nil: nobody.
+	OnAnswer func(*mcppoolv1.AnswerCallRequest) error
+	OnCancel func(*mcppoolv1.CancelCallRequest)
 	// Quarantined are tools that wait for an approval, by server.
 	Quarantined map[string][]*mcppoolv1.QuarantinedTool
 	// Reports and Logs are what tests and logs of servers say.

@@ -1,5 +1,5 @@
 // Package mcpfile reads the mcpServers JSON that users of MCP clients already have, as servers to register. It knows the
-// format and no server.
+// format, with each key that the pool's own files may have (docs/mcp.md), and no server.
 package mcpfile
 
 import (
@@ -13,42 +13,17 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// entry is one server as clients write it. What a client keeps beside (icons, prompts) is passed over.
-type entry struct {
-	Type     string            `json:"type"`
-	Command  string            `json:"command"`
-	Args     []string          `json:"args"`
-	Env      map[string]string `json:"env"`
-	Cwd      string            `json:"cwd"`
-	URL      string            `json:"url"`
-	Headers  map[string]string `json:"headers"`
-	OAuth    *oauth            `json:"oauth"`
-	Disabled bool              `json:"disabled"`
+// Server is one server of a file.
+type Server struct {
+	*mcppoolv1.McpServer
+	// Unknown are keys that have no meaning here, such as those that other clients keep beside.
+	Unknown []string
 }
 
-// oauth is how logins are made, as in the pool's own files.
-type oauth struct {
-	Grant        string   `json:"grant"`
-	ClientID     string   `json:"clientId"`
-	ClientSecret string   `json:"clientSecret"`
-	Scopes       []string `json:"scopes"`
-}
-
-func (o *oauth) message() *mcppoolv1.OAuth {
-	if o == nil {
-		return nil
-	}
-	m := &mcppoolv1.OAuth{ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes}
-	if o.Grant == "client_credentials" {
-		m.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
-	}
-	return m
-}
-
-// Parse returns the servers of a file by name.
-func Parse(raw []byte) ([]*mcppoolv1.McpServer, error) {
+// Parse returns the servers of a file by name. Relative folders in it count from dir.
+func Parse(raw []byte, dir string) ([]Server, error) {
 	var file struct {
-		Servers map[string]entry `json:"mcpServers"`
+		Servers map[string]json.RawMessage `json:"mcpServers"`
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
 		return nil, fmt.Errorf("not the mcpServers format: %w", err)
@@ -56,10 +31,10 @@ func Parse(raw []byte) ([]*mcppoolv1.McpServer, error) {
 	if len(file.Servers) == 0 {
 		return nil, errors.New("there are no mcpServers in it")
 	}
-	var servers []*mcppoolv1.McpServer
+	var servers []Server
 	ids := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(file.Servers)) {
-		s, err := server(name, file.Servers[name])
+		s, err := server(name, file.Servers[name], dir)
 		if err != nil {
 			return nil, fmt.Errorf("server %q: %w", name, err)
 		}
@@ -72,25 +47,30 @@ func Parse(raw []byte) ([]*mcppoolv1.McpServer, error) {
 	return servers, nil
 }
 
-func server(name string, e entry) (*mcppoolv1.McpServer, error) {
-	s := &mcppoolv1.McpServer{Id: id(name), Disabled: e.Disabled}
-	if s.Id == "" {
-		return nil, errors.New("its name has no letter or digit to make an id of")
+func server(name string, raw json.RawMessage, dir string) (Server, error) {
+	f, err := fieldsOf(raw)
+	if err != nil {
+		return Server{}, err
 	}
-	if s.Id != name {
+	s := &mcppoolv1.McpServer{Id: id(name)}
+	if s.GetId() == "" {
+		return Server{}, errors.New("its name has no letter or digit to make an id of")
+	}
+	if s.GetId() != name {
 		s.DisplayName = name
 	}
-	switch {
-	case e.Command != "" && e.URL != "":
-		return nil, errors.New("it has both a command and a url; leave one out")
-	case e.Command != "":
-		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd}}
-	case e.URL != "":
-		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: e.URL, Headers: e.Headers, Sse: e.Type == "sse", Oauth: e.OAuth.message()}}
-	default:
-		return nil, errors.New("it has neither a command nor a url")
+	for _, read := range []func(*mcppoolv1.McpServer) error{f.common, f.limits, f.policies, f.permissions, f.sharing} {
+		if err := read(s); err != nil {
+			return Server{}, err
+		}
 	}
-	return s, nil
+	if err := f.transport(s, dir); err != nil {
+		return Server{}, err
+	}
+	if err := f.roots(s, dir); err != nil {
+		return Server{}, err
+	}
+	return Server{McpServer: s, Unknown: slices.Sorted(maps.Keys(f.left))}, nil
 }
 
 // id makes a server id of a name: lower-case letters, digits, - and _.

@@ -79,6 +79,9 @@ func (p *Prompter) value(ctx context.Context, f values.Field, required bool) (js
 		}
 		value, err := f.Parse(text)
 		if err == nil {
+			err = f.Check(value)
+		}
+		if err == nil {
 			return value, nil
 		}
 		p.complain("%s", render.Line(fmt.Sprint(err)))

@@ -22,6 +22,10 @@ type Prompter struct {
 	// Alias is how a tool is called here; nil: by its id.
 	Alias func(toolID string) string
 	Now   func() time.Time
+	// OwnCall: what a server asks belongs to a call of this very command, which cannot be left and come back to.
+	OwnCall bool
+
+	entered entered
 }
 
 // Answer is what the person decided.

@@ -211,6 +211,31 @@ func TestInput(t *testing.T) {
 	}
 }
 
+// A field is checked when it is entered, and asked for again; what must be there comes first; choices have titles.
+func TestInputIsChecked(t *testing.T) {
+	const schema = `{"type":"object","required":["mail","seats","with"],"properties":{
+		"note":{"type":"string","maxLength":3},"mail":{"type":"string","format":"email"},"seats":{"type":"integer","minimum":1,"maximum":9},
+		"with":{"type":"array","minItems":1,"items":{"anyOf":[{"const":"b","title":"A bike"},{"const":"d","title":"A dog"}]}},
+		"class":{"type":"string","enum":["1","2"],"enumNames":["First","Second"]},"day":{"type":"string","format":"date"},
+		"at":{"type":"string","format":"date-time"},"link":{"type":"string","format":"uri"},"name":{"type":"string","minLength":2}}}`
+	typed := "a\nann\nann@example.com\n0\n10\n3\n\ncat\na bike, d\nlong\nabc\nthird\nSecond\nmonday\n2026-03-01\nnoon\n" +
+		"2026-03-01T10:00:00Z\nx\nhttps://example.com/\nA\nAnn\n"
+	want := `{"mail":"ann@example.com","seats":3,"with":["b","d"],"note":"abc","class":"2","day":"2026-03-01",` +
+		`"at":"2026-03-01T10:00:00Z","link":"https://example.com/","name":"Ann"}`
+	var out bytes.Buffer
+	p := &prompt.Prompter{Lines: prompt.NewLines(strings.NewReader(typed + "a\n\n4\n\n\n\n\n\n\n\n")), Out: &out, Now: now}
+	for _, want := range []string{want, strings.Replace(want, `"seats":3`, `"seats":4`, 1)} { // refused: the rest is kept
+		got, err := p.Ask(t.Context(), fake.InputWait("s1", tool, "s1", "where to?", schema, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(supply(executorv1.InputAnswer_ACTION_ACCEPT, want), got, protocmp.Transform()); diff != "" {
+			t.Errorf("%s\n%s", diff, out.String())
+		}
+	}
+	golden.Check(t, "input checked", out.String())
+}
+
 // What became of a call is for a person to say; calling again wants the word yes (DESIGN 4).
 func TestOutcome(t *testing.T) {
 	again := settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})

@@ -16,7 +16,10 @@ type Field struct {
 	Types       []string // of JSON, without null; empty: any
 	Description string
 	Enum        []json.RawMessage // without null; empty: any value
+	Titles      []string          // of Enum's values, in its order; "" where one has none
+	Many        bool              // the value is an array of what Enum has
 	Required    bool
+	Schema      string          // the property's own
 	Default     json.RawMessage // nil where there is none
 }
 
@@ -28,7 +31,7 @@ func Fields(schemaJSON string) ([]Field, error) {
 	}
 	var fields []Field
 	for _, p := range s.Properties() {
-		f := Field{Name: p.Name, Description: p.Description, Required: p.Required}
+		f := Field{Name: p.Name, Description: p.Description, Required: p.Required, Schema: p.Schema}
 		if p.Default != "" && p.Default != "null" {
 			f.Default = json.RawMessage(p.Default)
 		}
@@ -37,50 +40,10 @@ func Fields(schemaJSON string) ([]Field, error) {
 				f.Types = append(f.Types, t)
 			}
 		}
-		var members []json.RawMessage
-		_ = json.Unmarshal([]byte(p.Enum), &members) // a schema that compiled has an array there, or nothing
-		if len(members) == 0 {
-			members = choices(p.Schema)
-		}
-		for _, m := range members {
-			if string(m) != "null" {
-				f.Enum = append(f.Enum, m)
-			}
-		}
+		f.choose(p)
 		fields = append(fields, f)
 	}
 	return fields, nil
-}
-
-// choices are the values of a schema that lists them with a title each.
-func choices(schemaJSON string) (members []json.RawMessage) {
-	var s struct {
-		OneOf []struct {
-			Const json.RawMessage `json:"const"`
-		} `json:"oneOf"`
-	}
-	if json.Unmarshal([]byte(schemaJSON), &s) != nil {
-		return nil
-	}
-	for _, c := range s.OneOf {
-		if c.Const == nil {
-			return nil
-		}
-		members = append(members, c.Const)
-	}
-	return members
-}
-
-// Kind says which values the field takes, for a person.
-func (f Field) Kind() string {
-	if len(f.Enum) > 0 {
-		words := make([]string, len(f.Enum))
-		for i, e := range f.Enum {
-			words[i] = plain(e)
-		}
-		return strings.Join(words, " | ")
-	}
-	return strings.Join(f.Types, " or ")
 }
 
 // Object makes a JSON object of K=V pairs. rawJSON takes each V as JSON. Where strict is set, a name that the schema does

@@ -1,0 +1,28 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"pawl.dev/cmd/internal/fake"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// What a server asks within a command's own process can be answered in that process alone: no other command is suggested.
+func TestQuestionThatEndsWithTheCommand(t *testing.T) {
+	for name, tty := range map[string]bool{"nobody is there": false, "left at the prompt": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			chdir(t, "app")
+			w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
+				tape.Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
+			}
+			w.tty, w.typed = tty, strings.NewReader("d\n")
+			got := w.pawl("run", "ask")
+			got.expect(t, 2, "", "it cannot be answered later; start pawl up in another terminal, and run the task again there")
+			if strings.Contains(got.err, "pawl input") || strings.Contains(got.err, "pawl show") {
+				t.Error(got.whole())
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"pawl.dev/cmd/internal/exit"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+// asking makes the pool's calls ask one question and give the answer as their result. Content with "bad" is refused.
+func asking(w *world) {
+	answers := make(chan *mcppoolv1.AnswerCallRequest, 1)
+	w.pool.OnAnswer = func(req *mcppoolv1.AnswerCallRequest) error {
+		if strings.Contains(req.GetAnswer().GetContentJson(), "bad") {
+			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the city is not known")
+		}
+		answers <- req
+		return nil
+	}
+	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: &mcppoolv1.CallInputRequired{
+			InputId: "q1", Message: "where to?", SchemaJson: `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`,
+		}}})
+		if err != nil {
+			return err
+		}
+		got := <-answers
+		text := strings.TrimPrefix(got.GetAnswer().GetAction().String(), "ACTION_") + got.GetAnswer().GetContentJson()
+		if got.GetCallId() != req.GetCallId() || got.GetAnswer().GetInputId() != "q1" || req.GetCallId() == "" {
+			text = "another call's answer"
+		}
+		return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{
+			Content: []*mcppoolv1.Content{{Kind: &mcppoolv1.Content_Text{Text: text}}},
+		}}})
+	}
+}
+
+// A5: what a tool's server asks in the middle of a call without a task is answered by the person, or by the command line.
+func TestMCPCallThatAsks(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	asking(w)
+	w.serveElsewhere()
+	w.pawl("mcp", "call", "files/read_file", "--answer", `{"city": "Bern"}`).expect(t, 0, `ACCEPT{"city":"Bern"}`, "files asks: where to?")
+	w.pawl("mcp", "call", "files/read_file", "--decline").expect(t, 0, "DECLINE", "")
+	w.pawl("mcp", "call", "files/read_file").expect(t, 1, "CANCEL", "files asked for something that nobody answered: where to?")
+	w.pawl("mcp", "call", "files/read_file", "--json").expect(t, 1, "inputRequired", "--answer")
+	w.pawl("mcp", "call", "files/read_file", "--answer", `{"city": "bad"}`).expect(t, 1, "CANCEL", "not taken: the city is not known")
+	w.pawl("mcp", "call", "files/read_file", "--answer", "x").expect(t, 64, "", "must be one JSON object")
+	w.tty = true
+	w.typed = strings.NewReader("a\nbad\na\nBern\n")
+	w.pawl("mcp", "call", "files/read_file").expect(t, 0, `ACCEPT{"city":"Bern"}`, "not taken: the city is not known")
+	w.typed = strings.NewReader("n\n")
+	w.pawl("mcp", "call", "files/read_file").expect(t, 0, "DECLINE", "")
+}
+
+// Who leaves in the middle of a call cancels it: with a name of its own it would go on otherwise.
+func TestMCPCallLeft(t *testing.T) {
+	for _, tc := range []struct {
+		name, typed string
+		interrupt   bool
+	}{{"cancel", "c\n", false}, {"end of the input", "", false}, {"interrupt", "", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			toolsOf(w)
+			asking(w)
+			cancelled := make(chan string, 2)
+			ended := make(chan struct{})
+			w.pool.OnCancel = func(req *mcppoolv1.CancelCallRequest) { cancelled <- req.GetCallId() }
+			ask := w.pool.OnCall
+			w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				if tc.interrupt {
+					w.signals <- os.Interrupt
+					<-ended
+					return nil
+				}
+				return ask(req, send)
+			}
+			w.serveElsewhere()
+			defer func() { _ = w.pool.OnAnswer(&mcppoolv1.AnswerCallRequest{}) }() // lets the fake's call end
+			defer close(ended)
+			w.tty = true
+			w.typed = strings.NewReader(tc.typed)
+			got := w.pawl("mcp", "call", "files/read_file")
+			got.expect(t, exit.Stopped, "", "")
+			select {
+			case id := <-cancelled:
+				if id == "" || len(w.pool.Calls) > 0 && w.pool.Calls[0].GetCallId() != id {
+					t.Errorf("cancelled %q", id)
+				}
+			default:
+				t.Errorf("the call goes on: %s", got.whole())
+			}
+		})
+	}
+}
