@@ -3,6 +3,7 @@ package mcppool
 import (
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -160,5 +161,38 @@ func TestServerLog(t *testing.T) {
 	}
 	if l := log("ann", "exit"); l.GetConnected() || l.GetLastError() == "" || l.GetStderr() != fmt.Sprintln("fake: the database is missing, token ***") {
 		t.Errorf("failed: %v", l)
+	}
+}
+
+// Whether and since when a server is connected is told also where there is no stderr: over HTTP, and where all users share the
+// connection, whose words may be about others.
+func TestServerLogWithoutStderr(t *testing.T) {
+	up := httptest.NewServer(fakemcp.Web(fakemcp.Good))
+	t.Cleanup(up.Close)
+	s := start(t, Config{})
+	for _, isolation := range []mcppoolv1.Isolation{
+		mcppoolv1.Isolation_ISOLATION_USER, mcppoolv1.Isolation_ISOLATION_TASK, mcppoolv1.Isolation_ISOLATION_SHARED,
+	} {
+		servers := []*mcppoolv1.McpServer{web("web", up.URL+"/mcp", nil)}
+		if isolation == mcppoolv1.Isolation_ISOLATION_SHARED {
+			servers = append(servers, fake("talks", fakemcp.Talkative), fake("exit", fakemcp.Exit))
+		}
+		for _, server := range servers {
+			id := fmt.Sprintf("%s-%d", server.GetId(), isolation)
+			works := server.GetId() != "exit"
+			server.Id, server.AutoActivate, server.Isolation = id, true, isolation
+			create(t, s.as("op"), server)
+			before, err := s.as("ann").GetMcpServerLog(t.Context(), &mcppoolv1.GetMcpServerLogRequest{Id: id})
+			if err != nil || before.GetConnected() || before.GetConnectTime() != nil {
+				t.Errorf("%s before: %v, %v", id, before, err)
+			}
+			if _, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: id}); (err == nil) != works {
+				t.Fatal(err)
+			}
+			log, err := s.as("ann").GetMcpServerLog(t.Context(), &mcppoolv1.GetMcpServerLogRequest{Id: id})
+			if err != nil || log.GetConnected() != works || log.GetConnectTime() == nil || log.GetStderr() != "" || log.GetTruncated() || (log.GetLastError() == "") != works {
+				t.Errorf("%s: %v, %v", id, log, err)
+			}
+		}
 	}
 }

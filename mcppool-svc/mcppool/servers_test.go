@@ -1,7 +1,10 @@
 package mcppool
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,4 +217,46 @@ func TestCircuitOpen(t *testing.T) {
 	}
 	_, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "bad"})
 	wantReason(t, err, "CIRCUIT_OPEN", "left alone")
+}
+
+// A test that connects shows that the server works again: nobody waits for the circuit any more.
+func TestCheckupClosesTheCircuit(t *testing.T) {
+	var works atomic.Bool
+	mcp := fakemcp.Web(fakemcp.Good)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !works.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		mcp.ServeHTTP(w, r)
+	}))
+	t.Cleanup(up.Close)
+	s := start(t, Config{BreakAfter: 1, BreakFor: time.Hour})
+	server := web("web", up.URL+"/mcp", nil)
+	server.AutoActivate = true
+	create(t, s.as("op"), server)
+	list := func() error {
+		_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"})
+		return err
+	}
+	wantReason(t, list(), "MCP_SERVER_UNAVAILABLE", "502")
+	test := func() bool {
+		resp, err := s.as("ann").TestMcpServer(t.Context(), &mcppoolv1.TestMcpServerRequest{Id: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetOk()
+	}
+	if test() {
+		t.Error("the test passes")
+	}
+	wantReason(t, list(), "CIRCUIT_OPEN", "left alone")
+	works.Store(true)
+	wantReason(t, list(), "CIRCUIT_OPEN", "left alone")
+	if !test() {
+		t.Error("the test fails")
+	}
+	if err := list(); err != nil {
+		t.Error(err)
+	}
 }

@@ -36,6 +36,9 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 		Server: server, User: p.Sub, Active: s.registry.Active(p.Sub, server),
 		Review: func(all *catalog.Catalog) (*pin.Review, error) { return s.pins.Review(server, all) },
 	})
+	if report.Connected {
+		s.pool.Works(server, p.Sub)
+	}
 	resp := &mcppoolv1.TestMcpServerResponse{Ok: report.OK(), ServerInfo: report.Info.String(), ProtocolVersion: report.Info.Protocol}
 	for _, r := range report.Results {
 		resp.Checks = append(resp.Checks, &mcppoolv1.ServerCheck{

@@ -19,6 +19,7 @@ import (
 func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpServer {
 	m := toMessage(server)
 	hide(m.GetHttp().GetHeaders())
+	hideAddress(m.GetHttp())
 	hideSecret(m.GetHttp().GetOauth())
 	m.Login = loginStates[s.logins.State(server, p.Sub)]
 	if !p.IsOperator() {

@@ -170,7 +170,7 @@ func check(server *spec.Server) error {
 }
 
 // hidden stands for a secret in answers. Sent back, it means the old value.
-const hidden = "***"
+const hidden = spec.Hidden
 
 // keepSecrets puts old values where an update sends back what stands for them.
 func keepSecrets(server, old *spec.Server) error {
@@ -187,6 +187,9 @@ func keepSecrets(server, old *spec.Server) error {
 		if old.Stdio != nil {
 			before = old.Stdio.Env
 		}
+	}
+	if err := keepAddress(server, old); err != nil {
+		return err
 	}
 	if err := keepClientSecret(server, old); err != nil {
 		return err

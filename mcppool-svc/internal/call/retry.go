@@ -22,7 +22,7 @@ const (
 
 // retrying makes a call up to three times, with a growing pause before each further try: where what went wrong passes by itself, and
 // where trying again cannot do anything twice, because the tool did not run or may run twice. All tries together take no longer than
-// the call may. What fails for ever is told at once.
+// the call may. What fails for ever is told at once, and so is what was not tried at all because it failed a moment ago.
 func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() error) error {
 	since, unknown := time.Now(), false
 	for n := 1; ; n++ {
@@ -30,7 +30,7 @@ func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() e
 		if e := errs.From(err); err != nil && unknown && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 			err = e.With(errs.OutcomeKey, errs.OutcomeUnknown) // an earlier try may have run
 		}
-		if err == nil || n == maxTries || !passing(err) || !f.harmless(err) {
+		if err == nil || n == maxTries || remembered(err) || !passing(err) || !f.harmless(err) {
 			return err
 		}
 		wait := pause(n, err)
@@ -50,6 +50,12 @@ func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() e
 func passing(err error) bool {
 	var e *upstream.Error
 	return errors.As(err, &e) && e.Transient
+}
+
+// remembered says whether a connection's earlier failure was told, and no connection tried.
+func remembered(err error) bool {
+	var e *upstream.Error
+	return errors.As(err, &e) && e.Remembered
 }
 
 // harmless says whether a call that failed so can be made again.
@@ -76,7 +82,7 @@ func repeatable(p spec.Policy) bool {
 }
 
 // pause is how long to wait after the nth try: what the server asked for, or twice as long each time; never more than ten seconds, and
-// a little more or less, so that those who failed together do not come back together.
+// a little more, so that those who failed together do not come back together, nor before the pool forgets that it just failed.
 func pause(n int, err error) time.Duration {
 	d := firstPause << (n - 1)
 	var e *upstream.Error
@@ -84,7 +90,7 @@ func pause(n int, err error) time.Duration {
 		d = e.RetryAfter
 	}
 	d = min(d, longPause)
-	return d + time.Duration((rand.Float64()-0.5)*0.4*float64(d)) //nolint:gosec // nobody gains by guessing it
+	return d + time.Duration(rand.Float64()*0.2*float64(d)) //nolint:gosec // nobody gains by guessing it
 }
 
 // sleep waits, unless ctx ends before.

@@ -198,6 +198,43 @@ func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	}
 }
 
+// What is answered from memory is told at once: no pause makes it another answer. A connect of the call's own is tried again.
+func TestRememberedFailuresAreNotRetried(t *testing.T) {
+	down := &upstream.Error{Kind: upstream.Unavailable, Transient: true, Message: "connection refused"}
+	synctest.Test(t, func(t *testing.T) {
+		connects := 0
+		pool := conn.New(conn.Config{BreakAfter: 4}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+			connects++
+			return nil, down
+		}, slog.New(slog.DiscardHandler))
+		defer pool.Close()
+		c := New(pool, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		call := func(id string) (time.Duration, *errs.Error) {
+			start := time.Now()
+			err := c.Call(t.Context(), Request{
+				Server: &spec.Server{ID: "s", UID: "u", Stdio: &spec.Stdio{Command: "x"}}, Tool: "look",
+				User: "ann", Input: "{}", CallID: id, Hashes: []ledger.Hash{{}},
+			}, func(*mcppoolv1.CallToolResponse) error { return nil })
+			return time.Since(start), errs.From(err)
+		}
+		if took, err := call("own"); took < 3*time.Second || connects != maxTries || errs.ReasonName(err.Reason) != "MCP_SERVER_UNAVAILABLE" {
+			t.Errorf("its own failures: %v after %v and %d connects", err, took, connects)
+		}
+		if took, err := call("remembered"); took != 0 || connects != maxTries || errs.ReasonName(err.Reason) != "MCP_SERVER_UNAVAILABLE" ||
+			err.Metadata[ClassKey] != string(Retryable) || err.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted {
+			t.Errorf("a remembered failure: %v %v after %v and %d connects", err, err.Metadata, took, connects)
+		}
+		<-time.After(time.Second)
+		// The fourth failure in a row opens the circuit, in the middle of the call.
+		if took, err := call("opens"); took > 2*time.Second || connects != 4 || errs.ReasonName(err.Reason) != "CIRCUIT_OPEN" {
+			t.Errorf("the circuit opens: %v after %v and %d connects", err, took, connects)
+		}
+		if took, err := call("open"); took != 0 || connects != 4 || errs.ReasonName(err.Reason) != "CIRCUIT_OPEN" {
+			t.Errorf("the circuit is open: %v after %v and %d connects", err, took, connects)
+		}
+	})
+}
+
 // Those who failed together do not come back together.
 func TestPauseJitters(t *testing.T) {
 	var all []time.Duration

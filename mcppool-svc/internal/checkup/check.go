@@ -35,6 +35,8 @@ type Result struct {
 type Report struct {
 	Results []Result
 	Info    upstream.Info // what the server says it is; zero where it could not be asked
+	// Connected says that the connection could be made.
+	Connected bool
 }
 
 // OK says whether nothing failed.
@@ -154,7 +156,7 @@ func (r *run) connect(ctx context.Context) Result {
 	if err != nil {
 		return failure(err)
 	}
-	r.client, r.report.Info = client, client.Info()
+	r.client, r.report.Info, r.report.Connected = client, client.Info(), true
 	return Result{Message: r.report.Info.String()}
 }
 

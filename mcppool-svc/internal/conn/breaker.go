@@ -7,6 +7,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -22,6 +23,19 @@ type failure struct {
 	inRow  int       // connects that failed since the last one that did not
 }
 
+// saysNothing is whether the server itself was not at fault.
+func (f *failure) saysNothing() bool {
+	kind := upstream.As(f.err).Kind
+	return kind == upstream.LoginRequired || kind == upstream.Misconfigured
+}
+
+// remembered is the failure as it is told without another connect.
+func (f *failure) remembered() error {
+	e := *upstream.As(f.err)
+	e.Remembered = true
+	return &e
+}
+
 // refuse answers for a connection that failed before: the last failure for a moment, and for longer where it was one of
 // many in a row. After that one attempt shows whether it works again: all who want the connection share it. Nil lets the
 // attempt be made. Called with mu held.
@@ -33,7 +47,7 @@ func (p *Pool) refuse(k key, id string) error {
 	since := time.Since(f.at)
 	if f.inRow < p.cfg.BreakAfter {
 		if since < retryAfter {
-			return f.err
+			return f.remembered()
 		}
 		return nil
 	}
@@ -43,16 +57,28 @@ func (p *Pool) refuse(k key, id string) error {
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
 		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %v; `pawl mcp list` says what is wrong: %w",
-		id, f.inRow, max(left.Round(time.Second), time.Second), f.err).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
+		id, f.inRow, max(left.Round(time.Second), time.Second), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
-// failedAgain remembers a connect that failed. That the user has to log in first says nothing against the server. Called
-// with mu held.
+// Works says that a user's connection to a server could be made, beside the pool: the next call tries at once.
+func (p *Pool) Works(server *spec.Server, user string) {
+	k := keyOf(Use{Server: server, User: user}).place()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed[k] != nil {
+		delete(p.failed, k)
+		p.tell(k)
+	}
+}
+
+// failedAgain remembers a connect that failed. That the user has to log in first, or that the registration cannot be used, says
+// nothing against the server. Called with mu held.
 func (p *Pool) failedAgain(k key, err error) {
 	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), inRow: 1}
-	if upstream.As(err).Kind == upstream.LoginRequired {
+	switch before := p.failed[k.place()]; {
+	case f.saysNothing():
 		f.inRow = 0
-	} else if before := p.failed[k.place()]; before != nil {
+	case before != nil:
 		f.inRow += before.inRow
 	}
 	p.failed[k.place()] = f

@@ -103,19 +103,60 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 	})
 }
 
-// That users have to log in first says nothing against the server: it is not left alone for it.
-func TestBreakerDoesNotCountMissingLogins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{BreakAfter: 2}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
-			return nil, upstream.Errorf(upstream.LoginRequired, "run `pawl mcp login web`")
-		}, slog.New(slog.DiscardHandler))
-		defer p.Close()
-		for range 5 {
-			_, err := p.Acquire(t.Context(), Use{Server: server, User: "ann"})
-			if upstream.As(err).Kind != upstream.LoginRequired {
-				t.Errorf("error = %v", err)
+// That users have to log in first, or that the registration cannot be used, says nothing against the server: it is not left alone
+// for it.
+func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
+	for _, kind := range []upstream.Kind{upstream.LoginRequired, upstream.Misconfigured} {
+		synctest.Test(t, func(t *testing.T) {
+			p := New(Config{BreakAfter: 2}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+				return nil, upstream.Errorf(kind, "do something first")
+			}, slog.New(slog.DiscardHandler))
+			defer p.Close()
+			for range 5 {
+				got, err := reasonOf(t, p, "ann")
+				if got != "failed" || upstream.As(err).Kind != kind {
+					t.Errorf("error = %v", err)
+				}
+				time.Sleep(retryAfter) //nolint:forbidigo // the time of synctest
 			}
-			time.Sleep(retryAfter) //nolint:forbidigo // the time of synctest
+		})
+	}
+}
+
+// What is answered from memory says so: for a moment after each failure, and while the server is left alone.
+func TestRememberedFailures(t *testing.T) {
+	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
+		f.set(&upstream.Error{Message: "no such program"}, 0)
+		known := func(err error) bool { return upstream.As(err).Remembered }
+		_, err := reasonOf(t, p, "bob")
+		if known(err) {
+			t.Errorf("the first failure is remembered: %v", err)
+		}
+		if _, err := reasonOf(t, p, "bob"); !known(err) || err.Error() != "no such program" {
+			t.Errorf("the same moment: %v", err)
+		}
+		breakIt(t, p, f)
+		if _, err := reasonOf(t, p, "ann"); !known(err) {
+			t.Errorf("left alone: %v", err)
+		}
+	})
+}
+
+// A connection that was made beside the pool closes the circuit, of that user alone.
+func TestWorksClosesTheCircuit(t *testing.T) {
+	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
+		breakIt(t, p, f)
+		f.set(nil, 0)
+		p.Works(server, "bob")
+		if got, err := reasonOf(t, p, "ann"); got != "CIRCUIT_OPEN" {
+			t.Errorf("after another user's success: %v", err)
+		}
+		p.Works(server, "ann")
+		if s := p.Status(server, "ann"); s.State != Idle || s.Err != nil {
+			t.Errorf("status = %+v", s)
+		}
+		if got, err := reasonOf(t, p, "ann"); got != "" {
+			t.Errorf("after a success: %v", err)
 		}
 	})
 }

@@ -16,17 +16,19 @@ type Log struct {
 }
 
 // Log returns what is kept of a user's connection to a server as it is now configured: of the living one, else of the last that
-// failed.
+// failed. What a connection of all users wrote may be about others, and is nobody's to read: of that one there is no stderr.
 func (p *Pool) Log(server *spec.Server, user string) Log {
-	// Not keyOf: what the connection of all users says may be about others, and is nobody's to read.
-	k := key{server: server.UID, user: user, revision: server.Revision()}
+	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var log Log
 	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
-		return Log{Stderr: upstream.StderrOf(e.client), Time: e.made, Connected: true}
+		log = Log{Stderr: upstream.StderrOf(e.client), Time: e.made, Connected: true}
+	} else if f := p.failed[k]; f != nil {
+		log = Log{Stderr: f.stderr, Time: f.at, Err: f.err}
 	}
-	if f := p.failed[k]; f != nil {
-		return Log{Stderr: f.stderr, Time: f.at, Err: f.err}
+	if server.Isolation == spec.Shared {
+		log.Stderr = upstream.Stderr{}
 	}
-	return Log{}
+	return log
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,10 +183,13 @@ func TestWhoseQuestion(t *testing.T) {
 	holding := make(chan struct{})
 	held := make(chan error, 1)
 	var once sync.Once
+	var warned atomic.Int32
 	stranger := &person{answer: says}
 	go func() {
 		_, err := c.CallTool(t.Context(), upstream.Call{Name: "hold", Arguments: []byte(`{}`), Ask: stranger.ask, Notify: func(n upstream.Notification) {
-			if n.Log != nil {
+			if n.Log != nil && n.Log.Logger == "pawl" {
+				warned.Add(1)
+			} else if n.Log != nil {
 				once.Do(func() { close(holding) })
 			}
 		}})
@@ -196,8 +200,26 @@ func TestWhoseQuestion(t *testing.T) {
 	if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") {
 		t.Errorf("named: %s, %v", got, err)
 	}
-	if got, err := p.call(t, c, "form", `{"n":-1}`); err != nil || !strings.Contains(got, "nothing says which") {
-		t.Errorf("not named: %s, %v", got, err)
+	for range 2 { // the second time the one that holds knows already
+		told := make(chan string, 10)
+		raw, err := c.CallTool(t.Context(), upstream.Call{Name: "form", Arguments: []byte(`{"n":-1}`), Ask: p.ask, Notify: func(n upstream.Notification) {
+			if n.Log != nil {
+				told <- n.Log.Data
+			}
+		}})
+		if got := string(raw); err != nil || !strings.Contains(got, "MCP server fake asked") || !strings.Contains(got, "nothing says which") ||
+			!strings.Contains(got, "`--isolation task`, or answer the question that is open first") {
+			t.Errorf("not named: %s, %v", got, err)
+		}
+		if n := len(told); n != 1 {
+			t.Fatalf("its follower was told %d times", n)
+		}
+		if text := <-told; !strings.Contains(text, "`--isolation task`") {
+			t.Errorf("its follower was told %q", text)
+		}
+	}
+	if n := warned.Load(); n != 1 {
+		t.Errorf("the one that holds was told %d times", n)
 	}
 	if _, err := callTool(t, c, "release", `{}`); err != nil {
 		t.Error(err)
@@ -338,5 +360,13 @@ func TestSSEAsking(t *testing.T) {
 	}}
 	if _, err := p.call(t, c, "form", `{}`); err == nil || upstream.As(err).Kind != upstream.Unavailable {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// What is of use only elsewhere is not advised.
+func TestUnclearUnderTask(t *testing.T) {
+	err := unclear(&spec.Server{ID: "s", Isolation: spec.PerTask})
+	if text := err.Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "answer the question that is open first") {
+		t.Error(text)
 	}
 }

@@ -42,6 +42,8 @@ type client struct {
 	web bool
 	// roots are what the server is told when it asks for them.
 	roots []string
+	// unclear is why a question is refused that several calls may be meant by.
+	unclear error
 	// reply sends the answer to a request of the server: mcp-go's transports wait 30 s for it over HTTP, and log for everybody
 	// where it cannot be sent. nil where the transport has other ways.
 	reply func(context.Context, *transport.JSONRPCResponse) error
@@ -84,6 +86,8 @@ type client struct {
 	calls map[string]*running                // guarded by mu; by progress token
 	open  map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by keys of what the server calls them
 	early map[string]error                   // guarded by mu; ends that came before their question, by the same
+
+	wasUnclear bool // guarded by mu; a question was refused for that
 }
 
 func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts ...mcpclient.ClientOption) *client {

@@ -166,7 +166,7 @@ func TestHTTPErrors(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"jsonrpc": oops`)
 		})), upstream.Protocol, "not MCP"},
-		{"endless stream", serveWeb(t, http.HandlerFunc(endlessEvent)), upstream.TooLarge, "more than 1 MiB"},
+		{"endless stream", serveWeb(t, http.HandlerFunc(endlessEvent)), upstream.TooLarge, "--max-message-bytes"},
 		{"redirect that loses the request", serveWeb(t, http.RedirectHandler("/elsewhere", http.StatusFound)), upstream.Misconfigured, "register that address"},
 	}
 	for _, tt := range tests {

@@ -24,6 +24,8 @@ type running struct {
 	mu    sync.Mutex
 	asked int    // guarded by mu; questions that came as requests of their own
 	task  string // guarded by mu; the MCP task that does the call
+
+	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
 }
 
 // enroll registers a call for what the server says and asks during it. Call the function in the end.
@@ -68,12 +70,8 @@ func (r *running) isTask(id string) bool {
 	return r.task != "" && r.task == id
 }
 
-// Why a question belongs to no call.
-var (
-	errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
-	errWhose  = errors.New("several tool calls are running, and nothing says which of them this is asked for: send it on the call's own " +
-		"stream, or with the call's progressToken in _meta")
-)
+// errNobody is why a question belongs to no call.
+var errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
 
 // whose finds the call that a server asks for: the one on whose stream the question came, or whose task or progress token it
 // names, or else the only one there is.
@@ -85,7 +83,15 @@ func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (
 	if err != nil {
 		meta = nil
 	}
-	task, token := relatedTask(meta), tokenOf(meta)
+	r, err := c.meant(relatedTask(meta), tokenOf(meta))
+	if err == nil && r == nil {
+		return nil, c.refuseUnclear()
+	}
+	return r, err
+}
+
+// meant finds the call of a task or progress token, or the only one; nil where it may be another one as well.
+func (c *client) meant(task, token string) (*running, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.calls[token]; r != nil {
@@ -102,7 +108,7 @@ func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (
 	case only == nil || task != "":
 		return nil, errNobody
 	case c.shared || len(c.calls) > 1:
-		return nil, errWhose // also of one call: the server may mean one of another user that has ended
+		return nil, nil // also of one call: the server may mean one of another user that has ended
 	}
 	return only, nil
 }

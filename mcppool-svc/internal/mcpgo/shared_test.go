@@ -2,7 +2,8 @@ package mcpgo
 
 import (
 	"encoding/json"
-	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/fakemcp"
@@ -36,8 +37,8 @@ func TestSharedQuestions(t *testing.T) {
 	if r, err := c.whose(t.Context(), nil); r != one || err != nil {
 		t.Errorf("of one user: %v, %v", r, err)
 	}
-	c.shared = true
-	if r, err := c.whose(t.Context(), nil); !errors.Is(err, errWhose) {
+	c.shared, c.unclear, c.log = true, unclear(&spec.Server{ID: "s", Isolation: spec.Shared}), slog.New(slog.DiscardHandler)
+	if r, err := c.whose(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
 		t.Errorf("of all users: %v, %v", r, err)
 	}
 	named := map[string]json.RawMessage{"_meta": json.RawMessage(`{"progressToken":"7"}`)}

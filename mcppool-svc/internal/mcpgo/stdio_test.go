@@ -250,7 +250,7 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 	}
 	_, err := callTool(t, c, "large", `{"n":1100000}`)
 	e := upstream.As(err)
-	if e.Kind != upstream.TooLarge || !e.Sent || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB") {
+	if e.Kind != upstream.TooLarge || !e.Sent || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB; ask the tool for less, or have an operator raise the pool's --max-message-bytes") {
 		t.Errorf("error = %+v", e)
 	}
 	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
@@ -336,4 +336,12 @@ func numbers(t *testing.T, text string) []int {
 		t.Fatalf("no process id in %s", text)
 	}
 	return pids
+}
+
+func TestLimitsForPeople(t *testing.T) {
+	for limit, want := range map[int]string{DefaultMaxMessage: "32 MiB", 64 << 10: "64 KiB", 1<<20 + 1: "1048577 bytes", 3 << 9: "1536 bytes", 0: "0 bytes"} {
+		if got := sizeOf(limit); got != want {
+			t.Errorf("%d is %q, want %q", limit, got, want)
+		}
+	}
 }

@@ -78,7 +78,19 @@ func name(why error) string {
 
 func tooLong(limit int) *upstream.Error {
 	return &upstream.Error{Kind: upstream.TooLarge, Sent: true,
-		Message: fmt.Sprintf("the server sent a message of more than %d MiB; ask the tool for less", limit>>20)}
+		Message: fmt.Sprintf("the server sent a message of more than %s; ask the tool for less, or have an operator raise the pool's "+
+			"--max-message-bytes", sizeOf(limit))}
+}
+
+// sizeOf is a limit for people.
+func sizeOf(limit int) string {
+	switch {
+	case limit >= 1<<20 && limit%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", limit>>20)
+	case limit >= 1<<10 && limit%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", limit>>10)
+	}
+	return fmt.Sprintf("%d bytes", limit)
 }
 
 // numericID is what ids of requests are like here; an answer to any other is nobody's.

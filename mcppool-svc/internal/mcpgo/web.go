@@ -27,7 +27,7 @@ func (c *Connector) newWeb(s *spec.Server, user string, limit int, judge *judge)
 	}
 	w := &web{
 		client: newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, limit, judge),
-		origin: origin, hide: literal(headers).Replace,
+		origin: origin, hide: literal(s.HTTP.Secrets(headers)).Replace,
 	}
 	if login := c.credentials(s, user); login != nil {
 		w.client.Transport = &loginTripper{next: w.client.Transport, origin: origin, login: login}

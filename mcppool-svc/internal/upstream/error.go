@@ -46,6 +46,8 @@ type Error struct {
 	Lost bool
 	// Transient says that the same may do better in a moment: the network, a server that starts anew, too many requests.
 	Transient bool
+	// Remembered says that nothing was tried: it is how the same failed a moment ago.
+	Remembered bool
 	// RetryAfter is how long the server wants to be left alone; 0 where it did not say.
 	RetryAfter time.Duration
 	// Stderr is what a child process had written to stderr; more of it than Message has.

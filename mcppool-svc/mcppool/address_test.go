@@ -1,0 +1,76 @@
+package mcppool
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// What is secret in an address is shown to nobody, whatever the server says, and what stands for it can be sent back.
+func TestAddressesHideSecrets(t *testing.T) {
+	asked := make(chan string, 100)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		asked <- user + ":" + password + " " + r.URL.RawQuery
+		http.Error(w, "no such key: "+r.URL.RawQuery, http.StatusBadRequest)
+	}))
+	t.Cleanup(up.Close)
+	withUser := strings.Replace(up.URL, "http://", "http://ann:hunter2hunter2@", 1)
+	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
+		"file": map[string]any{"url": withUser + "/mcp?api_key=sesame-sesame&page=2"},
+	}})}})
+	op, ann := s.as("op"), s.as("ann")
+	registered := create(t, op, web("web", up.URL+"/mcp?api_key=sesame-sesame&page=2", nil))
+	if want := up.URL + "/mcp?api_key=***&page=2"; registered.GetHttp().GetUrl() != want {
+		t.Errorf("created: %s", registered.GetHttp().GetUrl())
+	}
+
+	for _, id := range []string{"web", "file"} {
+		if _, err := ann.ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: id})
+		if err == nil || strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error = %v", id, err)
+		}
+		got, err := ann.GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: id})
+		if text := got.String(); err != nil || strings.Contains(text, "sesame") || strings.Contains(text, "hunter2") || !strings.Contains(text, "api_key=***&page=2") {
+			t.Errorf("%s: %s, %v", id, text, err)
+		}
+	}
+	got, err := ann.ListMcpServers(t.Context(), &mcppoolv1.ListMcpServersRequest{})
+	if text := got.String(); err != nil || strings.Contains(text, "sesame") || !strings.Contains(text, "http://***@127.0.0.1") {
+		t.Errorf("list: %s, %v", text, err)
+	}
+	for len(asked) > 0 {
+		<-asked
+	}
+
+	// Sent back, with another path beside.
+	registered.GetHttp().Url = up.URL + "/v2?api_key=***&page=3"
+	update := func(m *mcppoolv1.McpServer) error {
+		_, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"http"}}})
+		return err
+	}
+	if err := update(registered); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"}); err == nil {
+		t.Error("it works")
+	}
+	if got := <-asked; got != ": api_key=sesame-sesame&page=3" {
+		t.Errorf("sent %q", got)
+	}
+
+	wantReason(t, update(web("web", "https://evil.example/mcp?api_key=***", nil)), "INVALID_REQUEST", "has no value to keep")
+	wantReason(t, update(web("web", withUser+"/mcp", nil)), "INVALID_REQUEST", "${env:NAME}")
+	for url, want := range map[string]string{withUser: "as a header", strings.Replace(up.URL, "http://", "http://***@", 1): "as a header", up.URL + "?sig=***": "no value to keep"} {
+		_, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: web("new", url, nil)})
+		wantReason(t, err, "INVALID_REQUEST", want)
+	}
+}
