@@ -48,6 +48,9 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 		case <-q.given:
 			answers = append(answers, q.answer)
 		case <-ctx.Done():
+			if gone := p.lostServer(); gone != nil {
+				return nil, gone
+			}
 			return nil, errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was stopped")
 		}
 	}
@@ -125,6 +128,33 @@ func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &
 
 // Stopped returns the calls that were told to stop.
 func (p *Pool) Stopped() []string { return locked(&p.mu, &p.stopped) }
+
+// LoseServer ends all calls that wait for answers as a pool does that outlives their server.
+func (p *Pool) LoseServer() {
+	p.mu.Lock()
+	p.gone = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "the server's process ended").
+		With(errs.OutcomeKey, errs.OutcomeUnknown)
+	var waiting []*call
+	for _, c := range p.ledger {
+		if len(c.asked) > 0 {
+			waiting = append(waiting, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range waiting {
+		c.stop()
+		<-c.done
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = nil
+}
+
+func (p *Pool) lostServer() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
 
 // Die ends all calls, as the end of the pool's process does, and makes it another pool.
 func (p *Pool) Die() {

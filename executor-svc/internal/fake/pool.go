@@ -59,6 +59,7 @@ type Pool struct {
 	attached []*mcppoolv1.AttachCallRequest
 	answers  []*mcppoolv1.AnswerCallRequest
 	stopped  []string
+	gone     error // how calls end whose server is just going away
 }
 
 // call is a call that the pool knows. A tombstone has no done.

@@ -43,13 +43,19 @@ func (s *flaky) Close() error          { return nil }
 func (s *flaky) ListTools(context.Context) ([]json.RawMessage, error) {
 	return []json.RawMessage{
 		json.RawMessage(`{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
+		json.RawMessage(`{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
 		json.RawMessage(`{"name":"write","inputSchema":{"type":"object"}}`),
 	}, nil
 }
 
-func (s *flaky) CallTool(_ context.Context, c upstream.Call) (json.RawMessage, error) {
+func (s *flaky) CallTool(ctx context.Context, c upstream.Call) (json.RawMessage, error) {
 	if err := c.Gate(); err != nil {
 		return nil, err
+	}
+	if c.Name == "ask" {
+		if _, err := c.Ask(ctx, upstream.Question{ID: "q", Schema: `{"type":"object"}`}); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +119,7 @@ func TestRetry(t *testing.T) {
 	}{
 		{"a reader", []error{reset, reset}, Request{Tool: "look"}, []time.Duration{time.Second, 2 * time.Second}, ""},
 		{"a reader that fails for long", []error{reset, reset, reset, nil}, Request{Tool: "look"}, []time.Duration{time.Second, 2 * time.Second}, Retryable},
+		{"a reader that has asked", []error{reset}, Request{Tool: "ask", Unnamed: true}, nil, Retryable},
 		{"a writer may have written", []error{reset}, Request{Tool: "write"}, nil, Retryable},
 		{"a writer that was not called", []error{unsent}, Request{Tool: "write"}, []time.Duration{time.Second}, ""},
 		{"then it may have written", []error{unsent, reset}, Request{Tool: "write"}, []time.Duration{time.Second}, Retryable},

@@ -29,6 +29,7 @@ func (m *move) called(in flow.Called) error {
 	if in.Outcome == notExecuted {
 		in.Outcome = notBegun(s)
 	}
+	answers := s.GetAnswers()
 	forgetCall(s)
 	s.Outcome = in.Outcome
 	if in.Outcome != notExecuted {
@@ -42,7 +43,7 @@ func (m *move) called(in flow.Called) error {
 	}
 	switch {
 	case in.Outcome == unknown:
-		return m.outcomeUnknown(s, in)
+		return m.outcomeUnknown(s, in, answers)
 	case in.Outcome == notExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
 		return m.callAgain(s, in.Err, notExecuted) // it never came to the tool (A11)
 	}

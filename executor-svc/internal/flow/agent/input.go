@@ -132,7 +132,7 @@ func (m *move) unanswered(w *storagev1.Wait) error {
 		return err
 	}
 	s.Answers = append(s.Answers, &storagev1.InputAnswer{
-		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(),
+		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
 	return m.inputAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
 		"nobody answered %s within %s; the tool goes on without", w.GetId(), nanos(w.GetDeadline()-w.GetCreateTime()))}, false)

@@ -27,6 +27,7 @@ type world struct {
 	starts   int
 	ended    bool
 	pool     *poolModel
+	no       refusals
 }
 
 func TestFlowHoldsWhateverHappens(t *testing.T) {
@@ -66,7 +67,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	cp := &storagev1.Checkpoint{Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN}
 	w := &world{
-		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{},
+		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, no: refusals{},
 	}
 	w.pool = newPoolModel(w)
 	return w
@@ -164,6 +165,7 @@ func (w *world) person() {
 	w.pool.said(w.task.State.GetActiveSteps())
 	if w.pool.input(wait) && rapid.IntRange(0, 3).Draw(w.T, "input") > 0 {
 		action := executorv1.InputAnswer_Action(rapid.IntRange(1, 3).Draw(w.T, "action"))
+		w.no.said(w.pool.stepOf(wait), action)
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{WaitId: wait, Action: action}}})
 		return
 	}
@@ -262,13 +264,20 @@ func (w *world) fact(f *storagev1.Fact) {
 		if _, known := w.attempts[attempt]; known {
 			w.Fatalf("attempt %s begins again: %v", attempt, w.events)
 		}
+		if w.no.final(f.GetOrdinal()) {
+			w.Fatalf("%s is called again although a person said no: %v", f.GetToolId(), w.events)
+		}
 		w.attempts[attempt] = ""
 	case *storagev1.Fact_InputRequired:
 		if end, begun := w.attempts[attempt]; !begun || end != "" {
 			w.Fatalf("attempt %s asks, and does not run: %v", attempt, w.events)
 		}
-	case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
+		w.no.asked(f.GetOrdinal())
+	case *storagev1.Fact_StepOutput:
 		w.attemptEnds(f, attempt)
+	case *storagev1.Fact_StepError:
+		w.attemptEnds(f, attempt)
+		w.no.failed(f.GetOrdinal(), k.StepError.GetOutcome())
 	case *storagev1.Fact_StepWaitingForStart:
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
 			w.attemptEnds(f, attempt)

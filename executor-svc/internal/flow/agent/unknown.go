@@ -16,11 +16,15 @@ import (
 
 // outcomeUnknown decides about a call that may have had its effect. Only what is repeatable goes on by itself: it is
 // called again where Pawl lost the outcome, and recorded as failed where the server did (A14). Everything else is asked of
-// a person, unless the agent's policy says otherwise.
-func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called) error {
+// a person, unless the agent's policy says otherwise. Where a person said no to what the call asked for, nothing calls again
+// but a person's word.
+func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) error {
 	left := s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts()
+	if said := refusal(answers); said != "" {
+		in.Err, left = refused(in.Err, said), false
+	}
 	if repeatable(s) {
-		if in.Lost && left {
+		if left && (in.Lost || lostAnswers(in.Err, answers)) {
 			return m.callAgain(s, in.Err, unknown)
 		}
 		return m.attemptFailed(s, in.Err, unknown)

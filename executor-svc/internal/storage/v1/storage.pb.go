@@ -1301,7 +1301,9 @@ type InputAnswer struct {
 	// What was entered, as JSON; only with ACCEPT.
 	ContentJson string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
 	// Until when the question was open, in nanoseconds since 1970; 0: for ever.
-	Deadline      int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Nobody answered in time: a CANCEL is no word of a person.
+	GivenUp       bool `protobuf:"varint,5,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1362,6 +1364,13 @@ func (x *InputAnswer) GetDeadline() int64 {
 		return x.Deadline
 	}
 	return 0
+}
+
+func (x *InputAnswer) GetGivenUp() bool {
+	if x != nil {
+		return x.GivenUp
+	}
+	return false
 }
 
 // What a person supplied for a PARAMS wait.
@@ -3881,12 +3890,13 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vmcp_task_id\x18\x16 \x01(\tR\tmcpTaskId\x12#\n" +
 	"\rrequest_state\x18\x17 \x01(\tR\frequestState\x121\n" +
 	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
-	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSentJ\x04\b\x0e\x10\x0f\"\xa5\x01\n" +
+	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSentJ\x04\b\x0e\x10\x0f\"\xc0\x01\n" +
 	"\vInputAnswer\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12<\n" +
 	"\x06action\x18\x02 \x01(\x0e2$.pawl.executor.v1.InputAnswer.ActionR\x06action\x12!\n" +
 	"\fcontent_json\x18\x03 \x01(\tR\vcontentJson\x12\x1a\n" +
-	"\bdeadline\x18\x04 \x01(\x03R\bdeadline\"O\n" +
+	"\bdeadline\x18\x04 \x01(\x03R\bdeadline\x12\x19\n" +
+	"\bgiven_up\x18\x05 \x01(\bR\agivenUp\"O\n" +
 	"\bSupplied\x12!\n" +
 	"\fcontent_json\x18\x01 \x01(\tR\vcontentJson\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xa6\x02\n" +
