@@ -60,11 +60,11 @@ func remembered(err error) bool {
 
 // harmless says whether a call that failed so can be made again.
 func (f *facts) harmless(err error) bool {
-	if errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
-		return true
+	if f.asked.Load() || f.tasked.Load() {
+		return false // a person would be asked again, or a task begun beside the first
 	}
-	// A person would be asked again, and a task be begun beside the first.
-	return f.repeatable && !f.asked.Load() && !f.tasked.Load() && errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeUnknown
+	outcome := errs.From(err).Metadata[errs.OutcomeKey]
+	return outcome == errs.OutcomeNotExecuted || f.repeatable && outcome == errs.OutcomeUnknown
 }
 
 // same says whether a call's server is still registered as it was when the call came.
