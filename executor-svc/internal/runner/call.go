@@ -178,11 +178,7 @@ func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.Attac
 		if err == nil || !again || time.Now().Add(pause).After(deadline) {
 			return res, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, pause) {
 			return nil, err
 		}
 	}
@@ -220,11 +216,7 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *
 			return nil, notSent
 		}
 		s.log.WarnContext(ctx, "the MCP pool cannot be reached; trying again", "pause", pause, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, pause) {
 			return nil, notSent
 		}
 	}

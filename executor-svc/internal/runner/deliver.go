@@ -85,11 +85,7 @@ func (s *Session) giveAnswer(ctx context.Context, c *call, a *mcppoolv1.CallAnsw
 		if time.Now().Add(pause).After(deadline) {
 			return false, true
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, pause) {
 			return false, true
 		}
 	}

@@ -191,7 +191,7 @@ func (s *Session) attachToCall(ctx context.Context, mcpID string, req *mcppoolv1
 				return nil, said
 			}
 		}
-		if !hidden || time.Now().After(deadline) || !pause(ctx, 200*time.Millisecond) {
+		if !hidden || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
 			return nil, err
 		}
 	}
@@ -263,8 +263,8 @@ func (s *Session) answerAnywhere(ctx context.Context, w where, req *mcppoolv1.An
 	return hidden, err
 }
 
-// pause waits; false where ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits; false where ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
