@@ -149,20 +149,20 @@ func TestWatchersAreBoundedAndSlowOnesCostNothing(t *testing.T) {
 func TestRoots(t *testing.T) {
 	s := start(t, Config{})
 	server := fake("c", fakemcp.Offering)
-	server.Roots = []string{"/work/a", "file:///work/b"}
+	server.Roots = []string{"/srv/a", "file:///srv/b"}
 	created, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: server})
-	if err != nil || len(created.GetRoots()) != 2 || created.GetRoots()[0] != "file:///work/a" {
+	if err != nil || len(created.GetRoots()) != 2 || created.GetRoots()[0] != "file:///srv/a" {
 		t.Fatalf("roots = %v, %v", created.GetRoots(), err)
 	}
 	ask := func() string {
 		return invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "c", Name: "ask", InputJson: `{"method":"roots/list"}`}).text()
 	}
-	if got := ask(); got != `{"roots":[{"uri":"file:///work/a","name":"a"},{"uri":"file:///work/b","name":"b"}]}` {
+	if got := ask(); got != `{"roots":[{"uri":"file:///srv/a","name":"a"},{"uri":"file:///srv/b","name":"b"}]}` {
 		t.Errorf("the server is told %s", got)
 	}
 	_, err = s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{
-		McpServer: &mcppoolv1.McpServer{Id: "c", Roots: []string{"/work/c"}}})
-	if got := ask(); err != nil || got != `{"roots":[{"uri":"file:///work/c","name":"c"}]}` {
+		McpServer: &mcppoolv1.McpServer{Id: "c", Roots: []string{"/srv/c"}}})
+	if got := ask(); err != nil || got != `{"roots":[{"uri":"file:///srv/c","name":"c"}]}` {
 		t.Errorf("after a change the server is told %s, %v", got, err)
 	}
 	_, err = s.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{

@@ -68,7 +68,7 @@ func (f *fields) http(s *mcppoolv1.McpServer, url string, sse bool) error {
 
 // roots reads the folders that the server is told of.
 func (f *fields) roots(s *mcppoolv1.McpServer, dir string) error {
-	err := f.take(member{"roots", `a list of folders such as ["/work/project", "file:///work/data"]`, &s.Roots})
+	err := f.take(member{"roots", `a list of folders such as ["/srv/project", "file:///srv/data"]`, &s.Roots})
 	for i, folder := range s.GetRoots() {
 		if folder == "" {
 			return fmt.Errorf(`"roots": folder %d is empty`, i+1)

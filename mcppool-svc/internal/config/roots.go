@@ -10,7 +10,7 @@ import (
 // roots reads the folders that a server is told of. Relative paths count from the file's folder, as `cwd` does.
 func (f *fields) roots(s *spec.Server, dir string) error {
 	var folders []string
-	ok, err := take(f, "roots", `a list of folders such as ["/work/project", "file:///work/data"]`, &folders)
+	ok, err := take(f, "roots", `a list of folders such as ["/srv/project", "file:///srv/data"]`, &folders)
 	if !ok || err != nil {
 		return err
 	}

@@ -11,12 +11,12 @@ import (
 
 func TestRootsAndSSE(t *testing.T) {
 	dir := t.TempDir()
-	st := stanza{name: "a", raw: json.RawMessage(`{"type":"SSE","url":"http://a/sse","roots":["/work/a b","sub","file:///data"]}`)}
+	st := stanza{name: "a", raw: json.RawMessage(`{"type":"SSE","url":"http://a/sse","roots":["/srv/a b","sub","file:///data"]}`)}
 	s, err := st.server(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"file:///work/a%20b", "file://" + filepath.ToSlash(filepath.Join(dir, "sub")), "file:///data"}
+	want := []string{"file:///srv/a%20b", "file://" + filepath.ToSlash(filepath.Join(dir, "sub")), "file:///data"}
 	if diff := cmp.Diff(want, s.Roots); diff != "" || !s.HTTP.SSE {
 		t.Errorf("sse %t, roots (-want +got):\n%s", s.HTTP.SSE, diff)
 	}

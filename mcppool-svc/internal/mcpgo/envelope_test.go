@@ -72,7 +72,7 @@ func TestRootsOverHTTP(t *testing.T) {
 	s := newMCP(t)
 	h := server.NewStreamableHTTPServer(s)
 	web := webServer(serveWeb(t, handshaking(h)))
-	web.Roots = []string{"file:///work/a"}
+	web.Roots = []string{"file:///srv/a"}
 	s.AddTool(mcp.NewTool("roots"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		result, err := s.RequestRoots(ctx, mcp.ListRootsRequest{})
 		if err != nil {
@@ -81,11 +81,11 @@ func TestRootsOverHTTP(t *testing.T) {
 		return mcp.NewToolResultText(result.Roots[0].URI), nil
 	})
 	c := dialServer(t, newConnector(t, Config{}), web)
-	if got := say(t, c, "roots", `{}`); got != "file:///work/a" {
+	if got := say(t, c, "roots", `{}`); got != "file:///srv/a" {
 		t.Errorf("the server is told %s", got)
 	}
 	stdio := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: fakemcp.Stdio(fakemcp.Offering), Roots: web.Roots})
-	if got := say(t, stdio, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///work/a","name":"a"}]}` {
+	if got := say(t, stdio, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///srv/a","name":"a"}]}` {
 		t.Errorf("a child is told %s", got)
 	}
 	none := dial(t, fakemcp.Offering)

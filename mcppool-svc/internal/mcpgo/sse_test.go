@@ -21,7 +21,7 @@ func overSSE(t *testing.T, fake *fakemcp.SSE, cfg Config) upstream.Client {
 	t.Helper()
 	s := webServer(serveWeb(t, fake) + "/sse")
 	s.HTTP.SSE, s.HTTP.Headers = true, map[string]string{"X-Key": "k"}
-	s.Roots = []string{"file:///work/a"}
+	s.Roots = []string{"file:///srv/a"}
 	return dialServer(t, newConnector(t, cfg), s)
 }
 
@@ -49,7 +49,7 @@ func TestSSE(t *testing.T) {
 	if got := say(t, c, "ask", `{"method":"ping"}`); got != `{}` {
 		t.Errorf("a ping was answered with %s", got)
 	}
-	if got := say(t, c, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///work/a","name":"a"}]}` {
+	if got := say(t, c, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///srv/a","name":"a"}]}` {
 		t.Errorf("the roots are %s", got)
 	}
 	sub := subscribe(t, c.(upstream.Offers), "demo://1")
