@@ -34,16 +34,18 @@ func (c *client) outcome(x *exchange, err error) (json.RawMessage, error) {
 
 // lost is the end of a request whose connection ended.
 func (c *client) lost(r report) *upstream.Error {
-	e := *errClosed
+	e, byItself := *errClosed, true
 	switch err := c.Err(); {
 	case err != nil:
-		e = *upstream.As(err)
+		e = *upstream.As(err) // also where it was closed since, as what is of no use
 	case !c.closing.Load():
 		e = *c.obituary()
+	default:
+		byItself = false
 	}
 	e.Sent, e.Lost = r.sent, true
 	// A server that never got so far as to shake hands fails the same way again.
-	e.Transient = c.info != upstream.Info{} && e.Kind == upstream.Unavailable && !c.closing.Load()
+	e.Transient = byItself && c.info != upstream.Info{} && e.Kind == upstream.Unavailable
 	return &e
 }
 
