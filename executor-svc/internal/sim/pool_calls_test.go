@@ -59,15 +59,14 @@ func (s *callsStream) Recv() (*mcppoolv1.CallToolsResponse, error) {
 	case s.now == nil:
 		return nil, io.EOF
 	}
-	m, err := s.now.recv(s.c.w)
-	if err != nil && m.err == nil {
-		s.err = err
-		return nil, err
+	var m message
+	if m, s.err = s.now.recv(s.c.w); s.err != nil && m.err == nil {
+		return nil, s.err
 	}
 	call := &mcppoolv1.CallToolResponse{}
 	switch {
 	case m.err != nil:
-		s.now = nil
+		s.now, s.err = nil, nil
 		return &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: errs.From(m.err).GRPCStatus().Proto()}}, nil
 	case m.progress != nil:
 		call.Event = &mcppoolv1.CallToolResponse_Progress{Progress: m.progress}
