@@ -60,13 +60,13 @@ func (s *callsStream) Recv() (*mcppoolv1.CallToolsResponse, error) {
 		return nil, io.EOF
 	}
 	var m message
-	if m, s.err = s.now.recv(s.c.w); s.err != nil && m.err == nil {
+	if m, s.err = s.now.recv(s.c.w); s.err != nil {
 		return nil, s.err
 	}
 	call := &mcppoolv1.CallToolResponse{}
 	switch {
 	case m.err != nil:
-		s.now, s.err = nil, nil
+		s.now = nil
 		return &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: errs.From(m.err).GRPCStatus().Proto()}}, nil
 	case m.progress != nil:
 		call.Event = &mcppoolv1.CallToolResponse_Progress{Progress: m.progress}

@@ -224,6 +224,8 @@ func (s attachStream) Recv() (*mcppoolv1.AttachCallResponse, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case m.err != nil:
+		return nil, m.err
 	case m.progress != nil:
 		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: m.progress}}, nil
 	case m.asked != nil:
@@ -260,7 +262,7 @@ func (k *conn) read(w *world, m message) (message, error) {
 	if m.res != nil {
 		w.book.told(cameBack{k.callID, textOf(m.res), m.res.GetIsError(), k.proc, k.epoch})
 	}
-	return m, m.err
+	return m, nil
 }
 
 // gone says whether nobody reads a connection any more.
