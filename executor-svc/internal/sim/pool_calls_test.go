@@ -67,7 +67,7 @@ func (s *callsStream) Recv() (*mcppoolv1.CallToolsResponse, error) {
 	switch {
 	case m.err != nil:
 		s.now = nil
-		return &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: errs.From(m.err).GRPCStatus().Proto()}}, nil
+		return &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: errs.From(m.err).GRPCStatus().Proto()}}, nil //nolint:nilerr // the call ended so, not the stream
 	case m.progress != nil:
 		call.Event = &mcppoolv1.CallToolResponse_Progress{Progress: m.progress}
 	case m.asked != nil:
