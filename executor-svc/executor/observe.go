@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"io"
 	"path"
 
 	"google.golang.org/grpc"
@@ -100,10 +102,13 @@ func (o observedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 	if err != nil {
 		return nil, err
 	}
+	if desc.ClientStreams {
+		return &observedCalls{stream, o.see}, nil
+	}
 	return &observedStream{stream, path.Base(method), o.see}, nil
 }
 
-// observedStream is a call, or a question after one.
+// observedStream is a question after a call.
 type observedStream struct {
 	grpc.ClientStream
 	method string
@@ -131,5 +136,33 @@ func (s *observedStream) RecvMsg(m any) error {
 		point = ".end"
 	}
 	s.see(s.method + point)
+	return err
+}
+
+// observedCalls are calls on one stream.
+type observedCalls struct {
+	grpc.ClientStream
+	see Observer
+}
+
+func (s *observedCalls) SendMsg(m any) error {
+	s.see("CallTool.before")
+	err := s.ClientStream.SendMsg(m)
+	if err == nil {
+		s.see("CallTool.sent")
+	}
+	return err
+}
+
+func (s *observedCalls) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if errors.Is(err, io.EOF) {
+		return err // no call ran
+	}
+	point := "CallTool.message"
+	if res, ok := m.(*mcppoolv1.CallToolsResponse); err != nil || ok && (res.GetError() != nil || res.GetCall().GetResult() != nil) {
+		point = "CallTool.end"
+	}
+	s.see(point)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,34 +40,53 @@ func StreamServerInterceptor(a Authenticator) grpc.StreamServerInterceptor {
 		if err != nil {
 			return err
 		}
-		return next(srv, &principalStream{ServerStream: ss, ctx: ctx, again: func() error {
+		ps := &principalStream{ServerStream: ss, ctx: ctx, again: func() error {
 			_, err := authenticate(ss.Context(), a, info.FullMethod)
 			return err
-		}, checked: time.Now()})
+		}}
+		ps.checked.Store(time.Now().UnixNano())
+		return next(srv, ps)
 	}
 }
 
 // recheckEvery is how long a stream may go on without its credential being looked at again.
 const recheckEvery = time.Second
 
-// principalStream ends a stream whose credential was taken away: nothing is sent to it any more.
+// principalStream ends a stream whose credential was taken away: nothing is sent to it any more, nor taken from it.
 type principalStream struct {
 	grpc.ServerStream
 	ctx     context.Context
 	again   func() error
-	checked time.Time // when the credential was last looked at; SendMsg is not called concurrently
+	checked atomic.Int64 // when the credential was last looked at, in Unix nanoseconds
 }
 
 func (s *principalStream) Context() context.Context { return s.ctx }
 
 func (s *principalStream) SendMsg(m any) error {
-	if now := time.Now(); now.Sub(s.checked) >= recheckEvery {
-		if err := s.again(); err != nil {
-			return err
-		}
-		s.checked = now
+	if err := s.recheck(); err != nil {
+		return err
 	}
 	return s.ServerStream.SendMsg(m)
+}
+
+// RecvMsg looks at the credential when the message is there, which may be long after it was waited for.
+func (s *principalStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.recheck()
+}
+
+func (s *principalStream) recheck() error {
+	now := time.Now().UnixNano()
+	if time.Duration(now-s.checked.Load()) < recheckEvery {
+		return nil
+	}
+	if err := s.again(); err != nil {
+		return err
+	}
+	s.checked.Store(now)
+	return nil
 }
 
 func authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {

@@ -2,7 +2,6 @@ package identity_test
 
 import (
 	"context"
-	"io"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -24,10 +23,16 @@ type endless struct {
 
 func (e endless) Context() context.Context { return e.ctx }
 func (e endless) SendMsg(any) error        { return nil }
-func (e endless) RecvMsg(any) error        { return io.EOF }
+func (e endless) RecvMsg(any) error        { return nil }
 
-// A stream whose key is removed gets nothing more, however long it was open.
+// A stream whose key is removed gets nothing more, and nothing is taken from it, however long it was open.
 func TestStreamOfARemovedKeyEnds(t *testing.T) {
+	t.Run("sending", func(t *testing.T) { removedKey(t, func(ss grpc.ServerStream) error { return ss.SendMsg(nil) }) })
+	t.Run("receiving", func(t *testing.T) { removedKey(t, func(ss grpc.ServerStream) error { return ss.RecvMsg(nil) }) })
+}
+
+func removedKey(t *testing.T, do func(grpc.ServerStream) error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
 		if err != nil {
@@ -40,14 +45,14 @@ func TestStreamOfARemovedKeyEnds(t *testing.T) {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", identity.BearerHeader(token)))
 		err = identity.StreamServerInterceptor(keys)(nil, endless{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/x/Watch"}, func(_ any, ss grpc.ServerStream) error {
 			time.Sleep(time.Minute) // virtual
-			if err := ss.SendMsg(nil); err != nil {
+			if err := do(ss); err != nil {
 				t.Errorf("with the key: %v", err)
 			}
 			if err := keys.Remove(key.ID); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(2 * time.Second)
-			return ss.SendMsg(nil)
+			return do(ss)
 		})
 		if status.Code(err) != codes.Unauthenticated {
 			t.Errorf("after its key was removed: %v, want Unauthenticated", err)

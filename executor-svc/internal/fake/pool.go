@@ -3,6 +3,8 @@ package fake
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"slices"
 	"sync"
 
@@ -122,13 +124,41 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 	return out, nil
 }
 
-// CallTool implements McpPoolService.
-func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	who, err := identity.FromContext(stream.Context())
+// CallTools implements McpPoolService.
+func (p *Pool) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+	for {
+		req, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ended := false
+		err = p.callTool(stream.Context(), req.GetCall(), func(m *mcppoolv1.CallToolResponse) error {
+			ended = ended || m.GetResult() != nil
+			return stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: m}})
+		})
+		if errors.Is(err, errBroke) || err == nil && !ended {
+			return err
+		}
+		if err != nil {
+			end := errs.From(err).GRPCStatus().Proto()
+			if err := stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: end}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// errBroke ends a stream in the middle of a call.
+var errBroke = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the connection broke")
+
+func (p *Pool) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+	who, err := identity.FromContext(ctx)
 	if err != nil {
 		return err
 	}
-	ctx := stream.Context()
 	if p.Detached {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -144,7 +174,7 @@ func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStream
 	if p.Lose {
 		p.Lose = false
 		p.mu.Unlock()
-		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the connection broke")
+		return errBroke
 	}
 	if p.ledger[req.GetCallId()] != nil {
 		p.mu.Unlock()
@@ -163,7 +193,7 @@ func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStream
 		if r := m.GetResult(); r != nil {
 			c.result = r
 		}
-		if err := stream.Send(m); !p.Detached {
+		if err := send(m); !p.Detached {
 			return err
 		}
 		return nil

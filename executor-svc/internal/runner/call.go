@@ -8,9 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -187,16 +185,9 @@ func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.Attac
 // reach makes the call, and waits for a pool that is out of reach for a while: a call that was proven not sent can be
 // made again without any doubt.
 func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	ctx, drop := context.WithCancel(ctx)
-	defer drop()
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		var to peer.Peer
-		stream, err := s.r.pool.CallTool(s.toServer(ctx, req.GetMcpId()), req, grpc.Peer(&to))
-		var res *mcppoolv1.CallResult
-		if err == nil {
-			res, err = receive(ctx, drop, stream.Recv, l)
-		}
+		res, sent, err := s.callOn(ctx, req, l)
 		if err == nil {
 			return res, nil
 		}
@@ -207,7 +198,7 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *
 				return nil, m
 			}
 		}
-		if !other && !refused(err) && (status.Code(err) != codes.Unavailable || to.Addr != nil) {
+		if !other && !refused(err) && (status.Code(err) != codes.Unavailable || sent) {
 			return res, err
 		}
 		notSent := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,

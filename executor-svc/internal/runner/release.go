@@ -77,10 +77,11 @@ func (s *Session) takeAcks(pool string) []string {
 	return acks
 }
 
-// Leave tells the pools what they were not told yet. Failing to costs nothing: a pool forgets by itself after a while.
+// Leave ends the session's streams, and tells the pools what they were not told yet. Failing to costs nothing: a pool forgets by itself after a while.
 func (s *Session) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), leaveLimit)
 	defer cancel()
+	s.closeLanes(ctx)
 	for _, w := range s.pools() {
 		acks := s.takeAcks(w.pool)
 		if len(acks) == 0 {

@@ -83,6 +83,9 @@ type Session struct {
 	baseHistory int
 	// acks holds calls whose results are durable, and of which the pool was not told yet.
 	acks []ack
+	// lanes are the streams that calls can go on, by server; left says that there is to be none any more.
+	lanes map[string]*lane
+	left  bool
 	// used are the pools that have something of the task's, each with a server; only where there are several.
 	used map[string]string
 }

@@ -134,21 +134,6 @@ type address struct{}
 func (address) Network() string { return "sim" }
 func (address) String() string  { return "pool" }
 
-func (c *poolClient) CallTool(ctx context.Context, req *mcppoolv1.CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[mcppoolv1.CallToolResponse], error) {
-	if c.w.plant.request != nil {
-		c.w.plant.request(req)
-	}
-	short := c.w.book.shortID(req.GetCallId())
-	p, _, err := c.reach(ctx, "sends call "+short)
-	if err != nil {
-		return nil, err
-	}
-	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
-	k := c.connect(ctx, p, req.GetCallId(), req.GetEpoch(), opts)
-	c.w.goes(func() { p.serveCall(k, req, short) })
-	return callStream{conn: k, w: c.w}, nil
-}
-
 func (c *poolClient) AttachCall(ctx context.Context, req *mcppoolv1.AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[mcppoolv1.AttachCallResponse], error) {
 	short := c.w.book.shortID(req.GetCallId())
 	p, _, err := c.reach(ctx, "attaches to "+short)
@@ -227,28 +212,7 @@ func (c *poolClient) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequ
 	return out, nil
 }
 
-// callStream and attachStream are a connection as the process reads it.
-type callStream struct {
-	grpc.ClientStream
-	*conn
-	w *world
-}
-
-func (s callStream) Recv() (*mcppoolv1.CallToolResponse, error) {
-	m, err := s.recv(s.w)
-	switch {
-	case err != nil:
-		return nil, err
-	case m.progress != nil:
-		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Progress{Progress: m.progress}}, nil
-	case m.asked != nil:
-		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: m.asked}}, nil
-	}
-	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: m.res}}, nil
-}
-
-func (s callStream) Context() context.Context { return s.ctx }
-
+// attachStream is a connection as the process reads it.
 type attachStream struct {
 	grpc.ClientStream
 	*conn
@@ -260,6 +224,8 @@ func (s attachStream) Recv() (*mcppoolv1.AttachCallResponse, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case m.err != nil:
+		return nil, m.err
 	case m.progress != nil:
 		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: m.progress}}, nil
 	case m.asked != nil:
@@ -296,7 +262,7 @@ func (k *conn) read(w *world, m message) (message, error) {
 	if m.res != nil {
 		w.book.told(cameBack{k.callID, textOf(m.res), m.res.GetIsError(), k.proc, k.epoch})
 	}
-	return m, m.err
+	return m, nil
 }
 
 // gone says whether nobody reads a connection any more.

@@ -18,7 +18,10 @@ import (
 
 // CallTool implements McpPoolService.
 func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	ctx := stream.Context()
+	return s.callTool(stream.Context(), req, stream.Send)
+}
+
+func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, send call.Send) error {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return err
@@ -49,7 +52,7 @@ func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStre
 	if r.CallID != "" {
 		r.Hashes = hashes(req, input)
 	}
-	return s.caller.Call(ctx, r, stream.Send)
+	return s.caller.Call(ctx, r, send)
 }
 
 // hashes are those of a request: of its input as it is used, and of the text that the client sent, should it differ.

@@ -11,6 +11,7 @@ package mcppoolv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	status "google.golang.org/genproto/googleapis/rpc/status"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -317,7 +318,7 @@ func (x CallAnswer_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallAnswer_Action.Descriptor instead.
 func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25, 0}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // An MCP server.
@@ -2195,6 +2196,139 @@ func (*CallToolResponse_InputRequired) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_Task) isCallToolResponse_Event() {}
 
+// One call of a stream.
+type CallToolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to call.
+	Call          *CallToolRequest `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallToolsRequest) Reset() {
+	*x = CallToolsRequest{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallToolsRequest) ProtoMessage() {}
+
+func (x *CallToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallToolsRequest.ProtoReflect.Descriptor instead.
+func (*CallToolsRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CallToolsRequest) GetCall() *CallToolRequest {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+// Something about the running call of a stream, or its end.
+type CallToolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*CallToolsResponse_Call
+	//	*CallToolsResponse_Error
+	Event         isCallToolsResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallToolsResponse) Reset() {
+	*x = CallToolsResponse{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallToolsResponse) ProtoMessage() {}
+
+func (x *CallToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallToolsResponse.ProtoReflect.Descriptor instead.
+func (*CallToolsResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CallToolsResponse) GetEvent() isCallToolsResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *CallToolsResponse) GetCall() *CallToolResponse {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolsResponse_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
+func (x *CallToolsResponse) GetError() *status.Status {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolsResponse_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isCallToolsResponse_Event interface {
+	isCallToolsResponse_Event()
+}
+
+type CallToolsResponse_Call struct {
+	// As CallTool says it; the end where it is a result.
+	Call *CallToolResponse `protobuf:"bytes,1,opt,name=call,proto3,oneof"`
+}
+
+type CallToolsResponse_Error struct {
+	// The end: the status that CallTool would have ended with.
+	Error *status.Status `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
+}
+
+func (*CallToolsResponse_Call) isCallToolsResponse_Event() {}
+
+func (*CallToolsResponse_Error) isCallToolsResponse_Event() {}
+
 // How far a tool is.
 type CallProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2210,7 +2344,7 @@ type CallProgress struct {
 
 func (x *CallProgress) Reset() {
 	*x = CallProgress{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2356,7 @@ func (x *CallProgress) String() string {
 func (*CallProgress) ProtoMessage() {}
 
 func (x *CallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2369,7 @@ func (x *CallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallProgress.ProtoReflect.Descriptor instead.
 func (*CallProgress) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallProgress) GetProgress() float64 {
@@ -2274,7 +2408,7 @@ type CallLog struct {
 
 func (x *CallLog) Reset() {
 	*x = CallLog{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2420,7 @@ func (x *CallLog) String() string {
 func (*CallLog) ProtoMessage() {}
 
 func (x *CallLog) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2433,7 @@ func (x *CallLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallLog.ProtoReflect.Descriptor instead.
 func (*CallLog) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallLog) GetLevel() string {
@@ -2345,7 +2479,7 @@ type CallInputRequired struct {
 
 func (x *CallInputRequired) Reset() {
 	*x = CallInputRequired{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2491,7 @@ func (x *CallInputRequired) String() string {
 func (*CallInputRequired) ProtoMessage() {}
 
 func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2504,7 @@ func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallInputRequired.ProtoReflect.Descriptor instead.
 func (*CallInputRequired) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallInputRequired) GetInputId() string {
@@ -2430,7 +2564,7 @@ type CallAnswer struct {
 
 func (x *CallAnswer) Reset() {
 	*x = CallAnswer{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2576,7 @@ func (x *CallAnswer) String() string {
 func (*CallAnswer) ProtoMessage() {}
 
 func (x *CallAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2589,7 @@ func (x *CallAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnswer.ProtoReflect.Descriptor instead.
 func (*CallAnswer) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallAnswer) GetInputId() string {
@@ -2498,7 +2632,7 @@ type CallTask struct {
 
 func (x *CallTask) Reset() {
 	*x = CallTask{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2644,7 @@ func (x *CallTask) String() string {
 func (*CallTask) ProtoMessage() {}
 
 func (x *CallTask) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2657,7 @@ func (x *CallTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTask.ProtoReflect.Descriptor instead.
 func (*CallTask) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallTask) GetTaskId() string {
@@ -2574,7 +2708,7 @@ type AnswerCallRequest struct {
 
 func (x *AnswerCallRequest) Reset() {
 	*x = AnswerCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2720,7 @@ func (x *AnswerCallRequest) String() string {
 func (*AnswerCallRequest) ProtoMessage() {}
 
 func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2733,7 @@ func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerCallRequest.ProtoReflect.Descriptor instead.
 func (*AnswerCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AnswerCallRequest) GetCallId() string {
@@ -2625,7 +2759,7 @@ type AnswerCallResponse struct {
 
 func (x *AnswerCallResponse) Reset() {
 	*x = AnswerCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2771,7 @@ func (x *AnswerCallResponse) String() string {
 func (*AnswerCallResponse) ProtoMessage() {}
 
 func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2784,7 @@ func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerCallResponse.ProtoReflect.Descriptor instead.
 func (*AnswerCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 // How a call ended: the tool answered. The outcome is KNOWN.
@@ -2676,7 +2810,7 @@ type CallResult struct {
 
 func (x *CallResult) Reset() {
 	*x = CallResult{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2822,7 @@ func (x *CallResult) String() string {
 func (*CallResult) ProtoMessage() {}
 
 func (x *CallResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2835,7 @@ func (x *CallResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResult.ProtoReflect.Descriptor instead.
 func (*CallResult) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallResult) GetIsError() bool {
@@ -2779,7 +2913,7 @@ type AttachCallRequest struct {
 
 func (x *AttachCallRequest) Reset() {
 	*x = AttachCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2925,7 @@ func (x *AttachCallRequest) String() string {
 func (*AttachCallRequest) ProtoMessage() {}
 
 func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2938,7 @@ func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AttachCallRequest) GetCallId() string {
@@ -2882,7 +3016,7 @@ type AttachCallResponse struct {
 
 func (x *AttachCallResponse) Reset() {
 	*x = AttachCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3028,7 @@ func (x *AttachCallResponse) String() string {
 func (*AttachCallResponse) ProtoMessage() {}
 
 func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3041,7 @@ func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
 func (*AttachCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
@@ -3012,7 +3146,7 @@ type AckCallRequest struct {
 
 func (x *AckCallRequest) Reset() {
 	*x = AckCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3158,7 @@ func (x *AckCallRequest) String() string {
 func (*AckCallRequest) ProtoMessage() {}
 
 func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3171,7 @@ func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
 func (*AckCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AckCallRequest) GetCallIds() []string {
@@ -3058,7 +3192,7 @@ type AckCallResponse struct {
 
 func (x *AckCallResponse) Reset() {
 	*x = AckCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3204,7 @@ func (x *AckCallResponse) String() string {
 func (*AckCallResponse) ProtoMessage() {}
 
 func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3217,7 @@ func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
 func (*AckCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AckCallResponse) GetAcknowledged() uint32 {
@@ -3106,7 +3240,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3252,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3265,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -3157,7 +3291,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3303,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3316,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
 }
 
 // Which session.
@@ -3198,7 +3332,7 @@ type ReleaseSessionRequest struct {
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3344,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3357,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -3251,7 +3385,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3397,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3410,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -3301,7 +3435,7 @@ type WatchMcpServersResponse struct {
 
 func (x *WatchMcpServersResponse) Reset() {
 	*x = WatchMcpServersResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +3447,7 @@ func (x *WatchMcpServersResponse) String() string {
 func (*WatchMcpServersResponse) ProtoMessage() {}
 
 func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3326,7 +3460,7 @@ func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*WatchMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchMcpServersResponse) GetMcpServer() *McpServer {
@@ -3354,7 +3488,7 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\xe2\f\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\xe2\f\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -3525,6 +3659,12 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06result\x12K\n" +
 	"\x0einput_required\x18\x04 \x01(\v2\".pawl.mcppool.v1.CallInputRequiredH\x00R\rinputRequired\x12/\n" +
 	"\x04task\x18\x05 \x01(\v2\x19.pawl.mcppool.v1.CallTaskH\x00R\x04taskB\a\n" +
+	"\x05event\"P\n" +
+	"\x10CallToolsRequest\x12<\n" +
+	"\x04call\x18\x01 \x01(\v2 .pawl.mcppool.v1.CallToolRequestB\x06\xbaH\x03\xc8\x01\x01R\x04call\"\x81\x01\n" +
+	"\x11CallToolsResponse\x127\n" +
+	"\x04call\x18\x01 \x01(\v2!.pawl.mcppool.v1.CallToolResponseH\x00R\x04call\x12*\n" +
+	"\x05error\x18\x02 \x01(\v2\x12.google.rpc.StatusH\x00R\x05errorB\a\n" +
 	"\x05event\"Z\n" +
 	"\fCallProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x14\n" +
@@ -3635,7 +3775,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x1fPERMISSION_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19PERMISSION_DECISION_ALLOW\x10\x01\x12\x1b\n" +
 	"\x17PERMISSION_DECISION_ASK\x10\x02\x12\x1c\n" +
-	"\x18PERMISSION_DECISION_DENY\x10\x032\xa3\x1d\n" +
+	"\x18PERMISSION_DECISION_DENY\x10\x032\xfb\x1d\n" +
 	"\x0eMcpPoolService\x12z\n" +
 	"\x0fCreateMcpServer\x12'.pawl.mcppool.v1.CreateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"\"\x82\xd3\xe4\x93\x02\x1c:\n" +
 	"mcp_server\"\x0e/v1/mcpServers\x12m\n" +
@@ -3648,7 +3788,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x13DeactivateMcpServer\x12+.pawl.mcppool.v1.DeactivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/mcpServers/{id}:deactivate\x12y\n" +
 	"\tListTools\x12!.pawl.mcppool.v1.ListToolsRequest\x1a\".pawl.mcppool.v1.ListToolsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/mcpServers/{mcp_id}/tools\x12\x8a\x01\n" +
 	"\vApproveTool\x12#.pawl.mcppool.v1.ApproveToolRequest\x1a$.pawl.mcppool.v1.ApproveToolResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/mcpServers/{mcp_id}/tools:approve\x12\x80\x01\n" +
-	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12w\n" +
+	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12V\n" +
+	"\tCallTools\x12!.pawl.mcppool.v1.CallToolsRequest\x1a\".pawl.mcppool.v1.CallToolsResponse(\x010\x01\x12w\n" +
 	"\n" +
 	"AttachCall\x12\".pawl.mcppool.v1.AttachCallRequest\x1a#.pawl.mcppool.v1.AttachCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:attach0\x01\x12i\n" +
 	"\aAckCall\x12\x1f.pawl.mcppool.v1.AckCallRequest\x1a .pawl.mcppool.v1.AckCallResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/mcpCalls:ack\x12u\n" +
@@ -3684,7 +3825,7 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(ConnectionState)(0),                  // 0: pawl.mcppool.v1.ConnectionState
 	(Pinning)(0),                          // 1: pawl.mcppool.v1.Pinning
@@ -3713,176 +3854,184 @@ var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(*ApproveToolResponse)(nil),           // 24: pawl.mcppool.v1.ApproveToolResponse
 	(*CallToolRequest)(nil),               // 25: pawl.mcppool.v1.CallToolRequest
 	(*CallToolResponse)(nil),              // 26: pawl.mcppool.v1.CallToolResponse
-	(*CallProgress)(nil),                  // 27: pawl.mcppool.v1.CallProgress
-	(*CallLog)(nil),                       // 28: pawl.mcppool.v1.CallLog
-	(*CallInputRequired)(nil),             // 29: pawl.mcppool.v1.CallInputRequired
-	(*CallAnswer)(nil),                    // 30: pawl.mcppool.v1.CallAnswer
-	(*CallTask)(nil),                      // 31: pawl.mcppool.v1.CallTask
-	(*AnswerCallRequest)(nil),             // 32: pawl.mcppool.v1.AnswerCallRequest
-	(*AnswerCallResponse)(nil),            // 33: pawl.mcppool.v1.AnswerCallResponse
-	(*CallResult)(nil),                    // 34: pawl.mcppool.v1.CallResult
-	(*AttachCallRequest)(nil),             // 35: pawl.mcppool.v1.AttachCallRequest
-	(*AttachCallResponse)(nil),            // 36: pawl.mcppool.v1.AttachCallResponse
-	(*AckCallRequest)(nil),                // 37: pawl.mcppool.v1.AckCallRequest
-	(*AckCallResponse)(nil),               // 38: pawl.mcppool.v1.AckCallResponse
-	(*CancelCallRequest)(nil),             // 39: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),            // 40: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),         // 41: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),        // 42: pawl.mcppool.v1.ReleaseSessionResponse
-	(*WatchMcpServersResponse)(nil),       // 43: pawl.mcppool.v1.WatchMcpServersResponse
-	nil,                                   // 44: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                   // 45: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                   // 46: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),           // 47: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 48: google.protobuf.Timestamp
-	(LoginState)(0),                       // 49: pawl.mcppool.v1.LoginState
-	(*OAuth)(nil),                         // 50: pawl.mcppool.v1.OAuth
-	(v1.Effect)(0),                        // 51: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                     // 52: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),         // 53: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                       // 54: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),               // 55: google.protobuf.Struct
-	(*Content)(nil),                       // 56: pawl.mcppool.v1.Content
-	(*WatchMcpServersRequest)(nil),        // 57: pawl.mcppool.v1.WatchMcpServersRequest
-	(*TestMcpServerRequest)(nil),          // 58: pawl.mcppool.v1.TestMcpServerRequest
-	(*GetMcpServerLogRequest)(nil),        // 59: pawl.mcppool.v1.GetMcpServerLogRequest
-	(*ListResourcesRequest)(nil),          // 60: pawl.mcppool.v1.ListResourcesRequest
-	(*ListResourceTemplatesRequest)(nil),  // 61: pawl.mcppool.v1.ListResourceTemplatesRequest
-	(*ReadResourceRequest)(nil),           // 62: pawl.mcppool.v1.ReadResourceRequest
-	(*SubscribeResourceRequest)(nil),      // 63: pawl.mcppool.v1.SubscribeResourceRequest
-	(*ListPromptsRequest)(nil),            // 64: pawl.mcppool.v1.ListPromptsRequest
-	(*GetPromptRequest)(nil),              // 65: pawl.mcppool.v1.GetPromptRequest
-	(*CompleteRequest)(nil),               // 66: pawl.mcppool.v1.CompleteRequest
-	(*StartMcpLoginRequest)(nil),          // 67: pawl.mcppool.v1.StartMcpLoginRequest
-	(*FinishMcpLoginRequest)(nil),         // 68: pawl.mcppool.v1.FinishMcpLoginRequest
-	(*DeleteMcpLoginRequest)(nil),         // 69: pawl.mcppool.v1.DeleteMcpLoginRequest
-	(*TestMcpServerResponse)(nil),         // 70: pawl.mcppool.v1.TestMcpServerResponse
-	(*GetMcpServerLogResponse)(nil),       // 71: pawl.mcppool.v1.GetMcpServerLogResponse
-	(*ListResourcesResponse)(nil),         // 72: pawl.mcppool.v1.ListResourcesResponse
-	(*ListResourceTemplatesResponse)(nil), // 73: pawl.mcppool.v1.ListResourceTemplatesResponse
-	(*ReadResourceResponse)(nil),          // 74: pawl.mcppool.v1.ReadResourceResponse
-	(*SubscribeResourceResponse)(nil),     // 75: pawl.mcppool.v1.SubscribeResourceResponse
-	(*ListPromptsResponse)(nil),           // 76: pawl.mcppool.v1.ListPromptsResponse
-	(*GetPromptResponse)(nil),             // 77: pawl.mcppool.v1.GetPromptResponse
-	(*CompleteResponse)(nil),              // 78: pawl.mcppool.v1.CompleteResponse
-	(*StartMcpLoginResponse)(nil),         // 79: pawl.mcppool.v1.StartMcpLoginResponse
-	(*FinishMcpLoginResponse)(nil),        // 80: pawl.mcppool.v1.FinishMcpLoginResponse
-	(*DeleteMcpLoginResponse)(nil),        // 81: pawl.mcppool.v1.DeleteMcpLoginResponse
+	(*CallToolsRequest)(nil),              // 27: pawl.mcppool.v1.CallToolsRequest
+	(*CallToolsResponse)(nil),             // 28: pawl.mcppool.v1.CallToolsResponse
+	(*CallProgress)(nil),                  // 29: pawl.mcppool.v1.CallProgress
+	(*CallLog)(nil),                       // 30: pawl.mcppool.v1.CallLog
+	(*CallInputRequired)(nil),             // 31: pawl.mcppool.v1.CallInputRequired
+	(*CallAnswer)(nil),                    // 32: pawl.mcppool.v1.CallAnswer
+	(*CallTask)(nil),                      // 33: pawl.mcppool.v1.CallTask
+	(*AnswerCallRequest)(nil),             // 34: pawl.mcppool.v1.AnswerCallRequest
+	(*AnswerCallResponse)(nil),            // 35: pawl.mcppool.v1.AnswerCallResponse
+	(*CallResult)(nil),                    // 36: pawl.mcppool.v1.CallResult
+	(*AttachCallRequest)(nil),             // 37: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),            // 38: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),                // 39: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),               // 40: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),             // 41: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),            // 42: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),         // 43: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),        // 44: pawl.mcppool.v1.ReleaseSessionResponse
+	(*WatchMcpServersResponse)(nil),       // 45: pawl.mcppool.v1.WatchMcpServersResponse
+	nil,                                   // 46: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                   // 47: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                   // 48: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),           // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 50: google.protobuf.Timestamp
+	(LoginState)(0),                       // 51: pawl.mcppool.v1.LoginState
+	(*OAuth)(nil),                         // 52: pawl.mcppool.v1.OAuth
+	(v1.Effect)(0),                        // 53: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                     // 54: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),         // 55: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                       // 56: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),               // 57: google.protobuf.Struct
+	(*status.Status)(nil),                 // 58: google.rpc.Status
+	(*Content)(nil),                       // 59: pawl.mcppool.v1.Content
+	(*WatchMcpServersRequest)(nil),        // 60: pawl.mcppool.v1.WatchMcpServersRequest
+	(*TestMcpServerRequest)(nil),          // 61: pawl.mcppool.v1.TestMcpServerRequest
+	(*GetMcpServerLogRequest)(nil),        // 62: pawl.mcppool.v1.GetMcpServerLogRequest
+	(*ListResourcesRequest)(nil),          // 63: pawl.mcppool.v1.ListResourcesRequest
+	(*ListResourceTemplatesRequest)(nil),  // 64: pawl.mcppool.v1.ListResourceTemplatesRequest
+	(*ReadResourceRequest)(nil),           // 65: pawl.mcppool.v1.ReadResourceRequest
+	(*SubscribeResourceRequest)(nil),      // 66: pawl.mcppool.v1.SubscribeResourceRequest
+	(*ListPromptsRequest)(nil),            // 67: pawl.mcppool.v1.ListPromptsRequest
+	(*GetPromptRequest)(nil),              // 68: pawl.mcppool.v1.GetPromptRequest
+	(*CompleteRequest)(nil),               // 69: pawl.mcppool.v1.CompleteRequest
+	(*StartMcpLoginRequest)(nil),          // 70: pawl.mcppool.v1.StartMcpLoginRequest
+	(*FinishMcpLoginRequest)(nil),         // 71: pawl.mcppool.v1.FinishMcpLoginRequest
+	(*DeleteMcpLoginRequest)(nil),         // 72: pawl.mcppool.v1.DeleteMcpLoginRequest
+	(*TestMcpServerResponse)(nil),         // 73: pawl.mcppool.v1.TestMcpServerResponse
+	(*GetMcpServerLogResponse)(nil),       // 74: pawl.mcppool.v1.GetMcpServerLogResponse
+	(*ListResourcesResponse)(nil),         // 75: pawl.mcppool.v1.ListResourcesResponse
+	(*ListResourceTemplatesResponse)(nil), // 76: pawl.mcppool.v1.ListResourceTemplatesResponse
+	(*ReadResourceResponse)(nil),          // 77: pawl.mcppool.v1.ReadResourceResponse
+	(*SubscribeResourceResponse)(nil),     // 78: pawl.mcppool.v1.SubscribeResourceResponse
+	(*ListPromptsResponse)(nil),           // 79: pawl.mcppool.v1.ListPromptsResponse
+	(*GetPromptResponse)(nil),             // 80: pawl.mcppool.v1.GetPromptResponse
+	(*CompleteResponse)(nil),              // 81: pawl.mcppool.v1.CompleteResponse
+	(*StartMcpLoginResponse)(nil),         // 82: pawl.mcppool.v1.StartMcpLoginResponse
+	(*FinishMcpLoginResponse)(nil),        // 83: pawl.mcppool.v1.FinishMcpLoginResponse
+	(*DeleteMcpLoginResponse)(nil),        // 84: pawl.mcppool.v1.DeleteMcpLoginResponse
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	6,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
 	7,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
 	8,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	44, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	47, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	47, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	46, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	49, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	49, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	48, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	48, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	50, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	50, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: pawl.mcppool.v1.McpServer.pinning:type_name -> pawl.mcppool.v1.Pinning
 	10, // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
 	2,  // 11: pawl.mcppool.v1.McpServer.isolation:type_name -> pawl.mcppool.v1.Isolation
-	47, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
-	49, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
-	45, // 14: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	46, // 15: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	50, // 16: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
-	51, // 17: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	52, // 18: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	51, // 19: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
+	49, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
+	51, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
+	47, // 14: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	48, // 15: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	52, // 16: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
+	53, // 17: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	54, // 18: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	53, // 19: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
 	3,  // 20: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
 	5,  // 21: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
 	5,  // 22: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
 	5,  // 23: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	53, // 24: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	54, // 25: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	55, // 24: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	56, // 25: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
 	22, // 26: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
-	54, // 27: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
-	48, // 28: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
-	54, // 29: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
-	55, // 30: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	47, // 31: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	48, // 32: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	30, // 33: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
-	27, // 34: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	28, // 35: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	34, // 36: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	29, // 37: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	31, // 38: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	48, // 39: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 40: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
-	47, // 41: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	30, // 42: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
-	56, // 43: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	47, // 44: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	27, // 45: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	28, // 46: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	34, // 47: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	29, // 48: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	31, // 49: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	5,  // 50: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	9,  // 51: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	11, // 52: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	12, // 53: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	13, // 54: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	15, // 55: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	16, // 56: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	18, // 57: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	19, // 58: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	20, // 59: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	23, // 60: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	25, // 61: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	35, // 62: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	37, // 63: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	39, // 64: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	32, // 65: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
-	41, // 66: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	57, // 67: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
-	58, // 68: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
-	59, // 69: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
-	60, // 70: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
-	61, // 71: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
-	62, // 72: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
-	63, // 73: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
-	64, // 74: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
-	65, // 75: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
-	66, // 76: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
-	67, // 77: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
-	68, // 78: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
-	69, // 79: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
-	5,  // 80: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	5,  // 81: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	14, // 82: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	5,  // 83: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	17, // 84: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	5,  // 85: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	5,  // 86: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	21, // 87: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	24, // 88: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	26, // 89: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	36, // 90: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	38, // 91: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	40, // 92: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	33, // 93: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
-	42, // 94: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	43, // 95: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
-	70, // 96: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
-	71, // 97: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
-	72, // 98: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
-	73, // 99: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
-	74, // 100: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
-	75, // 101: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
-	76, // 102: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
-	77, // 103: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
-	78, // 104: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
-	79, // 105: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
-	80, // 106: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
-	81, // 107: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
-	80, // [80:108] is the sub-list for method output_type
-	52, // [52:80] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	56, // 27: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	50, // 28: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	56, // 29: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	57, // 30: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	49, // 31: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	50, // 32: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	32, // 33: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
+	29, // 34: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	30, // 35: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	36, // 36: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	31, // 37: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	33, // 38: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	25, // 39: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
+	26, // 40: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
+	58, // 41: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
+	50, // 42: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 43: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
+	49, // 44: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	32, // 45: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
+	59, // 46: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	49, // 47: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	29, // 48: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	30, // 49: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	36, // 50: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	31, // 51: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	33, // 52: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	5,  // 53: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	9,  // 54: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	11, // 55: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	12, // 56: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	13, // 57: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	15, // 58: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	16, // 59: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	18, // 60: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	19, // 61: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	20, // 62: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	23, // 63: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	25, // 64: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	27, // 65: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
+	37, // 66: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	39, // 67: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	41, // 68: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	34, // 69: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	43, // 70: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	60, // 71: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	61, // 72: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	62, // 73: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	63, // 74: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	64, // 75: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	65, // 76: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	66, // 77: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	67, // 78: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	68, // 79: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	69, // 80: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	70, // 81: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	71, // 82: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	72, // 83: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	5,  // 84: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	5,  // 85: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	14, // 86: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	5,  // 87: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	17, // 88: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	5,  // 89: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	5,  // 90: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	21, // 91: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	24, // 92: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	26, // 93: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	28, // 94: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
+	38, // 95: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	40, // 96: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	42, // 97: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	35, // 98: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	44, // 99: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	45, // 100: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	73, // 101: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	74, // 102: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	75, // 103: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	76, // 104: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	77, // 105: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	78, // 106: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	79, // 107: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	80, // 108: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	81, // 109: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	82, // 110: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	83, // 111: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	84, // 112: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	84, // [84:113] is the sub-list for method output_type
+	55, // [55:84] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -3906,7 +4055,11 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		(*CallToolResponse_InputRequired)(nil),
 		(*CallToolResponse_Task)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[31].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[23].OneofWrappers = []any{
+		(*CallToolsResponse_Call)(nil),
+		(*CallToolsResponse_Error)(nil),
+	}
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[33].OneofWrappers = []any{
 		(*AttachCallResponse_Progress)(nil),
 		(*AttachCallResponse_Log)(nil),
 		(*AttachCallResponse_Result)(nil),
@@ -3919,7 +4072,7 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

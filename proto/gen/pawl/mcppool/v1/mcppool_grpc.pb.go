@@ -31,6 +31,7 @@ const (
 	McpPoolService_ListTools_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/ListTools"
 	McpPoolService_ApproveTool_FullMethodName           = "/pawl.mcppool.v1.McpPoolService/ApproveTool"
 	McpPoolService_CallTool_FullMethodName              = "/pawl.mcppool.v1.McpPoolService/CallTool"
+	McpPoolService_CallTools_FullMethodName             = "/pawl.mcppool.v1.McpPoolService/CallTools"
 	McpPoolService_AttachCall_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/AttachCall"
 	McpPoolService_AckCall_FullMethodName               = "/pawl.mcppool.v1.McpPoolService/AckCall"
 	McpPoolService_CancelCall_FullMethodName            = "/pawl.mcppool.v1.McpPoolService/CancelCall"
@@ -84,6 +85,12 @@ type McpPoolServiceClient interface {
 	// follows it. An id that was acknowledged, forgotten, or denied by AttachCall or CancelCall is refused with ALREADY_EXISTS; the outcome
 	// says whether the call can have run.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
+	// Calls tools one after another, each as CallTool does, without a stream of its own for each: for a caller that makes many, and
+	// best one stream for each server, since affinity is a stream's. A request that comes before the call before it has ended waits.
+	// What a call says comes before its end, and its end, a result or an error, before anything of the next one; then the stream is
+	// ready for that. A stream that ends otherwise says nothing of the call that ran: AttachCall does. A stopping pool ends a stream
+	// between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
+	CallTools(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolsRequest, CallToolsResponse], error)
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
 	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
 	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
@@ -246,9 +253,22 @@ func (c *mcpPoolServiceClient) CallTool(ctx context.Context, in *CallToolRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type McpPoolService_CallToolClient = grpc.ServerStreamingClient[CallToolResponse]
 
+func (c *mcpPoolServiceClient) CallTools(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolsRequest, CallToolsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[1], McpPoolService_CallTools_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CallToolsRequest, CallToolsResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_CallToolsClient = grpc.BidiStreamingClient[CallToolsRequest, CallToolsResponse]
+
 func (c *mcpPoolServiceClient) AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[1], McpPoolService_AttachCall_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[2], McpPoolService_AttachCall_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +327,7 @@ func (c *mcpPoolServiceClient) ReleaseSession(ctx context.Context, in *ReleaseSe
 
 func (c *mcpPoolServiceClient) WatchMcpServers(ctx context.Context, in *WatchMcpServersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchMcpServersResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[2], McpPoolService_WatchMcpServers_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[3], McpPoolService_WatchMcpServers_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +396,7 @@ func (c *mcpPoolServiceClient) ReadResource(ctx context.Context, in *ReadResourc
 
 func (c *mcpPoolServiceClient) SubscribeResource(ctx context.Context, in *SubscribeResourceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResourceResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[3], McpPoolService_SubscribeResource_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &McpPoolService_ServiceDesc.Streams[4], McpPoolService_SubscribeResource_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -486,6 +506,12 @@ type McpPoolServiceServer interface {
 	// follows it. An id that was acknowledged, forgotten, or denied by AttachCall or CancelCall is refused with ALREADY_EXISTS; the outcome
 	// says whether the call can have run.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
+	// Calls tools one after another, each as CallTool does, without a stream of its own for each: for a caller that makes many, and
+	// best one stream for each server, since affinity is a stream's. A request that comes before the call before it has ended waits.
+	// What a call says comes before its end, and its end, a result or an error, before anything of the next one; then the stream is
+	// ready for that. A stream that ends otherwise says nothing of the call that ran: AttachCall does. A stopping pool ends a stream
+	// between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
+	CallTools(grpc.BidiStreamingServer[CallToolsRequest, CallToolsResponse]) error
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
 	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
 	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
@@ -568,6 +594,9 @@ func (UnimplementedMcpPoolServiceServer) ApproveTool(context.Context, *ApproveTo
 }
 func (UnimplementedMcpPoolServiceServer) CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error {
 	return status.Error(codes.Unimplemented, "method CallTool not implemented")
+}
+func (UnimplementedMcpPoolServiceServer) CallTools(grpc.BidiStreamingServer[CallToolsRequest, CallToolsResponse]) error {
+	return status.Error(codes.Unimplemented, "method CallTools not implemented")
 }
 func (UnimplementedMcpPoolServiceServer) AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error {
 	return status.Error(codes.Unimplemented, "method AttachCall not implemented")
@@ -816,6 +845,13 @@ func _McpPoolService_CallTool_Handler(srv interface{}, stream grpc.ServerStream)
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type McpPoolService_CallToolServer = grpc.ServerStreamingServer[CallToolResponse]
+
+func _McpPoolService_CallTools_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(McpPoolServiceServer).CallTools(&grpc.GenericServerStream[CallToolsRequest, CallToolsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type McpPoolService_CallToolsServer = grpc.BidiStreamingServer[CallToolsRequest, CallToolsResponse]
 
 func _McpPoolService_AttachCall_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(AttachCallRequest)
@@ -1229,6 +1265,12 @@ var McpPoolService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "CallTool",
 			Handler:       _McpPoolService_CallTool_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "CallTools",
+			Handler:       _McpPoolService_CallTools_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "AttachCall",

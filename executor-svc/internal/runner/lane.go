@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+// lane is a stream on which a session makes its calls of one server, one after another: opening a stream for each call cost about
+// as much as everything else between the two services. It is in nobody's hands between two calls.
+type lane struct {
+	stream grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
+	drop   context.CancelFunc
+	// to is where the stream went; set when it has ended. Without an address it went nowhere.
+	to peer.Peer
+}
+
+// send sends a call on the session's lane to its server. A lane that ended while nobody used it took nothing: then there is a new
+// one. sent is false where it is certain that no pool got the call.
+func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *lane, sent bool, err error) {
+	msg := &mcppoolv1.CallToolsRequest{Call: req}
+	if l := s.takeLane(req.GetMcpId()); l != nil {
+		if err := l.stream.Send(msg); err == nil {
+			return l, true, nil
+		}
+		l.drop()
+	}
+	// The stream lives longer than the call that it is opened for.
+	base, drop := context.WithCancel(context.WithoutCancel(ctx))
+	calledOff := context.AfterFunc(ctx, drop)
+	defer calledOff()
+	l = &lane{drop: drop}
+	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to))
+	if err == nil {
+		err = l.stream.Send(msg)
+	}
+	if errors.Is(err, io.EOF) {
+		_, err = l.stream.Recv() // why it ended
+	}
+	if err != nil {
+		sent = l.to.Addr != nil
+		drop()
+		return nil, sent, err
+	}
+	return l, true, nil
+}
+
+// recv brings what the running call says. The end of a call by an error is an error of that call alone.
+func (l *lane) recv() (msg *mcppoolv1.CallToolResponse, ended bool, err error) {
+	res, err := l.stream.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, false, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"the pool ended the stream of calls in the middle of one; this is a defect of the pool, please report it")
+	case err != nil:
+		return nil, false, err
+	case res.GetError() != nil:
+		return nil, true, status.ErrorProto(res.GetError())
+	}
+	return res.GetCall(), res.GetCall().GetResult() != nil, nil
+}
+
+// callOn makes a call. sent is false where it is certain that no pool got it.
+func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li *listener) (res *mcppoolv1.CallResult, sent bool, err error) {
+	l, sent, err := s.send(ctx, req)
+	if err != nil {
+		return nil, sent, err
+	}
+	calledOff := context.AfterFunc(ctx, l.drop)
+	ended, broken := false, false
+	res, err = receive(ctx, l.drop, func() (msg *mcppoolv1.CallToolResponse, err error) {
+		msg, ended, err = l.recv()
+		broken = err != nil && !ended
+		return msg, err
+	}, li)
+	sent = !broken || l.to.Addr != nil
+	if !calledOff() || !ended || !s.keepLane(req.GetMcpId(), l) {
+		l.drop()
+	}
+	return res, sent, err
+}
+
+// takeLane returns the session's lane to a server, which nobody else has then; nil where there is none.
+func (s *Session) takeLane(mcpID string) *lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lanes[mcpID]
+	delete(s.lanes, mcpID)
+	return l
+}
+
+// keepLane keeps a lane for the next call; false where there is to be none.
+func (s *Session) keepLane(mcpID string, l *lane) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left || s.lanes[mcpID] != nil {
+		return false
+	}
+	if s.lanes == nil {
+		s.lanes = make(map[string]*lane)
+	}
+	s.lanes[mcpID] = l
+	return true
+}
+
+// closeLanes ends the streams; one that a call still has is dropped when that ends.
+func (s *Session) closeLanes(ctx context.Context) {
+	s.mu.Lock()
+	lanes := s.lanes
+	s.lanes, s.left = nil, true
+	s.mu.Unlock()
+	for _, l := range lanes {
+		stop := context.AfterFunc(ctx, l.drop)
+		if l.stream.CloseSend() == nil {
+			_, _ = l.stream.Recv() // its end, whatever that is: no call runs on it
+		}
+		stop()
+		l.drop()
+	}
+}

@@ -1,0 +1,165 @@
+package mcppool
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+)
+
+type callsStream = grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
+
+// through makes a call on a stream and reads up to its end.
+func through(t *testing.T, stream callsStream, req *mcppoolv1.CallToolRequest) (o outcome) {
+	t.Helper()
+	if err := stream.Send(&mcppoolv1.CallToolsRequest{Call: req}); err != nil {
+		t.Fatalf("sending a call: %v", err)
+	}
+	return rest(stream)
+}
+
+func rest(stream callsStream) (o outcome) {
+	for {
+		m, err := stream.Recv()
+		switch {
+		case err != nil:
+			o.err = err
+			return o
+		case m.GetError() != nil:
+			o.err = status.ErrorProto(m.GetError())
+			return o
+		case m.GetCall().GetResult() != nil:
+			o.result = m.GetCall().GetResult()
+			return o
+		}
+		o.events = append(o.events, m.GetCall())
+	}
+}
+
+// Calls on one stream come to what they would have come to on streams of their own, whatever the one before came to.
+func TestCallTools(t *testing.T) {
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	stream, err := s.as("ann").CallTools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"a"}`}); o.text() != `{"text":"a"}` {
+		t.Errorf("echo: %+v", o)
+	}
+	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "nothing-like-it", CallId: "c2"}); o.reason() != "TOOL_NOT_FOUND" || o.ran() != "NOT_EXECUTED" {
+		t.Errorf("an unknown tool: %+v", o)
+	}
+	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps", CallId: "c3"}); o.err != nil || len(o.events) != 4 {
+		t.Errorf("with progress: %+v", o)
+	}
+	// The first one again is followed, not made: it has the same id.
+	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"a"}`}); o.text() != `{"text":"a"}` {
+		t.Errorf("the same again: %+v", o)
+	}
+	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"b"}`}); o.reason() != "REQUEST_ID_REUSED" {
+		t.Errorf("another one by the same id: %+v", o)
+	}
+	// One that comes too early waits.
+	for _, text := range []string{`"x"`, `"y"`} {
+		if err := stream.Send(&mcppoolv1.CallToolsRequest{Call: &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", InputJson: `{"text":` + text + `}`}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{`{"text":"x"}`, `{"text":"y"}`} {
+		if o := rest(stream); o.text() != want {
+			t.Errorf("a call in line: %+v, want %s", o, want)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the end: %v", err)
+	}
+}
+
+// What is no call ends the stream, and nothing was executed.
+func TestCallToolsOfNothing(t *testing.T) {
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	stream, err := s.as("ann").CallTools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := through(t, stream, nil); status.Code(o.err) != codes.InvalidArgument {
+		t.Errorf("without a call: %+v", o)
+	}
+}
+
+// A call on a stream that its client gives up goes on; who asks after it learns what it came to.
+func TestCallToolsGivenUp(t *testing.T) {
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	ann := s.as("ann")
+	ctx, hangUp := context.WithCancel(t.Context())
+	stream, err := ann.CallTools(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps", CallId: "c1"}
+	if err := stream.Send(&mcppoolv1.CallToolsRequest{Call: req}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	hangUp()
+	if o := invoke(t, ann, req); o.err != nil || o.result == nil {
+		t.Errorf("asked for again: %+v", o)
+	}
+}
+
+// A stream between two calls holds up no stop, and what was on its way was not executed.
+func TestCallToolsEndWithTheServer(t *testing.T) {
+	service, err := New(t.Context(), Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := serve.New(serve.Options{Auth: identity.Local(), Local: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Register(srv)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, lis) }()
+	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := mcppoolv1.NewMcpPoolServiceClient(conn).CallTools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", InputJson: `{"text":"a"}`}); o.err != nil {
+		t.Fatal(o.err)
+	}
+	stop()
+	_, err = stream.Recv()
+	if errs.ReasonName(errs.Reason(err)) != "SHUTTING_DOWN" || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted {
+		t.Errorf("the end of a stream between two calls: %v", err)
+	}
+	if err := errors.Join(<-served, conn.Close(), service.Close()); err != nil {
+		t.Error(err)
+	}
+}
