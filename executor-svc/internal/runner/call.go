@@ -107,7 +107,7 @@ func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, deaf bool, n
 	s.mu.Unlock()
 	return func(ctx context.Context, emit func(flow.Input)) {
 		defer c.ended()
-		ctx, cancel := context.WithCancel(s.asUser(ctx))
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.given, cancel)()
 		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt, Leg: st.GetLeg()}
@@ -168,6 +168,7 @@ var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.Strin
 // attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
 // is waited for: it may have the answer.
 func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
+	ctx = s.asUser(ctx)
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		res, err := s.attachAnywhere(ctx, mcpID, req, l)
