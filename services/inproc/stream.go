@@ -17,7 +17,7 @@ const buffered = 8
 type call struct {
 	method    *method
 	requests  chan proto.Message // closed by CloseSend
-	responses chan proto.Message // never closed; done says when no more come
+	responses chan response      // never closed; done says when no more come
 
 	headerOnce sync.Once
 	headerSent chan struct{} // header is not written after this is closed
@@ -27,6 +27,20 @@ type call struct {
 	header  metadata.MD
 	trailer metadata.MD
 	err     error // a status; nil: OK
+}
+
+// response is a message on its way to the client.
+type response struct {
+	msg proto.Message
+	// shared: others read it too, and nobody changes it; else the client gets it whole.
+	shared bool
+}
+
+func (r response) moveTo(dst any) error {
+	if r.shared {
+		return shareTo(dst, r.msg)
+	}
+	return moveTo(dst, r.msg)
 }
 
 func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string, creds credentials.PerRPCCredentials, opts []grpc.CallOption) (grpc.ClientStream, error) {
@@ -40,7 +54,7 @@ func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string
 	}
 	s := &call{
 		method:   m,
-		requests: make(chan proto.Message, buffered), responses: make(chan proto.Message, buffered),
+		requests: make(chan proto.Message, buffered), responses: make(chan response, buffered),
 		headerSent: make(chan struct{}), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(ctx)

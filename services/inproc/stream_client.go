@@ -113,15 +113,15 @@ func (s *clientStream) receive(m any) error {
 		return ended(s.ctx)
 	}
 	select {
-	case msg := <-s.responses:
-		return moveTo(m, msg)
+	case r := <-s.responses:
+		return r.moveTo(m)
 	case <-s.ctx.Done():
 		return ended(s.ctx)
 	case <-s.done:
 	}
 	select { // what was sent before the end comes before it
-	case msg := <-s.responses:
-		return moveTo(m, msg)
+	case r := <-s.responses:
+		return r.moveTo(m)
 	default:
 	}
 	if s.err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -15,7 +16,17 @@ var errHeaderSent = errors.New("inproc: the header was sent already")
 // serverStream implements grpc.ServerStream.
 type serverStream struct {
 	*call
-	ctx context.Context
+	ctx    context.Context
+	shares bool // what the handler sends; set before it sends anything
+}
+
+// Share says of the stream that ctx is of that whatever its handler sends is never changed again, by nobody: then it is sent as it
+// is. Clients of such a stream must not change what is in the messages that they receive. Of streams that come over a network it
+// says nothing.
+func Share(ctx context.Context) {
+	if t, ok := grpc.ServerTransportStreamFromContext(ctx).(*streamTransport); ok {
+		t.shares = true
+	}
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
@@ -55,13 +66,19 @@ func (s *serverStream) SendMsg(m any) error {
 	if s.isDone() {
 		return status.Error(codes.Internal, "inproc: SendMsg after the handler returned")
 	}
-	msg, err := clone(m)
+	r := response{shared: s.shares}
+	var err error
+	if r.shared {
+		r.msg, err = message(m)
+	} else {
+		r.msg, err = clone(m)
+	}
 	if err != nil {
 		return err
 	}
 	s.sendHeader()
 	select {
-	case s.responses <- msg:
+	case s.responses <- r:
 		return nil
 	case <-s.ctx.Done():
 		return ended(s.ctx)

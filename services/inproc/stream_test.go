@@ -16,6 +16,8 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
@@ -378,5 +380,45 @@ func TestStreamIdentity(t *testing.T) {
 	}
 	if _, err := s.Recv(); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED {
 		t.Errorf("without token: %v", err)
+	}
+}
+
+// What a handler shares comes to each client as it was sent, and what a client does to the message that it received changes nobody else's.
+func TestSharedMessages(t *testing.T) {
+	sent := out("shared")
+	conn := inproc.New(nil, nil)
+	testgrpc.RegisterTestServiceServer(conn, &service{OutFn: func(_ *outRequest, ss outStream) error {
+		inproc.Share(ss.Context())
+		return ss.Send(sent)
+	}})
+	for range 2 {
+		stream, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &outRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := stream.Recv()
+		if err != nil || !proto.Equal(got, out("shared")) {
+			t.Fatalf("received %v, %v", got, err)
+		}
+		if got.GetPayload() != sent.GetPayload() {
+			t.Error("what is in the message was copied")
+		}
+		got.Payload = nil // its own
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("the end: %v", err)
+		}
+	}
+	// A client with another type for the message has a copy.
+	desc := sent.ProtoReflect().Descriptor()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, testgrpc.TestService_StreamingOutputCall_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stream.SendMsg(&outRequest{}), stream.CloseSend()); err != nil {
+		t.Fatal(err)
+	}
+	dynamic := dynamicpb.NewMessage(desc)
+	if err := stream.RecvMsg(dynamic); err != nil || !proto.Equal(dynamic, sent) {
+		t.Errorf("a dynamic message: %v, %v", dynamic, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
 	"pawl.dev/services/page"
 
 	"pawl.dev/executor-svc/internal/history"
@@ -40,6 +41,7 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 	stops := func(s executorv1.ExecutorStatus) bool {
 		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	}
+	inproc.Share(ctx) // events are derived once for all watchers
 	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
@@ -55,6 +57,7 @@ func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerSt
 			WithViolation("after_seq", "beyond the newest event")
 	}
 	atOnce := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
+	inproc.Share(stream.Context())
 	return fault(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), atOnce, stream.Send), taskNotFound(req.GetId()))
 }
 

@@ -38,7 +38,16 @@ type topic struct {
 // shared is a record whose events are derived once for all watchers.
 type shared struct {
 	journal.Record
-	events func() []*executorv1.ExecutorEvent
+	task    *journal.Task
+	once    sync.Once
+	derived []*executorv1.ExecutorEvent
+}
+
+func share(t *journal.Task, r journal.Record) *shared { return &shared{Record: r, task: t} }
+
+func (s *shared) events() []*executorv1.ExecutorEvent {
+	s.once.Do(func() { s.derived, s.task = view.Events(s.task, s.Record, 0), nil })
+	return s.derived
 }
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}} }
@@ -125,8 +134,4 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	}
 	close(t.more)
 	t.more = make(chan struct{})
-}
-
-func share(t *journal.Task, r journal.Record) *shared {
-	return &shared{Record: r, events: sync.OnceValue(func() []*executorv1.ExecutorEvent { return view.Events(t, r, 0) })}
 }

@@ -25,23 +25,39 @@ const stopEvery = 250 * time.Millisecond
 
 // call is a call that is about to run or running. It exists before the call starts, so that stopping it is never lost.
 type call struct {
-	id string
-	// given is done when the call is not waited for any longer.
-	given context.Context
-	giveUp,
-	ended func()
-	done <-chan struct{}
+	id   string
 	at   where // it runs
+	done chan struct{}
 	// deaf: what the call asks for does not matter any more, only its end.
 	deaf atomic.Bool
+
+	mu      sync.Mutex
+	givenUp bool   // guarded by mu; the call is not waited for any longer
+	drop    func() // guarded by mu; ends the waiting, once there is any
 }
 
-func newCall(id string, at where) *call {
-	c := &call{id: id, at: at}
-	done := make(chan struct{})
-	c.given, c.giveUp = context.WithCancel(context.Background())
-	c.done, c.ended = done, sync.OnceFunc(func() { close(done); c.giveUp() })
-	return c
+func newCall(id string, at where) *call { return &call{id: id, at: at, done: make(chan struct{})} }
+
+// begin says how the waiting for the call is ended.
+func (c *call) begin(drop func()) {
+	c.mu.Lock()
+	c.drop = drop
+	given := c.givenUp
+	c.mu.Unlock()
+	if given {
+		drop()
+	}
+}
+
+// giveUp ends the waiting for the call, also before it has begun.
+func (c *call) giveUp() {
+	c.mu.Lock()
+	c.givenUp = true
+	drop := c.drop
+	c.mu.Unlock()
+	if drop != nil {
+		drop()
+	}
 }
 
 // callTool calls a tool and brings back what is known of the outcome, which is never guessed. next gives what follows.
@@ -106,10 +122,10 @@ func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, deaf bool, n
 	s.call = c
 	s.mu.Unlock()
 	return func(ctx context.Context, emit func(flow.Input)) {
-		defer c.ended()
-		ctx, cancel := context.WithCancel(s.asUser(ctx))
+		defer close(c.done)
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(c.given, cancel)()
+		c.begin(cancel)
 		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt, Leg: st.GetLeg()}
 		l := s.listen(c, st, attempt, emit)
 		res, err := end(ctx, l)
@@ -168,6 +184,7 @@ var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.Strin
 // attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
 // is waited for: it may have the answer.
 func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
+	ctx = s.asUser(ctx)
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		res, err := s.attachAnywhere(ctx, mcpID, req, l)

@@ -35,7 +35,7 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *
 		l.drop()
 	}
 	// The stream lives longer than the call that it is opened for.
-	base, drop := context.WithCancel(context.WithoutCancel(ctx))
+	base, drop := context.WithCancel(s.asUser(context.WithoutCancel(ctx)))
 	calledOff := context.AfterFunc(ctx, drop)
 	defer calledOff()
 	l = &lane{drop: drop}

@@ -16,36 +16,35 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Events derives the events of a record whose seq is greater than after. The same record always gives the same events.
+// Events derives the events of a record whose seq is greater than after. The same record always gives the same events. They share
+// what is the same for all of them: nobody may change them.
 func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.ExecutorEvent {
-	events := make([]*executorv1.ExecutorEvent, 0, len(r.GetFacts()))
+	// Allocated at once: a record is read as a whole, and forgotten as one.
+	slab := make([]struct {
+		event executorv1.ExecutorEvent
+		flow  executorv1.Flow
+	}, len(r.GetFacts()))
+	events := make([]*executorv1.ExecutorEvent, 0, len(slab))
+	at, used := timestamppb.New(time.Unix(0, r.GetTime())), usage(r.GetUsage(), r.GetTime()-t.Head.GetCreateTime())
 	for i, f := range r.GetFacts() {
-		if seq := r.FirstSeq + uint64(i); seq > after {
-			events = append(events, event(t, r.Record, f, seq))
+		seq := r.FirstSeq + uint64(i)
+		if seq <= after {
+			continue
 		}
+		e := &slab[i].event
+		e.TaskId, e.Seq, e.Time, e.Usage, e.Flow = t.ID, seq, at, used, &slab[i].flow
+		e.SubtaskId, e.Attempt, e.WaitId = f.GetSubtaskId(), f.GetAttempt(), f.GetWaitId()
+		flowOf(e.Flow, t, f, seq)
+		if !flowPayload(e, f) {
+			stepPayload(e, t, f)
+		}
+		events = append(events, e)
 	}
 	return events
 }
 
-func event(t *journal.Task, r *storagev1.Record, f *storagev1.Fact, seq uint64) *executorv1.ExecutorEvent {
-	e := &executorv1.ExecutorEvent{
-		TaskId:    t.ID,
-		Seq:       seq,
-		Time:      timestamppb.New(time.Unix(0, r.GetTime())),
-		Flow:      flowOf(t, f, seq),
-		SubtaskId: f.GetSubtaskId(),
-		Attempt:   f.GetAttempt(),
-		WaitId:    f.GetWaitId(),
-		Usage:     usage(r.GetUsage(), r.GetTime()-t.Head.GetCreateTime()),
-	}
-	if !flowPayload(e, f) {
-		stepPayload(e, t, f)
-	}
-	return e
-}
-
-func flowOf(t *journal.Task, f *storagev1.Fact, seq uint64) *executorv1.Flow {
-	out := &executorv1.Flow{ExecutorId: t.Head.GetFlow(), ExecutorStatus: f.GetStatus()}
+func flowOf(out *executorv1.Flow, t *journal.Task, f *storagev1.Fact, seq uint64) {
+	out.ExecutorId, out.ExecutorStatus = t.Head.GetFlow(), f.GetStatus()
 	if start := t.Checkpoint.GetFlowStartSeq(); start != 0 && seq >= start {
 		out.ExecutorName = t.Checkpoint.GetName()
 	}
@@ -56,7 +55,6 @@ func flowOf(t *journal.Task, f *storagev1.Fact, seq uint64) *executorv1.Flow {
 		out.StepType = executorv1.StepType_STEP_TYPE_FINAL
 	}
 	out.StepName, out.StepStatus = f.GetToolId(), f.GetStepStatus()
-	return out
 }
 
 func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
