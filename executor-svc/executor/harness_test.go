@@ -42,6 +42,8 @@ type rig struct {
 	keepPool bool
 	options  serve.Options
 	observe  executor.Observer
+	// connect, where it is there, makes another connection to the pool of the one that there is.
+	connect func(grpc.ClientConnInterface) grpc.ClientConnInterface
 
 	tasks  executorv1.ExecutorServiceClient
 	agents executorv1.AgentServiceClient
@@ -64,6 +66,9 @@ func (r *rig) start() {
 		Log: log, Observe: r.observe,
 		Planner: grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, r.planner) }, serve.Options{Log: log}),
 		Pool:    grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }, serve.Options{Log: log}),
+	}
+	if r.connect != nil {
+		deps.Pool = r.connect(deps.Pool)
 	}
 	if !r.keepPool {
 		r.pool.Restart() // it dies with the executor, as in one process

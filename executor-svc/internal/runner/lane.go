@@ -18,6 +18,7 @@ import (
 // lane is a stream on which a session makes its calls of one server, one after another: opening a stream for each call cost about
 // as much as everything else between the two services. It is in nobody's hands between two calls.
 type lane struct {
+	pool   string // it went to; another one's calls are refused there
 	stream grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
 	drop   context.CancelFunc
 	// to is where the stream went; set when it has ended. Without an address it went nowhere.
@@ -29,7 +30,7 @@ type lane struct {
 func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *lane, sent bool, err error) {
 	msg := &mcppoolv1.CallToolsRequest{Call: req}
 	if l := s.takeLane(req.GetMcpId()); l != nil {
-		if err := l.stream.Send(msg); err == nil {
+		if l.pool == req.GetPoolId() && l.stream.Send(msg) == nil {
 			return l, true, nil
 		}
 		l.drop()
@@ -38,7 +39,7 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *
 	base, drop := context.WithCancel(s.asUser(context.WithoutCancel(ctx)))
 	calledOff := context.AfterFunc(ctx, drop)
 	defer calledOff()
-	l = &lane{drop: drop}
+	l = &lane{pool: req.GetPoolId(), drop: drop}
 	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to))
 	if err == nil {
 		err = l.stream.Send(msg)
@@ -83,7 +84,9 @@ func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li
 		return msg, err
 	}, li)
 	sent = !broken || l.to.Addr != nil
-	if !calledOff() || !ended || !s.keepLane(req.GetMcpId(), l) {
+	// A pool that refuses calls is not the one for the next.
+	refuses := err != nil && (refused(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
+	if !calledOff() || !ended || refuses || !s.keepLane(req.GetMcpId(), l) {
 		l.drop()
 	}
 	return res, sent, err

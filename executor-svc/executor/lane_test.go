@@ -1,0 +1,72 @@
+package executor_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/grpctest"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/internal/fake"
+)
+
+// crossing leads to one of two pools; streams stay where they went.
+type crossing struct {
+	one, two grpc.ClientConnInterface
+	switched atomic.Bool
+	streams  atomic.Int32 // of calls, opened to either
+}
+
+func (c *crossing) now() grpc.ClientConnInterface {
+	if c.switched.Load() {
+		return c.two
+	}
+	return c.one
+}
+
+func (c *crossing) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return c.now().Invoke(ctx, method, args, reply, opts...)
+}
+
+func (c *crossing) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method == mcppoolv1.McpPoolService_CallTools_FullMethodName {
+		c.streams.Add(1)
+	}
+	return c.now().NewStream(ctx, desc, method, opts...)
+}
+
+// A task's calls share a stream for as long as one pool makes them. Where another pool is responsible, they go there: the stream to the
+// one before is of no use, though it works.
+func TestStreamsFollowTheResponsiblePool(t *testing.T) {
+	another := fake.NewPool()
+	x := &crossing{two: grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, another) }, serve.Options{})}
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read", "read", "read", "read"), pool: fake.NewPool()}
+	r.connect = func(one grpc.ClientConnInterface) grpc.ClientConnInterface {
+		x.one = one
+		return x
+	}
+	calls := 0
+	r.pool.CallFn = func(_ ctx, req *callRequest, send func(*callResponse) error) error {
+		if calls++; calls == 2 {
+			x.switched.Store(true)
+			r.pool.Restart() // what was told to it before is not for it any more
+		}
+		return send(fake.TextResult("first pool", false))
+	}
+	r.start()
+	events := r.run(auto("look"))
+	if last := events[len(events)-1].GetType(); last != executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS {
+		t.Fatalf("it ended with %v", last)
+	}
+	if one, two := len(r.pool.Called()), len(another.Called()); one != 2 || two != 2 {
+		t.Errorf("%d calls at the first pool, %d at the second, want 2 and 2", one, two)
+	}
+	if n := x.streams.Load(); n != 2 {
+		t.Errorf("%d streams of calls, want one to each pool", n)
+	}
+}
