@@ -60,6 +60,7 @@ type Config struct {
 	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that leads to all of them, this one too; none
 	// where empty. ServiceKey is a key of role service, for calls to them.
 	Peers      []string `kong:"-"`
+	Self       string   `kong:"-"` // where this one listens, so that it does not call itself; may be empty
 	ServiceKey string   `kong:"-"`
 
 	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil

@@ -62,7 +62,7 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 // openPeers makes the first contact with the other replicas.
 func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) error {
 	cfg := peer.Config{
-		Addrs: s.cfg.Peers, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
+		Addrs: s.cfg.Peers, Self: s.cfg.Self, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
 		Dial: func(addr string) (peer.Conn, error) { return serve.Dial(addr, s.cfg.ServiceKey) },
 	}
 	if deps.dialPeer != nil {

@@ -130,6 +130,13 @@ func (s *Set) caughtUp(p *peer, taken int) {
 // maxOffset is how far clocks may differ before it is said.
 const maxOffset = 10 * time.Second
 
+// failedBefore notes that a first contact did not go well, which is nothing to worry about yet.
+func (s *Set) failedBefore(p *peer, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.err = err
+}
+
 // failed notes that a contact did not go well. Writes do not wait for this peer until one does.
 func (s *Set) failed(p *peer, err error) {
 	if s.base.Err() != nil {

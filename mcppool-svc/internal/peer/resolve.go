@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -53,12 +54,34 @@ func (s *Set) resolve(ctx context.Context) error {
 			addrs = append(addrs, net.JoinHostPort(h, port))
 		}
 	}
+	addrs = slices.DeleteFunc(addrs, s.isSelf)
 	if len(addrs) > maxPeers {
 		s.cfg.Log.WarnContext(ctx, "there are too many replicas of the MCP pool; some are left out", "replicas", len(addrs), "limit", maxPeers)
 		slices.Sort(addrs)
 		addrs = addrs[:maxPeers]
 	}
 	return s.adopt(addrs)
+}
+
+// isSelf says whether an address is where this replica listens. Where that cannot be told, the first answer tells.
+func (s *Set) isSelf(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	mine, myPort, err2 := net.SplitHostPort(s.cfg.Self)
+	if err != nil || err2 != nil || port != myPort {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host == mine
+	}
+	if my, err := netip.ParseAddr(mine); err == nil && !my.IsUnspecified() {
+		return my.Unmap() == ip.Unmap()
+	}
+	local, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(local, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == ip.Unmap()
+	})
 }
 
 // adopt dials new peers and lets go of those that are none any more.

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// startWait is how long a start waits for what the others know.
+	// startWait is how long a start waits for what the others know, and firstWait for the first word of each.
 	startWait = 3 * time.Second
+	firstWait = time.Second
 	// defaultInterval is how often each peer is asked for what is new.
 	defaultInterval = 3 * time.Second
 	// maxPeers bounds what a name may resolve to.
@@ -33,6 +34,7 @@ type Conn interface {
 type Config struct {
 	Addrs    []string      // host:port, or dns:///name:port
 	Key      []byte        // what batches are sealed with; empty: they are not
+	Self     string        // where this replica listens; may be empty
 	Interval time.Duration // how often peers are asked; 3 s where 0
 	Dial     func(addr string) (Conn, error)
 	Lookup   func(ctx context.Context, host string) ([]string, error)
@@ -87,12 +89,28 @@ func (s *Set) Start(ctx context.Context) error {
 	if err := s.resolve(ctx); err != nil {
 		return err
 	}
-	s.CatchUp(ctx)
-	up, all := s.count()
+	var all sync.WaitGroup
+	for _, p := range s.some(func(*peer) bool { return true }) {
+		s.spawn(&all, func() { s.introduce(ctx, p) })
+	}
+	all.Wait()
+	up, known := s.count()
 	if up == 0 {
-		s.cfg.Log.WarnContext(ctx, "started without another replica of the MCP pool; what they know is taken in when one is in reach", "peers", all)
+		s.cfg.Log.WarnContext(ctx, "started without another replica of the MCP pool; what they know is taken in when one is in reach", "peers", known)
 	}
 	return nil
+}
+
+// introduce is the first contact. Who does not say anything soon, as one that is just starting does not, is not waited for.
+func (s *Set) introduce(ctx context.Context, p *peer) {
+	first, cancel := context.WithTimeout(ctx, firstWait)
+	defer cancel()
+	if _, _, err := s.page(first, p, false); err != nil {
+		s.cfg.Log.InfoContext(ctx, "a replica of the MCP pool was not reached at the start", "peer", p.addr, "error", err)
+		s.failedBefore(p, err)
+		return
+	}
+	_ = s.pull(ctx, p, false) // noted with the peer
 }
 
 func (s *Set) count() (up, all int) {
