@@ -40,7 +40,7 @@ func main() {
 				return nil, errors.New("with --keys the other replicas want a key from this one too; make one with " +
 					"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 			}
-			s.Config.Peers, s.Config.ServiceKey, s.Config.Self = s.Peers, s.ServiceKey, s.GRPC
+			s.Config.Peers, s.Config.ServiceKey, s.Self = s.Peers, s.ServiceKey, s.GRPC
 			return mcppool.New(ctx, s.Config, mcppool.Deps{Log: log})
 		})
 	})

@@ -117,10 +117,13 @@ func (s *Set) caughtUp(p *peer, taken int) {
 	was := p.up
 	p.up, p.err, p.fails, p.contact, p.caught = !p.self, nil, 0, now, now
 	p.next = now.Add(s.cfg.Interval)
-	self, offset := p.self, p.offset
+	self, offset, name := p.self, p.offset, p.replica
 	s.mu.Unlock()
+	if !self {
+		s.store.InStep()
+	}
 	if !self && (!was || taken > 0) {
-		s.cfg.Log.Info("in step with another replica of the MCP pool", "peer", p.addr, "replica", p.replica, "taken", taken)
+		s.cfg.Log.Info("in step with another replica of the MCP pool", "peer", p.addr, "replica", name, "taken", taken)
 	}
 	if !self && !was && offset.Abs() > maxOffset {
 		s.cfg.Log.Warn("the clocks of two replicas of the MCP pool differ", "peer", p.addr, "ahead_there", offset.Round(time.Millisecond).String())
@@ -148,12 +151,13 @@ func (s *Set) failed(p *peer, err error) {
 	p.up, p.err = false, err
 	p.fails++
 	p.next = now.Add(min(s.cfg.Interval<<min(p.fails-1, 5), maxPause))
+	offset := p.offset
 	s.mu.Unlock()
 	switch {
 	case !first:
 	case errors.Is(err, replica.ErrAhead):
 		s.cfg.Log.Error("a replica of the MCP pool wrote something that lies in the future; it is taken when its time has come, or set the clocks right",
-			"peer", p.addr, "ahead_there", p.offset.Round(time.Second).String(), "error", err)
+			"peer", p.addr, "ahead_there", offset.Round(time.Second).String(), "error", err)
 	default:
 		s.cfg.Log.Warn("a replica of the MCP pool is out of reach; what it misses it gets when it is back", "peer", p.addr, "error", err)
 	}

@@ -89,6 +89,10 @@ func (s *Set) Start(ctx context.Context) error {
 	if err := s.resolve(ctx); err != nil {
 		return err
 	}
+	if away := s.store.Away(); away > replica.KeepTombstones {
+		s.cfg.Log.ErrorContext(ctx, "this replica of the MCP pool was away for longer than it is known what was deleted: deleted servers and logins may come back; "+
+			"stop it, empty its data folder, and it learns everything from the others", "away", away.Round(time.Hour).String())
+	}
 	var all sync.WaitGroup
 	for _, p := range s.some(func(*peer) bool { return true }) {
 		s.spawn(&all, func() { s.introduce(ctx, p) })

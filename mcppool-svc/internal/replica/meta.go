@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Buckets of the underlying store, beside those of the values.
@@ -25,6 +26,8 @@ type self struct {
 	ID     string `json:"id"`
 	// Floor is at least the life of each tombstone that was dropped.
 	Floor uint64 `json:"floor,omitempty"`
+	// Seen is when it was last in step with another replica, to the hour.
+	Seen time.Time `json:"seen,omitzero"`
 }
 
 // meta is what is stored of a version.

@@ -49,7 +49,7 @@ func (s *Store) introduce() (migrate bool, err error) {
 	}
 	if raw != nil {
 		me, err := decodeSelf(raw)
-		s.id, s.floor = me.ID, me.Floor
+		s.id, s.floor, s.seen = me.ID, me.Floor, me.Seen
 		return false, err
 	}
 	id, err := uuid.NewRandom()
@@ -106,7 +106,7 @@ func (s *Store) reconcile(migrate bool) error {
 		}
 	}
 	if migrate {
-		b.changes = append(b.changes, store.Change{Bucket: bucketSelf, Key: keySelf, Value: encode(self{Format: Format, ID: s.id})})
+		b.changes = append(b.changes, store.Change{Bucket: bucketSelf, Key: keySelf, Value: s.self(0)})
 	}
 	return b.commit()
 }

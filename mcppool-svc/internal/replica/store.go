@@ -64,6 +64,7 @@ type Store struct {
 	seq    uint64           // guarded by mu; of the last that was learned
 	dead   int              // guarded by mu; tombstones
 	floor  uint64           // guarded by mu; see self
+	seen   time.Time        // guarded by mu; see self
 	sweeps time.Time        // guarded by mu; the last one
 }
 
@@ -253,7 +254,7 @@ func (s *Store) sweep() error {
 	if len(changes) == 0 {
 		return nil
 	}
-	changes = append(changes, store.Change{Bucket: bucketSelf, Key: keySelf, Value: encode(self{Format: Format, ID: s.id, Floor: floor})})
+	changes = append(changes, store.Change{Bucket: bucketSelf, Key: keySelf, Value: s.self(floor)})
 	if err := s.inner.Apply(changes...); err != nil {
 		return fmt.Errorf("forgetting what was deleted long ago: %w", err)
 	}
@@ -263,6 +264,33 @@ func (s *Store) sweep() error {
 		s.dead--
 	}
 	return nil
+}
+
+// self is what is stored of this replica. Called with mu held.
+func (s *Store) self(floor uint64) []byte {
+	return encode(self{Format: Format, ID: s.id, Floor: floor, Seen: s.seen})
+}
+
+// InStep notes that this replica knows what another one knows.
+func (s *Store) InStep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now().UTC()
+	if now.Sub(s.seen).Abs() < time.Hour {
+		return
+	}
+	s.seen = now
+	_ = s.inner.Apply(store.Change{Bucket: bucketSelf, Key: keySelf, Value: s.self(s.floor)}) // else it is noted an hour later
+}
+
+// Away is how long this replica was in step with no other one; 0 where it never was.
+func (s *Store) Away() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen.IsZero() {
+		return 0
+	}
+	return s.clock.now().Sub(s.seen)
 }
 
 func compareStamps(a, b uint64) int {
