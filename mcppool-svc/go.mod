@@ -18,6 +18,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	pawl.dev/proto v0.0.0
 	pawl.dev/services v0.0.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -20,6 +21,8 @@ const name = "mcppool-svc"
 type settings struct {
 	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
 	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect anew, and so to find new replicas by name (${default})."`
+	Peers            []string      `placeholder:"ADDR" help:"The other replicas, host:port, or dns:///name:port for a name that leads to all of them: they share registered servers, approved tools and logins. May be repeated."`
+	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to other replicas."`
 	mcppool.Config   `embed:""`
 	process.Flags    `embed:""`
 }
@@ -33,7 +36,11 @@ func main() {
 		}
 		options := process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
 		return process.Run(ctx, options, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
-			s.KeepResults = true
+			if s.KeepResults = true; len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
+				return nil, errors.New("with --keys the other replicas want a key from this one too; make one with " +
+					"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
+			}
+			s.Config.Peers, s.Config.ServiceKey, s.Self = s.Peers, s.ServiceKey, s.GRPC
 			return mcppool.New(ctx, s.Config, mcppool.Deps{Log: log})
 		})
 	})

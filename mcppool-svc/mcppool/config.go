@@ -16,6 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/services/conf"
 )
@@ -56,6 +57,12 @@ type Config struct {
 	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try; 30s where 0."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
 
+	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that leads to all of them, this one too; none
+	// where empty. ServiceKey is a key of role service, for calls to them.
+	Peers      []string `kong:"-"`
+	Self       string   `kong:"-"` // where this one listens, so that it does not call itself; may be empty
+	ServiceKey string   `kong:"-"`
+
 	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil
 	// KeepResults lets a stop wait, within DrainTimeout, until somebody has fetched what each named call came to. It is of no use
 	// where who would fetch it stops before.
@@ -69,6 +76,9 @@ type Deps struct {
 	Log   *slog.Logger     // nothing is logged where nil
 	Now   func() time.Time // time.Now where nil; for what the pool remembers and refuses, not for its timers
 	Meter metric.Meter     // the process's where nil, which measures nothing unless telemetry is set up
+
+	dialPeer     func(addr string) (peer.Conn, error) // of tests; nil: over the network
+	peerInterval time.Duration                        // of tests
 
 	// Builtins are MCP servers of the program around the pool, by name, which is their id; everybody has them active.
 	Builtins map[string]Builtin
@@ -145,7 +155,7 @@ func (c Config) validate() error {
 		return errors.New("stdio servers can be limited on Linux only; leave max-child-memory-bytes and max-child-files out")
 	}
 	_, err := c.allowed()
-	return errors.Join(err, oauth.CheckRedirect(c.LoginRedirectURI), oauth.CheckDocument(c.LoginClientMetadata))
+	return errors.Join(err, c.checkPeers(), oauth.CheckRedirect(c.LoginRedirectURI), oauth.CheckDocument(c.LoginClientMetadata))
 }
 
 func (c Config) childLimits() process.Limits {

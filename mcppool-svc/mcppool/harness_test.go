@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 type suite struct {
 	*Service
 	users map[string]mcppoolv1.McpPoolServiceClient
+	dial  func(token string) *grpc.ClientConn
+	keys  *identity.KeyFile
 }
 
 func (s *suite) as(user string) mcppoolv1.McpPoolServiceClient { return s.users[user] }
@@ -72,12 +74,12 @@ func startWith(t *testing.T, cfg Config, deps Deps) *suite {
 		}
 	})
 	s := &suite{Service: service, users: make(map[string]mcppoolv1.McpPoolServiceClient)}
-	dial := grpctest.Server(t, service.Register, serve.Options{Auth: keys})
+	s.keys, s.dial = keys, grpctest.Server(t, service.Register, serve.Options{Auth: keys})
 	for sub, roles := range map[string][]identity.Role{
 		"ann": {identity.RoleUser}, "bob": {identity.RoleUser},
 		"op": {identity.RoleUser, identity.RoleOperator}, "svc": {identity.RoleService},
 	} {
-		s.users[sub] = mcppoolv1.NewMcpPoolServiceClient(dial(keys.Ephemeral(sub, roles)))
+		s.users[sub] = mcppoolv1.NewMcpPoolServiceClient(s.dial(keys.Ephemeral(sub, roles)))
 	}
 	return s
 }

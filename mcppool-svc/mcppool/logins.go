@@ -1,22 +1,28 @@
 package mcppool
 
 import (
+	"context"
 	"net/netip"
 
 	"pawl.dev/mcppool-svc/internal/mcpgo"
 	"pawl.dev/mcppool-svc/internal/oauth"
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // openLogins reads the stored logins and makes what makes new ones.
-func openLogins(cfg Config, st store.Store, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
+func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
+	cfg := s.cfg
+	var catchUp func(context.Context)
+	if s.peers != nil {
+		catchUp = s.peers.CatchUp
+	}
 	key, err := oauth.OpenKey(cfg.TokenKey, cfg.DataDir, cfg.Environ)
 	if err != nil {
 		return nil, err
 	}
 	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
-		Store: st, Client: mcpgo.Web(allowed), Secret: mcpgo.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log,
+		Store: st, Client: mcpgo.Web(allowed), Secret: mcpgo.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
 	})
 }
 

@@ -23,15 +23,17 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcpgo"
 	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // Service is a running pool.
 type Service struct {
 	cfg       Config
+	log       *slog.Logger
 	registry  *registry.Registry
 	connector *mcpgo.Connector
 	logins    *oauth.Logins
@@ -40,6 +42,10 @@ type Service struct {
 	cache     *cache.Cache
 	caller    *call.Caller
 	api       *api.Server
+	pins      *pin.Book
+	ways      *registry.Ways
+	peers     *peer.Set      // nil: this is the only replica
+	tidying   sync.WaitGroup // after deletions elsewhere
 	closers   []func() error // in the order of opening
 	close     func() error
 }
@@ -54,9 +60,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg}
+	s := &Service{cfg: cfg, log: deps.Log}
 	s.close = sync.OnceValue(s.shutdown)
-	if err := s.open(servers, deps); err != nil {
+	if err := s.open(ctx, servers, deps); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	deps.Log.InfoContext(ctx, "MCP pool ready", "configured_servers", len(servers), "data", cfg.DataDir)
@@ -64,7 +70,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 }
 
 // open puts the parts together. What it opened is in closers, also where it fails.
-func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
+func (s *Service) open(ctx context.Context, servers []*spec.Server, deps Deps) (err error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return fmt.Errorf("naming the pool: %w", err)
@@ -78,32 +84,29 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, file.Close)
-	st, err := store.Open(s.cfg.DataDir, slices.Concat(registry.Buckets(), oauth.Buckets(), []string{pin.Bucket})...)
+	st, err := s.openStore(ctx, deps)
 	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, st.Close)
 	if s.registry, err = registry.New(st, servers, deps.Log); err != nil {
 		return err
 	}
-	pins, err := s.openPins(st, deps.Now)
-	if err != nil {
+	if s.pins, err = s.openPins(st, deps.Now); err != nil {
 		return err
 	}
 	allowed, err := s.cfg.allowed()
 	if err != nil {
 		return err
 	}
-	if s.logins, err = openLogins(s.cfg, st, allowed, deps); err != nil {
+	if s.logins, err = s.openLogins(st, allowed, deps); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
-	ways, err := registry.NewWays(st, deps.Now, deps.Log)
-	if err != nil {
+	if s.ways, err = registry.NewWays(st, deps.Now, deps.Log); err != nil {
 		return err
 	}
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
-		Memory:  ways,
+		Memory:  s.ways,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
 		Credentials: s.credentials,
@@ -111,7 +114,7 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
 	s.cache = cache.New(s.cfg.cache(deps.Now))
-	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls, pins))
+	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls))
 	s.closers = append(s.closers, s.disconnect)
 	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
 	if err != nil {
@@ -119,13 +122,14 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
 	})
+	st.Observe(s.applied)
 	return nil
 }
 
 // openPins reads the pins and forgets those of servers that vanished long ago.
-func (s *Service) openPins(st store.Store, now func() time.Time) (*pin.Book, error) {
+func (s *Service) openPins(st *replica.Store, now func() time.Time) (*pin.Book, error) {
 	pins, err := pin.Open(st, now)
 	if err != nil {
 		return nil, err
@@ -133,10 +137,10 @@ func (s *Service) openPins(st store.Store, now func() time.Time) (*pin.Book, err
 	return pins, pins.Tidy(s.registry.All())
 }
 
-func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls, pins *pin.Book) call.Deps {
+func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls) call.Deps {
 	return call.Deps{
 		Lookup: s.registry.Lookup,
-		Now:    deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: pins, Cache: s.cache,
+		Now:    deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: s.pins, Cache: s.cache,
 		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
 	}
 }
@@ -171,6 +175,9 @@ func configured(cfg Config, deps Deps) ([]*spec.Server, error) {
 // Register offers the pool over gRPC.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	mcppoolv1.RegisterMcpPoolServiceServer(r, s.api)
+	if s.peers != nil {
+		s.peers.Register(r)
+	}
 }
 
 // Run closes idle connections and forgets old results until ctx is done, then refuses new calls and returns when the
@@ -179,6 +186,9 @@ func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() { s.ledger.Run(ctx) })
 	forgetting.Go(func() { s.cache.Run(ctx) })
+	if s.peers != nil {
+		forgetting.Go(func() { s.peers.Run(ctx) })
+	}
 	s.pool.Run(ctx)
 	s.EndStreams()
 	forgetting.Wait()

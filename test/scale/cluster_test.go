@@ -28,10 +28,17 @@ type cluster struct {
 	executorArgs        []string
 	conn                *grpc.ClientConn // to the executor, as nobody
 	clients             map[string]rig.Client
+	poolArgs            func(addr string) []string // beside the usual ones; may be nil
 }
 
 // newCluster starts so many pools of a list that has room for one more. Servers are those of the MCP configuration.
 func newCluster(t *testing.T, pools int, servers ...string) *cluster {
+	t.Helper()
+	return newClusterOf(t, pools, nil, servers...)
+}
+
+// newClusterOf is newCluster with arguments for the pools, which prepare makes once there are addresses and keys.
+func newClusterOf(t *testing.T, pools int, prepare func(*cluster), servers ...string) *cluster {
 	t.Helper()
 	c := &cluster{dir: t.TempDir(), pools: map[string]*rig.Process{}, clients: map[string]rig.Client{}}
 	c.config, c.starts = mcpConfig(t, c.dir, servers...)
@@ -43,6 +50,9 @@ func newCluster(t *testing.T, pools int, servers ...string) *cluster {
 	service := c.key(t, "executor", identity.RoleService)
 	for range pools + 1 {
 		c.addrs = append(c.addrs, rig.FreeAddr(t))
+	}
+	if prepare != nil {
+		prepare(c)
 	}
 	for _, addr := range c.addrs[:pools] {
 		c.startPool(t, addr)
@@ -73,7 +83,11 @@ func (c *cluster) key(t *testing.T, sub string, roles ...identity.Role) string {
 // startPool starts the pool of an address and returns when it serves.
 func (c *cluster) startPool(t *testing.T, addr string) *rig.Process {
 	t.Helper()
-	p := rig.Start(t, binaries.Pool, "--grpc", addr, "--mcp-config", c.config, "--keys", c.keyFile, "--drain-timeout", "15s")
+	args := []string{"--grpc", addr, "--mcp-config", c.config, "--keys", c.keyFile, "--drain-timeout", "15s"}
+	if c.poolArgs != nil {
+		args = append(args, c.poolArgs(addr)...)
+	}
+	p := rig.Start(t, binaries.Pool, args...)
 	c.pools[addr] = p
 	serving(t, rig.Dial(t, addr, ""))
 	return p

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/test/mcpserver"
@@ -19,6 +20,7 @@ import (
 const (
 	serverVariable = "PAWL_SCALE_SERVER" // its name
 	startsVariable = "PAWL_SCALE_STARTS" // the file in which it says that it was started, and by which pool
+	textVariable   = "PAWL_SCALE_TEXT"   // a file with the description of its tool say; where it is not set there is no such tool
 )
 
 // begun is one start of an MCP server: one connection.
@@ -47,6 +49,15 @@ func serveTool(name string) error {
 	s := server.NewMCPServer("scale", "1.0.0", server.WithToolCapabilities(true))
 	mcpserver.AddRecorders(s, "read", "write")
 	mcpserver.AddHolders(s, "hold_read", "hold_write")
+	if path := os.Getenv(textVariable); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		s.AddTool(mcp.NewTool("say", mcp.WithDescription(string(text))), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText(string(text)), nil
+		})
+	}
 	return server.ServeStdio(s)
 }
 

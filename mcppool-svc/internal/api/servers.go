@@ -152,7 +152,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 	}
 	s.pool.Retire(updated.UID, keep)
 	if current.Origin() != updated.Origin() {
-		s.forget(ctx, current)
+		s.Forget(ctx, current)
 	}
 	return s.show(p, updated), nil
 }
@@ -168,13 +168,13 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 		return nil, registryError(err, current.ID)
 	}
 	s.pool.Retire(gone.UID, "")
-	s.forget(ctx, gone)
+	s.Forget(ctx, gone)
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// forget takes back the approvals of a server that is gone, and the logins to it. They are of no use to anybody any more, so it is
+// Forget takes back the approvals of a server that is gone, and the logins to it. They are of no use to anybody any more, so it is
 // enough to log a failure.
-func (s *Server) forget(ctx context.Context, server *spec.Server) {
+func (s *Server) Forget(ctx context.Context, server *spec.Server) {
 	if err := s.pins.Forget(server.Origin()); err != nil {
 		s.log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
 	}

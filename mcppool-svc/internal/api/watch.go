@@ -51,6 +51,9 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	}
 }
 
+// Touch tells watchers that something about a server changed for a user.
+func (s *Server) Touch(uid, user string) { s.hub.Touch(uid, user) }
+
 // view is what a watcher was told.
 type view struct {
 	s    *Server

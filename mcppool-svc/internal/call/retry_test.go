@@ -71,7 +71,7 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 	t.Helper()
 	server := &flaky{done: make(chan struct{}), fails: fails}
 	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
-	st, err := store.Open("", pin.Bucket)
+	st, err := store.Open("", pin.Buckets()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,8 @@ type Deps struct {
 	Secret func(server *spec.Server, value string) (string, error)
 	Now    func() time.Time
 	Log    *slog.Logger
+	// CatchUp takes in what other replicas of the pool know by now; nil where there are none.
+	CatchUp func(context.Context)
 }
 
 // Logins is safe for concurrent use.

@@ -80,6 +80,9 @@ func (l *Logins) renew(ctx context.Context, server *spec.Server, r ref, old *tok
 		}
 		g, err := l.refresh(ctx, server, old)
 		if err != nil {
+			if now := l.renewedElsewhere(ctx, r, old, err); now != nil {
+				return now, nil
+			}
 			return nil, l.notRenewed(server, r, old, err)
 		}
 		t := *old
@@ -133,11 +136,7 @@ func (l *Logins) notRenewed(server *spec.Server, r ref, old *token, err error) e
 	if !errors.As(err, &d) {
 		return explained(server, "renewing the login", err)
 	}
-	dead := *old
-	dead.Refresh = ""
-	if _, err := l.vault.put(r, &dead, old); err != nil {
-		l.deps.Log.Warn("a login that cannot be renewed stays in the store", "mcp_id", server.ID, "error", err)
-	}
+	l.vault.lose(r, old)
 	l.want(r, challenge{}, false)
 	return loginRequired("the login to MCP server %s has ended (%s): run `pawl mcp login %[1]s`", server.ID, d.Error())
 }

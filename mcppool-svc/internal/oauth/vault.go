@@ -207,7 +207,22 @@ func (v *vault) put(r ref, t, old *token) (bool, error) {
 	delete(v.tokens, spare)
 	v.tokens[r] = t
 	delete(v.sealed, r)
+	if err == nil {
+		v.settle(changes)
+	}
 	return true, err
+}
+
+// lose makes a login one that cannot be renewed, in memory alone: another replica may have renewed it, and its word is to count.
+func (v *vault) lose(r ref, old *token) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.tokens[r] != old {
+		return
+	}
+	dead := *old
+	dead.Refresh = ""
+	v.tokens[r] = &dead
 }
 
 // oldest is the login that makes way for another one of the same user.

@@ -40,6 +40,7 @@ func (v *vault) putRegistration(key string, r registration) error {
 	defer v.mu.Unlock()
 	delete(v.clients, spare)
 	v.clients[key] = r
+	v.settle(changes)
 	return nil
 }
 
@@ -82,12 +83,13 @@ func (v *vault) bind(key, issuer string) error {
 	}
 	v.writes.Lock()
 	defer v.writes.Unlock()
-	err := v.store.Apply(store.Change{Bucket: bucketIssuers, Key: key, Value: v.seal(bucketIssuers, key, binding{issuer})})
-	if err != nil {
+	change := store.Change{Bucket: bucketIssuers, Key: key, Value: v.seal(bucketIssuers, key, binding{issuer})}
+	if err := v.store.Apply(change); err != nil {
 		return fmt.Errorf("%w: storing which authorization server a client is of: %w", ErrStorage, err)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.issuers[key] = issuer
+	v.settle([]store.Change{change})
 	return nil
 }

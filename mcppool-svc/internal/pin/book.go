@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +14,10 @@ import (
 )
 
 const (
-	// Bucket is where pins are in the store: origin, tool name → record.
-	Bucket = "pins"
+	// bucketSeen is where definitions are that were let through when they were first seen: origin, tool name → record.
+	bucketSeen = "pins"
+	// bucketApproved is where those are that a person approved, which count instead.
+	bucketApproved = "approvals"
 	// recordVersion is the version of everything stored. A reader refuses what is newer than itself.
 	recordVersion = 1
 	// maxPins bounds what is kept of one server: the names that it ever had, as long as each was let through.
@@ -24,6 +25,12 @@ const (
 	// maxKept is the longest definition whose text is kept, so that people see what changed.
 	maxKept = 256 << 10
 )
+
+// Buckets are those that a Book's store must have.
+func Buckets() []string { return []string{bucketSeen, bucketApproved} }
+
+// First are those of them where the first of several replicas is right: what another one saw later is a change.
+func First() []string { return []string{bucketSeen} }
 
 // ErrStorage means that what was to be kept could not be.
 var ErrStorage = errors.New("storing failed")
@@ -66,26 +73,30 @@ type question struct {
 // Open reads what is stored.
 func Open(st store.Store, now func() time.Time) (*Book, error) {
 	b := &Book{store: st, now: now, servers: make(map[string]*server), gone: make(map[string]time.Time)}
-	err := st.Load(Bucket, func(key string, value []byte) error {
-		origin, name, _ := strings.Cut(key, "\x00")
-		r, err := decode(value)
+	for _, bucket := range Buckets() { // approvals last: they count
+		err := st.Load(bucket, b.load)
 		if err != nil {
-			return fmt.Errorf("tool %q: %w", name, err)
+			return nil, fmt.Errorf("reading the approved tools: %w", err)
 		}
-		if b.servers[origin] == nil {
-			b.servers[origin] = &server{hashes: make(map[string]string)}
-		}
-		if name == goneName {
-			b.gone[origin] = r.Time
-			return nil
-		}
-		b.servers[origin].hashes[name] = r.Hash
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the approved tools: %w", err)
 	}
-	return b, nil
+	return b, b.split()
+}
+
+func (b *Book) load(key string, value []byte) error {
+	origin, name, _ := strings.Cut(key, "\x00")
+	r, err := decode(value)
+	if err != nil {
+		return fmt.Errorf("tool %q: %w", name, err)
+	}
+	if b.servers[origin] == nil {
+		b.servers[origin] = &server{hashes: make(map[string]string)}
+	}
+	if name == goneName {
+		b.gone[origin] = r.Time
+		return nil
+	}
+	b.servers[origin].hashes[name] = r.Hash
+	return nil
 }
 
 // Review says which tools of a server wait for an approval. What its pinning lets through for the first time is kept first;
@@ -102,22 +113,26 @@ func (b *Book) Review(s *spec.Server, c *catalog.Catalog) (*Review, error) {
 	defer b.writes.Unlock()
 	known := b.server(origin)
 	review, fresh := judge(s.Pinning, known.hashes, c)
-	hashes := known.hashes
 	if len(fresh) > 0 {
-		hashes = maps.Clone(hashes)
-		if hashes == nil {
-			hashes = make(map[string]string, len(fresh))
-		}
 		changes := make([]store.Change, 0, len(fresh))
 		for _, t := range fresh {
-			hashes[t.Name] = t.Hash
-			changes = append(changes, b.change(origin, t, ""))
+			changes = append(changes, b.change(bucketSeen, origin, t, ""))
 		}
 		if err := b.apply(changes); err != nil {
 			return nil, err
 		}
+		if err := b.refresh(origin, changes); err != nil {
+			return nil, err
+		}
+		// Another replica may have been first: what is stored by now counts.
+		known = b.server(origin)
+		var unknown []*catalog.Tool
+		review, unknown = judge(s.Pinning, known.hashes, c)
+		for _, t := range unknown {
+			review.held[t.Name] = true
+		}
 	}
-	b.set(origin, &server{hashes: hashes, of: q, answer: review})
+	b.answer(origin, known, &server{hashes: known.hashes, of: q, answer: review})
 	return review, nil
 }
 
@@ -143,29 +158,31 @@ func (b *Book) Approve(s *spec.Server, t *catalog.Tool, by string) error {
 	origin := s.Origin()
 	b.writes.Lock()
 	defer b.writes.Unlock()
-	hashes := maps.Clone(b.server(origin).hashes)
-	if hashes == nil {
-		hashes = make(map[string]string)
-	}
-	hashes[t.Name] = t.Hash
-	if err := b.apply([]store.Change{b.change(origin, t, by)}); err != nil {
+	changes := []store.Change{b.change(bucketApproved, origin, t, by)}
+	if err := b.apply(changes); err != nil {
 		return err
 	}
-	b.set(origin, &server{hashes: hashes})
-	return nil
+	return b.refresh(origin, changes)
 }
 
 // Approved returns what was approved of a tool; false where nothing was.
 func (b *Book) Approved(s *spec.Server, name string) (Record, bool, error) {
-	value, err := b.store.Get(Bucket, s.Origin()+"\x00"+name)
-	if err != nil {
-		return Record{}, false, errors.Join(ErrStorage, fmt.Errorf("reading the approved tools: %w", err))
+	return b.stored(s.Origin() + "\x00" + name)
+}
+
+// stored is what counts of a tool.
+func (b *Book) stored(key string) (Record, bool, error) {
+	for _, bucket := range []string{bucketApproved, bucketSeen} {
+		value, err := b.store.Get(bucket, key)
+		if err != nil {
+			return Record{}, false, errors.Join(ErrStorage, fmt.Errorf("reading the approved tools: %w", err))
+		}
+		if value != nil {
+			r, err := decode(value)
+			return r, err == nil, err
+		}
 	}
-	if value == nil {
-		return Record{}, false, nil
-	}
-	r, err := decode(value)
-	return r, err == nil, err
+	return Record{}, false, nil
 }
 
 // Forget takes back all approvals for an origin.
@@ -174,9 +191,11 @@ func (b *Book) Forget(origin string) error {
 	defer b.writes.Unlock()
 	var changes []store.Change
 	for name := range b.server(origin).hashes {
-		changes = append(changes, store.Change{Bucket: Bucket, Key: origin + "\x00" + name})
+		for _, bucket := range Buckets() {
+			changes = append(changes, store.Change{Bucket: bucket, Key: origin + "\x00" + name})
+		}
 	}
-	changes = append(changes, store.Change{Bucket: Bucket, Key: origin + "\x00" + goneName})
+	changes = append(changes, store.Change{Bucket: bucketSeen, Key: origin + "\x00" + goneName})
 	if err := b.apply(changes); err != nil {
 		return err
 	}
@@ -197,10 +216,13 @@ func (b *Book) server(origin string) *server {
 	return &server{}
 }
 
-func (b *Book) set(origin string, s *server) {
+// answer remembers an answer, unless what it is of changed meanwhile.
+func (b *Book) answer(origin string, of, s *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.servers[origin] = s
+	if now := b.servers[origin]; now == of || now == nil && len(of.hashes) == 0 {
+		b.servers[origin] = s
+	}
 }
 
 func (b *Book) apply(changes []store.Change) error {
@@ -213,7 +235,7 @@ func (b *Book) apply(changes []store.Change) error {
 	return nil
 }
 
-func (b *Book) change(origin string, t *catalog.Tool, by string) store.Change {
+func (b *Book) change(bucket, origin string, t *catalog.Tool, by string) store.Change {
 	r := Record{Version: recordVersion, Hash: t.Hash, Time: b.now().UTC(), By: by}
 	if len(t.Raw) <= maxKept {
 		r.Definition = t.Raw
@@ -222,7 +244,7 @@ func (b *Book) change(origin string, t *catalog.Tool, by string) store.Change {
 	if err != nil {
 		panic(err) // plain data
 	}
-	return store.Change{Bucket: Bucket, Key: origin + "\x00" + t.Name, Value: value}
+	return store.Change{Bucket: bucket, Key: origin + "\x00" + t.Name, Value: value}
 }
 
 func decode(value []byte) (r Record, err error) {

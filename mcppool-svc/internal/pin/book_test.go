@@ -26,7 +26,7 @@ func open(t *testing.T, st store.Store) *Book {
 
 func newStore(t *testing.T) store.Store {
 	t.Helper()
-	st, err := store.Open("", Bucket)
+	st, err := store.Open("", Buckets()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestWhatCannotBeKeptMayNotBeUsed(t *testing.T) {
 
 func TestNewerFormatIsRefused(t *testing.T) {
 	st := newStore(t)
-	if err := st.Apply(store.Change{Bucket: Bucket, Key: "o\x00a", Value: []byte(`{"v":2}`)}); err != nil {
+	if err := st.Apply(store.Change{Bucket: bucketSeen, Key: "o\x00a", Value: []byte(`{"v":2}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(st, time.Now); err == nil || !strings.Contains(err.Error(), "newer version") {

@@ -29,7 +29,7 @@ func (b *Book) Tidy(there []*spec.Server) error {
 	for origin, since := range b.origins() {
 		switch {
 		case present[origin] && !since.IsZero():
-			changes = append(changes, store.Change{Bucket: Bucket, Key: origin + "\x00" + goneName})
+			changes = append(changes, store.Change{Bucket: bucketSeen, Key: origin + "\x00" + goneName})
 			b.setGone(origin, time.Time{})
 		case present[origin]:
 		case since.IsZero():
@@ -75,5 +75,5 @@ func goneChange(origin string, since time.Time) store.Change {
 	if err != nil {
 		panic(err) // plain data
 	}
-	return store.Change{Bucket: Bucket, Key: origin + "\x00" + goneName, Value: value}
+	return store.Change{Bucket: bucketSeen, Key: origin + "\x00" + goneName, Value: value}
 }

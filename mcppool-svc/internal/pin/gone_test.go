@@ -27,7 +27,7 @@ func TestPinsOfVanishedServers(t *testing.T) {
 	}
 	count := func() (n int) {
 		t.Helper()
-		if err := st.Load(Bucket, func(string, []byte) error { n++; return nil }); err != nil {
+		if err := st.Load(bucketSeen, func(string, []byte) error { n++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return n

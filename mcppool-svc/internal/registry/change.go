@@ -96,6 +96,9 @@ func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error)
 		return nil, err
 	}
 	s.Generation++
+	if s.Change, err = newChange(); err != nil {
+		return nil, err
+	}
 	s.UpdateTime = r.now().UTC()
 	err = r.commit(s.Owner, []store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
 	return s, err
@@ -161,6 +164,7 @@ func (r *Registry) commit(user string, changes []store.Change, show func()) erro
 	}
 	r.mu.Lock()
 	show()
+	r.settle(changes)
 	r.mu.Unlock()
 	if r.changed != nil {
 		r.changed(user)

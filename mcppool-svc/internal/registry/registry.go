@@ -161,6 +161,15 @@ func activationKey(user string, s *spec.Server) string { return user + "\x00" + 
 
 func requestKey(user, id string) string { return user + "\x00" + id }
 
+// newChange names a change.
+func newChange() (string, error) {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return "", fmt.Errorf("naming a change: %w", err)
+	}
+	return id.String(), nil
+}
+
 func newUID() (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -55,6 +55,7 @@ type Server struct {
 	ByOperator bool
 
 	Generation uint64 // counts changes
+	Change     string // names the last one, which two replicas may have made at once; empty where there was none
 	CreateTime time.Time
 	UpdateTime time.Time
 
@@ -102,8 +103,17 @@ func (s *Server) Key() string { return s.Owner + "\x00" + s.ID }
 
 // Etag changes whenever anything of the registration changes.
 func (s *Server) Etag() string {
-	sum := sha256.Sum256(binaryOf(s.UID, s.Generation))
+	sum := sha256.Sum256(binaryOf(s.stateOf()...))
 	return hex.EncodeToString(sum[:8])
+}
+
+// stateOf names the state of a registration.
+func (s *Server) stateOf() []any {
+	state := []any{s.UID, s.Generation}
+	if s.Change != "" {
+		state = append(state, s.Change)
+	}
+	return state
 }
 
 // ConfigRevision changes whenever anything of the registration changes. It is never 0, and fits into a double. Servers of configuration files, which
@@ -112,7 +122,7 @@ func (s *Server) ConfigRevision() uint64 {
 	if s.config != 0 {
 		return s.config
 	}
-	sum := sha256.Sum256(binaryOf("config", s.UID, s.Generation))
+	sum := sha256.Sum256(binaryOf(append([]any{"config"}, s.stateOf()...)...))
 	return max(binary.BigEndian.Uint64(sum[:])>>16, 1)
 }
 

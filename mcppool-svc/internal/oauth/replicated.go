@@ -1,0 +1,119 @@
+package oauth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/replica"
+)
+
+// catchUpWait bounds how long a login that is refused waits for what other replicas know of it.
+const catchUpWait = 2 * time.Second
+
+// First are the buckets where the first of several replicas is right: a client's secret goes to the authorization server that took
+// it first.
+func First() []string { return []string{bucketIssuers} }
+
+// Moved is a login that came or went on another replica.
+type Moved struct{ User, Origin string }
+
+// Applied takes in what other replicas wrote. It returns the logins that there was none of before, or is none of now.
+func (l *Logins) Applied(places []replica.Place) []Moved {
+	var moved []Moved
+	for _, p := range places {
+		if p.Bucket != bucketTokens {
+			l.vault.reload(p)
+			continue
+		}
+		r := refOf(p.Key)
+		before, _ := l.vault.token(r)
+		l.vault.reload(p)
+		now, _ := l.vault.token(r)
+		l.mu.Lock()
+		_, needed := l.needs[r]
+		if now != nil && now != before || now == nil && before != nil {
+			delete(l.needs, r)
+		}
+		l.mu.Unlock()
+		if (before == nil) != (now == nil) || needed && now != before {
+			moved = append(moved, Moved{r.user, r.origin})
+		}
+	}
+	return moved
+}
+
+// renewedElsewhere is what another replica of the pool made of a login that is refused here: refresh tokens are often good once, and
+// the other one was faster. Nil where there is nothing of the kind.
+func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err error) *token {
+	var d *denied
+	if l.deps.CatchUp == nil || !errors.As(err, &d) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	l.deps.CatchUp(ctx)
+	now, _ := l.vault.token(r)
+	if now == old {
+		return nil
+	}
+	return now
+}
+
+// reload makes one entry what is stored.
+func (v *vault) reload(p replica.Place) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.read(p.Bucket, p.Key)
+}
+
+// settle shows what is stored in the place of what was just written, where another replica wrote it meanwhile. Called with mu held.
+func (v *vault) settle(changes []store.Change) {
+	for _, c := range changes {
+		if now, err := v.store.Get(c.Bucket, c.Key); err == nil && !bytes.Equal(now, c.Value) {
+			v.read(c.Bucket, c.Key)
+		}
+	}
+}
+
+// read makes one entry what is stored. What this key does not open is as if it were not there. Called with mu held.
+func (v *vault) read(bucket, key string) {
+	value, err := v.store.Get(bucket, key)
+	if err != nil {
+		return // it stays as it was
+	}
+	switch bucket {
+	case bucketTokens:
+		v.readToken(key, value)
+	case bucketClients:
+		delete(v.clients, key)
+	case bucketIssuers:
+		delete(v.issuers, key)
+	}
+	if value != nil && bucket != bucketTokens {
+		_ = v.load(bucket, key, value) // what cannot be opened is not there
+	}
+}
+
+// readToken is read for a login. Called with mu held.
+func (v *vault) readToken(key string, value []byte) {
+	r := refOf(key)
+	_, rest, _ := strings.Cut(key, "\x00")
+	_, issuer, _ := strings.Cut(rest, "\x00")
+	if t := v.tokens[r]; t != nil && t.Issuer == issuer {
+		delete(v.tokens, r)
+	}
+	if value == nil {
+		if v.tokens[r] == nil {
+			delete(v.sealed, r)
+		}
+		return
+	}
+	_ = v.load(bucketTokens, key, value) // notes what cannot be opened
+}
+
+// Readable says whether this program can read the form of a stored value; with which key is another question.
+func Readable(value []byte) bool { return len(value) > 0 && value[0] <= recordVersion }

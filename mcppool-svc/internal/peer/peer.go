@@ -1,0 +1,183 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/replica"
+)
+
+const (
+	// pushWait is how long a write waits for a replica.
+	pushWait = time.Second
+	// pullWait bounds one page.
+	pullWait = 10 * time.Second
+	// maxPages bounds one round of pulling; the next one goes on.
+	maxPages = 2000
+	// maxPause is the longest that a replica which is out of reach is left alone.
+	maxPause = 15 * time.Second
+)
+
+// peer is an address at which there is, or was, another replica. Fields below the line are guarded by the Set's mu.
+type peer struct {
+	addr   string
+	conn   Conn
+	client mcppoolv1.McpPoolPeerServiceClient
+	busy   chan struct{} // holds one token while it is pulled from
+
+	replica string // empty: not known yet
+	self    bool   // it is this replica
+	up      bool   // the last contact went well
+	err     error  // of the last contact, where it did not
+	fails   int    // in a row
+	next    time.Time
+	contact time.Time // the last that went well
+	caught  time.Time // when all that was there had been taken in
+	offset  time.Duration
+	run     string
+	after   uint64
+}
+
+// pull takes in what a peer learned since the last time. It may wait for one that just comes up.
+func (s *Set) pull(ctx context.Context, p *peer, wait bool) error {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	taken := 0
+	for range maxPages {
+		n, more, err := s.page(ctx, p, wait)
+		taken += n
+		if err != nil {
+			s.failed(p, err)
+			return err
+		}
+		if !more {
+			break
+		}
+	}
+	s.caughtUp(p, taken)
+	return nil
+}
+
+// page takes in one page.
+func (s *Set) page(ctx context.Context, p *peer, wait bool) (taken int, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pullWait)
+	defer cancel()
+	s.mu.Lock()
+	req := &mcppoolv1.PullEntriesRequest{Hello: s.hello(), Run: p.run, After: p.after}
+	s.mu.Unlock()
+	sent := s.cfg.Now()
+	resp, err := p.client.PullEntries(ctx, req, grpc.WaitForReady(wait))
+	if err != nil {
+		return 0, false, err
+	}
+	if err := s.met(p, resp.GetHello(), sent); err != nil {
+		return 0, false, err
+	}
+	if resp.GetHello().GetReplica() == s.store.ID() {
+		return 0, false, nil
+	}
+	taken, err = s.take(resp.GetHello(), resp.GetBatch())
+	if err != nil {
+		return taken, false, err // what was not taken is asked for again
+	}
+	s.mu.Lock()
+	p.run, p.after = resp.GetRun(), resp.GetNext()
+	s.mu.Unlock()
+	return taken, resp.GetMore(), nil
+}
+
+// met notes who is at an address.
+func (s *Set) met(p *peer, hello *mcppoolv1.PeerHello, sent time.Time) error {
+	if err := s.suits(hello); err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.replica = hello.GetReplica()
+	p.self = p.replica == s.store.ID()
+	p.offset = hello.GetTime().AsTime().Sub(sent.Add(now.Sub(sent) / 2))
+	return nil
+}
+
+// caughtUp notes that a peer is in reach and has nothing new.
+func (s *Set) caughtUp(p *peer, taken int) {
+	now := s.cfg.Now()
+	s.mu.Lock()
+	was := p.up
+	p.up, p.err, p.fails, p.contact, p.caught = !p.self, nil, 0, now, now
+	p.next = now.Add(s.cfg.Interval)
+	self, offset, name := p.self, p.offset, p.replica
+	s.mu.Unlock()
+	if !self {
+		s.store.InStep()
+	}
+	if !self && (!was || taken > 0) {
+		s.cfg.Log.Info("in step with another replica of the MCP pool", "peer", p.addr, "replica", name, "taken", taken)
+	}
+	if !self && !was && offset.Abs() > maxOffset {
+		s.cfg.Log.Warn("the clocks of two replicas of the MCP pool differ", "peer", p.addr, "ahead_there", offset.Round(time.Millisecond).String())
+	}
+}
+
+// maxOffset is how far clocks may differ before it is said.
+const maxOffset = 10 * time.Second
+
+// failedBefore notes that a first contact did not go well, which is nothing to worry about yet.
+func (s *Set) failedBefore(p *peer, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.err = err
+}
+
+// failed notes that a contact did not go well. Writes do not wait for this peer until one does.
+func (s *Set) failed(p *peer, err error) {
+	if s.base.Err() != nil {
+		return
+	}
+	now := s.cfg.Now()
+	s.mu.Lock()
+	first := p.err == nil
+	p.up, p.err = false, err
+	p.fails++
+	p.next = now.Add(min(s.cfg.Interval<<min(p.fails-1, 5), maxPause))
+	offset := p.offset
+	s.mu.Unlock()
+	switch {
+	case !first:
+	case errors.Is(err, replica.ErrAhead):
+		s.cfg.Log.Error("a replica of the MCP pool wrote something that lies in the future; it is taken when its time has come, or set the clocks right",
+			"peer", p.addr, "ahead_there", offset.Round(time.Second).String(), "error", err)
+	default:
+		s.cfg.Log.Warn("a replica of the MCP pool is out of reach; what it misses it gets when it is back", "peer", p.addr, "error", err)
+	}
+}
+
+// push hands over entries, within pushWait.
+func (s *Set) push(ctx context.Context, p *peer, requests []*mcppoolv1.PushEntriesRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, pushWait)
+	defer cancel()
+	for _, req := range requests {
+		resp, err := p.client.PushEntries(ctx, req)
+		if err == nil {
+			err = s.suits(resp.GetHello())
+		}
+		if err != nil {
+			return fmt.Errorf("telling it what was written here: %w", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.contact = s.cfg.Now()
+	return nil
+}

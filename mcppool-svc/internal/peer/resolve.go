@@ -1,0 +1,111 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/services/serve"
+)
+
+const dnsScheme = "dns:///"
+
+// Check says what is wrong with the addresses of peers, and whether all of them are on this machine.
+func Check(addrs []string) (local bool, err error) {
+	if len(addrs) > maxPeers {
+		return false, fmt.Errorf("there are %d --peers; the limit is %d", len(addrs), maxPeers)
+	}
+	local = true
+	for _, addr := range addrs {
+		name, isName := strings.CutPrefix(addr, dnsScheme)
+		host, port, err := net.SplitHostPort(name)
+		if err != nil || host == "" || port == "" {
+			return false, fmt.Errorf("the --peers address %q cannot be read; give it as host:port, or as dns:///name:port where a name leads to all replicas", addr)
+		}
+		local = local && !isName && serve.LoopbackHost(addr)
+	}
+	return local, nil
+}
+
+// resolve finds out who the peers are now. Where a name cannot be looked up, those that it led to stay.
+func (s *Set) resolve(ctx context.Context) error {
+	var addrs []string
+	for _, addr := range s.cfg.Addrs {
+		name, isName := strings.CutPrefix(addr, dnsScheme)
+		if !isName {
+			addrs = append(addrs, addr)
+			continue
+		}
+		host, port, err := net.SplitHostPort(name)
+		if err != nil {
+			return fmt.Errorf("the --peers address %q: %w", addr, err)
+		}
+		hosts, err := s.cfg.Lookup(ctx, host)
+		if err != nil {
+			s.cfg.Log.WarnContext(ctx, "the other replicas of the MCP pool cannot be looked up; those that were known stay", "name", host, "error", err)
+			return nil
+		}
+		for _, h := range hosts {
+			addrs = append(addrs, net.JoinHostPort(h, port))
+		}
+	}
+	addrs = slices.DeleteFunc(addrs, s.isSelf)
+	if len(addrs) > maxPeers {
+		s.cfg.Log.WarnContext(ctx, "there are too many replicas of the MCP pool; some are left out", "replicas", len(addrs), "limit", maxPeers)
+		slices.Sort(addrs)
+		addrs = addrs[:maxPeers]
+	}
+	return s.adopt(addrs)
+}
+
+// isSelf says whether an address is where this replica listens. Where that cannot be told, the first answer tells.
+func (s *Set) isSelf(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	mine, myPort, err2 := net.SplitHostPort(s.cfg.Self)
+	if err != nil || err2 != nil || port != myPort {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host == mine
+	}
+	if my, err := netip.ParseAddr(mine); err == nil && !my.IsUnspecified() {
+		return my.Unmap() == ip.Unmap()
+	}
+	local, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(local, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == ip.Unmap()
+	})
+}
+
+// adopt dials new peers and lets go of those that are none any more.
+func (s *Set) adopt(addrs []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	for addr, p := range s.peers {
+		if !slices.Contains(addrs, addr) {
+			delete(s.peers, addr)
+			_ = p.conn.Close() // what is under way there fails, which is as well
+		}
+	}
+	for _, addr := range addrs {
+		if s.peers[addr] != nil {
+			continue
+		}
+		conn, err := s.cfg.Dial(addr)
+		if err != nil {
+			return err
+		}
+		s.peers[addr] = &peer{addr: addr, conn: conn, client: mcppoolv1.NewMcpPoolPeerServiceClient(conn), busy: make(chan struct{}, 1)}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package pin
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/replica"
+)
+
+// Applied takes in what other replicas wrote. A server that is said to be gone and is here all the same is noted as there again, so
+// that its pins are not dropped because another replica has another configuration.
+func (b *Book) Applied(places []replica.Place, here func(origin string) bool) error {
+	changes := make(map[string][]store.Change)
+	var back []store.Change
+	for _, p := range places {
+		if p.Bucket != bucketSeen && p.Bucket != bucketApproved {
+			continue
+		}
+		origin, name, _ := strings.Cut(p.Key, "\x00")
+		changes[origin] = append(changes[origin], store.Change{Bucket: p.Bucket, Key: p.Key})
+		if name != goneName || !here(origin) {
+			continue
+		}
+		if _, noted, err := b.stored(p.Key); err != nil {
+			return err
+		} else if noted {
+			back = append(back, store.Change{Bucket: bucketSeen, Key: p.Key})
+		}
+	}
+	for origin, c := range changes {
+		if err := b.refresh(origin, c); err != nil {
+			return err
+		}
+	}
+	if len(back) == 0 {
+		return nil
+	}
+	if err := b.apply(back); err != nil {
+		return err
+	}
+	for _, c := range back {
+		origin, _, _ := strings.Cut(c.Key, "\x00")
+		b.setGone(origin, time.Time{})
+	}
+	return nil
+}
+
+// refresh makes what is known of an origin's tools what is stored of them. Answers that were given before count no more.
+func (b *Book) refresh(origin string, changes []store.Change) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	hashes := make(map[string]string)
+	if old := b.servers[origin]; old != nil {
+		maps.Copy(hashes, old.hashes)
+	}
+	for _, c := range changes {
+		_, name, _ := strings.Cut(c.Key, "\x00")
+		r, known, err := b.stored(c.Key)
+		switch {
+		case err != nil:
+			return err
+		case name == goneName && known:
+			b.gone[origin] = r.Time
+		case name == goneName:
+			delete(b.gone, origin)
+		case known:
+			hashes[name] = r.Hash
+		default:
+			delete(hashes, name)
+		}
+	}
+	if len(hashes) == 0 && b.gone[origin].IsZero() {
+		delete(b.servers, origin)
+		return nil
+	}
+	b.servers[origin] = &server{hashes: hashes}
+	return nil
+}
+
+// split copies approvals of before there was a place of their own for them.
+func (b *Book) split() error {
+	var changes []store.Change
+	err := b.store.Load(bucketSeen, func(key string, value []byte) error {
+		r, err := decode(value)
+		if err != nil || r.By == "" {
+			return err
+		}
+		changes = append(changes, store.Change{Bucket: bucketApproved, Key: key, Value: append([]byte(nil), value...)})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	missing := changes[:0]
+	for _, c := range changes {
+		approved, err := b.store.Get(bucketApproved, c.Key)
+		if err != nil {
+			return err
+		}
+		if approved == nil {
+			missing = append(missing, c)
+		}
+	}
+	return b.apply(missing)
+}
+
+// Readable says whether this program can read a stored value.
+func Readable(value []byte) bool {
+	_, err := decode(value)
+	return err == nil
+}

@@ -1,0 +1,370 @@
+package mcppool
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/services/identity"
+)
+
+func registerAt(t *testing.T, c client, requestID string, server *mcppoolv1.McpServer) *mcppoolv1.McpServer {
+	t.Helper()
+	made, err := c.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{RequestId: requestID, McpServer: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func get(t *testing.T, c client, id string) *mcppoolv1.McpServer {
+	t.Helper()
+	s, err := c.GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: id})
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func pid(t *testing.T, c client) string {
+	t.Helper()
+	o := invoke(t, c, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"})
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	return o.text()
+}
+
+// TestReplicasShareServers: what one replica was told of a server all know when it answers: that it is there, how it is reached, who
+// uses it, that it is gone (A14, A23: calls and connections follow).
+func TestReplicasShareServers(t *testing.T) {
+	r := startReplicas(t, 3, nil)
+	op := func(i int) client { return r.pools[i].as("op") }
+	ann := func(i int) client { return r.pools[i].as("ann") }
+	watch, err := ann(2).WatchMcpServers(t.Context(), &mcppoolv1.WatchMcpServersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := registerAt(t, op(0), "once", fake("fake", fakemcp.Good))
+	if m, err := watch.Recv(); err != nil || m.GetMcpServer().GetId() != "fake" {
+		t.Errorf("a watcher elsewhere sees %v, %v", m, err)
+	}
+	for i := range r.pools {
+		if s := get(t, ann(i), "fake"); s.GetEtag() != made.GetEtag() {
+			t.Errorf("replica %d has %v", i, s)
+		}
+		pid(t, ann(i))
+		if again := registerAt(t, op(i), "once", fake("fake", fakemcp.Good)); again.GetEtag() != made.GetEtag() {
+			t.Errorf("the create repeated at replica %d made another one", i)
+		}
+	}
+	_, err = op(2).CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("fake", fakemcp.Good)})
+	wantReason(t, err, "ALREADY_EXISTS", "")
+
+	before := pid(t, ann(0))
+	changed := fake("fake", fakemcp.Good)
+	changed.GetStdio().Env["SOMETHING"] = "else"
+	updated, err := op(1).UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{
+		McpServer: changed, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"stdio"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := get(t, ann(0), "fake"); s.GetEtag() != updated.GetEtag() || s.GetEtag() == made.GetEtag() {
+		t.Error("the update is not there")
+	}
+	if pid(t, ann(0)) == before {
+		t.Error("the connection of before the update is still in use")
+	}
+
+	if _, err := ann(1).DeactivateMcpServer(t.Context(), &mcppoolv1.DeactivateMcpServerRequest{Id: "fake"}); err != nil {
+		t.Fatal(err)
+	}
+	if o := invoke(t, ann(0), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.reason() != "MCP_SERVER_NOT_ACTIVE" {
+		t.Errorf("deactivated elsewhere: %v", o.err)
+	}
+	if n := r.pools[0].pool.Load().Used; n > 0 {
+		eventually(t, "the connection of who deactivated the server stays", func() bool { return r.pools[0].pool.Load().Used == 0 })
+	}
+
+	if _, err := op(2).DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "fake"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.pools {
+		if s := get(t, ann(i), "fake"); s != nil {
+			t.Errorf("replica %d still has it", i)
+		}
+	}
+}
+
+// TestReplicasApart: a replica that is cut off answers with what it knows, is told by whom it reaches, and is in step again when it is
+// back. Of two servers of one id the later stays; of a change and a deletion, the deletion.
+func TestReplicasApart(t *testing.T) {
+	r := startReplicas(t, 3, nil)
+	op := func(i int) client { return r.pools[i].as("op") }
+	registerAt(t, op(0), "", fake("shared", fakemcp.Good))
+
+	r.part(0, true, 1)
+	registerAt(t, op(0), "", fake("around", fakemcp.Good))
+	eventually(t, "what one replica was told does not come to the other by the third", func() bool { return get(t, op(1), "around") != nil })
+
+	r.part(0, true, 1, 2)
+	first := registerAt(t, op(0), "", fake("same", fakemcp.Good))
+	second := registerAt(t, op(1), "", fake("same", fakemcp.Good))
+	if first.GetEtag() == second.GetEtag() {
+		t.Fatal("they are not two")
+	}
+	if _, err := op(0).DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "shared"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := op(1).UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{Id: "shared", Description: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if get(t, op(2), "shared") == nil {
+		t.Error("the replicas are not apart")
+	}
+	r.part(0, false, 1, 2)
+	r.settle(t)
+	for i := range r.pools {
+		eventually(t, "the replicas do not agree", func() bool {
+			return get(t, op(i), "same").GetEtag() == second.GetEtag() && get(t, op(i), "shared") == nil
+		})
+	}
+}
+
+// TestReplicaThatHangs: the first write waits for it a second, later ones not at all, and none fails.
+func TestReplicaThatHangs(t *testing.T) {
+	r := startReplicas(t, 2, nil)
+	r.stick(1, true)
+	began := time.Now()
+	registerAt(t, r.pools[0].as("op"), "", fake("a", fakemcp.Good))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the write took %v", took)
+	}
+	eventually(t, "it counts as in reach", func() bool { return !r.pools[0].peers.Status()[0].Up })
+	began = time.Now()
+	registerAt(t, r.pools[0].as("op"), "", fake("b", fakemcp.Good))
+	if took := time.Since(began); took > 700*time.Millisecond {
+		t.Errorf("a later write took %v", took)
+	}
+	r.stick(1, false)
+	eventually(t, "it does not learn what it missed", func() bool { return get(t, r.pools[1].as("op"), "b") != nil })
+}
+
+// TestReplicasShareApprovals: a tool that was approved on one is usable on all. What another one saw first without knowing of it does
+// not count: nobody approved that.
+func TestReplicasShareApprovals(t *testing.T) {
+	r := startReplicas(t, 3, nil)
+	ann := func(i int) client { return r.pools[i].as("ann") }
+	server := fake("fake", fakemcp.Good)
+	server.OwnerSub = "ann"
+	registerAt(t, r.pools[0].as("op"), "", server)
+	listTools(t, ann(0), &mcppoolv1.ListToolsRequest{McpId: "fake"})
+	for i := range r.pools { // each has a connection of its own, and so a process that is to change
+		if o := invoke(t, ann(i), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "change"}); o.err != nil {
+			t.Fatal(o.err)
+		}
+		wantQuarantined(t, ann(i), "info")
+	}
+	held := quarantinedTools(t, ann(1))
+	_, err := ann(1).ApproveTool(t.Context(), &mcppoolv1.ApproveToolRequest{
+		McpId: "fake", Name: "info", DefinitionHash: held[0].GetTool().GetDefinitionHash(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.pools {
+		if o := invoke(t, ann(i), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
+			t.Errorf("replica %d: %v", i, o.err)
+		}
+	}
+}
+
+// TestFirstUseOnTwoReplicas: a server that is another one to a replica which is cut off was not approved by anybody, whoever was first.
+func TestFirstUseOnTwoReplicas(t *testing.T) {
+	r := startReplicas(t, 2, func(i int, cfg *Config, _ *Deps) {
+		mode := fakemcp.Good
+		if i == 1 {
+			mode = fakemcp.Changed
+		}
+		s := fakemcp.Stdio(mode)
+		cfg.MCPConfigs = []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
+			"fake": map[string]any{"command": s.Command, "env": s.Env},
+		}})}
+	})
+	r.part(0, true, 1)
+	ann := func(i int) client { return r.pools[i].as("ann") }
+	listTools(t, ann(0), &mcppoolv1.ListToolsRequest{McpId: "fake"})
+	if o := invoke(t, ann(1), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
+		t.Fatal(o.err) // the price of being cut off
+	}
+	r.part(0, false, 1)
+	r.settle(t)
+	eventually(t, "what was seen later counts", func() bool {
+		return invoke(t, ann(1), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).reason() == "TOOL_QUARANTINED"
+	})
+	if o := invoke(t, ann(0), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
+		t.Errorf("what was seen first does not count: %v", o.err)
+	}
+}
+
+// guardedReplicas are pools with the server `web`, which wants logins.
+func guardedReplicas(t *testing.T, n int, sw fakeauth.Switches, edit func(i int, cfg *Config, deps *Deps)) (*replicas, *fakeauth.Authority, *clock) {
+	t.Helper()
+	now := &clock{}
+	auth := fakeauth.New(t, sw)
+	web := fakeauth.Protect(t, auth, webMCP(), fakeauth.Guard{Ask: "mcp:basic"})
+	r := startReplicas(t, n, func(i int, cfg *Config, deps *Deps) {
+		cfg.AllowAddresses, deps.Now = []string{"127.0.0.0/8"}, now.now
+		cfg.TokenKey = "env:KEY"
+		cfg.Environ = []string{"KEY=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}
+		if edit != nil {
+			edit(i, cfg, deps)
+		}
+	})
+	registerAt(t, r.pools[0].as("op"), "", &mcppoolv1.McpServer{Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{
+		Http: &mcppoolv1.HttpTransport{Url: web.URL},
+	}})
+	return r, auth, now
+}
+
+func (r *replicas) guarded(i int, auth *fakeauth.Authority) *guarded {
+	return &guarded{suite: r.pools[i], auth: auth}
+}
+
+// TestReplicasShareLogins: who logged in on one is logged in on all, also when the token was renewed elsewhere, and logged out on all.
+func TestReplicasShareLogins(t *testing.T) {
+	r, auth, now := guardedReplicas(t, 3, fakeauth.Switches{Life: 10 * time.Minute}, nil)
+	at := func(i int) *guarded { return r.guarded(i, auth) }
+	for i := range 3 {
+		if o := at(i).echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
+			t.Fatalf("replica %d: %v", i, o.err)
+		}
+	}
+	at(0).login(t, "ann")
+	for i := range 3 {
+		if s := at(i).state(t, "ann"); s.GetLogin() != mcppoolv1.LoginState_LOGIN_STATE_ACTIVE {
+			t.Errorf("replica %d: %v", i, s.GetLogin())
+		}
+		if o := at(i).echo(t, "ann"); o.text() != "hi" {
+			t.Fatalf("replica %d: %v", i, o.err)
+		}
+		if o := at(i).echo(t, "bob"); o.reason() != "LOGIN_REQUIRED" {
+			t.Errorf("bob has a part in it at replica %d: %v", i, o.err)
+		}
+	}
+	now.move(9*time.Minute + 30*time.Second)
+	for i := range 3 {
+		if o := at(i).echo(t, "ann"); o.text() != "hi" {
+			t.Fatalf("replica %d: %v", i, o.err)
+		}
+	}
+	if n := auth.Grants("refresh_token"); n != 1 {
+		t.Errorf("%d renewals by three replicas", n)
+	}
+	if _, err := at(2).as("ann").DeleteMcpLogin(t.Context(), &mcppoolv1.DeleteMcpLoginRequest{McpId: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if o := at(i).echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
+			t.Errorf("replica %d after the logout: %v", i, o.err)
+		}
+	}
+}
+
+// TestLoginRenewedElsewhere: a refresh token that is good once was used by another replica, which could not say so: the one that is
+// refused asks for what it missed before it gives the login up.
+func TestLoginRenewedElsewhere(t *testing.T) {
+	r, auth, now := guardedReplicas(t, 2, fakeauth.Switches{Life: 10 * time.Minute}, func(_ int, _ *Config, deps *Deps) {
+		deps.peerInterval = time.Hour // what is not pushed is not heard of
+	})
+	r.guarded(0, auth).login(t, "ann")
+	if o := r.guarded(1, auth).echo(t, "ann"); o.text() != "hi" {
+		t.Fatal(o.err)
+	}
+	now.move(9*time.Minute + 30*time.Second)
+	r.part(0, true, 1)
+	if o := r.guarded(0, auth).echo(t, "ann"); o.text() != "hi" {
+		t.Fatal(o.err)
+	}
+	r.part(0, false, 1)
+	now.move(time.Minute) // the old token is of no use by now
+	if o := r.guarded(1, auth).echo(t, "ann"); o.text() != "hi" {
+		t.Errorf("the login is lost: %v", o.err)
+	}
+}
+
+// TestNoSharedKey: replicas with keys of their own do not share logins, and say so; the rest they share.
+func TestNoSharedKey(t *testing.T) {
+	log := &lockedBuffer{}
+	r, auth, _ := guardedReplicas(t, 2, fakeauth.Switches{}, func(_ int, cfg *Config, deps *Deps) {
+		cfg.TokenKey, deps.Log = "", log.logger()
+	})
+	r.guarded(0, auth).login(t, "ann")
+	if o := r.guarded(0, auth).echo(t, "ann"); o.text() != "hi" {
+		t.Fatal(o.err)
+	}
+	if o := r.guarded(1, auth).echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
+		t.Errorf("without a shared key: %v", o.err)
+	}
+	if !strings.Contains(log.String(), "do not share logins") {
+		t.Error("nobody is told")
+	}
+}
+
+// TestPeersOnlyServices: no user, and no operator, can write to the replicas' store or read it.
+func TestPeersOnlyServices(t *testing.T) {
+	r := startReplicas(t, 2, nil)
+	s := r.pools[0]
+	hello := &mcppoolv1.PeerHello{Replica: "x"}
+	for user, role := range map[string]identity.Role{"ann": identity.RoleUser, "op": identity.RoleOperator, "svc": identity.RoleService} {
+		want := codes.PermissionDenied
+		if user == "svc" {
+			want = codes.OK
+		}
+		c := mcppoolv1.NewMcpPoolPeerServiceClient(s.dial(s.keys.Ephemeral(user, []identity.Role{role})))
+		_, err := c.PullEntries(t.Context(), &mcppoolv1.PullEntriesRequest{Hello: hello})
+		if status.Code(err) != want {
+			t.Errorf("%s: %v", user, err)
+		}
+		_, err = c.PushEntries(t.Context(), &mcppoolv1.PushEntriesRequest{Hello: hello, Batch: &mcppoolv1.PeerBatch{}})
+		if status.Code(err) != want {
+			t.Errorf("%s: %v", user, err)
+		}
+		hello := &mcppoolv1.PeerHello{Replica: "x", KeyCheck: "another"}
+		if _, err := c.PullEntries(t.Context(), &mcppoolv1.PullEntriesRequest{Hello: hello}); user == "svc" && !strings.Contains(err.Error(), "--token-key") {
+			t.Errorf("another key: %v", err)
+		}
+	}
+}
+
+// TestPeersAreRefused: settings with which secrets would travel openly.
+func TestPeersAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg  Config
+		says string
+	}{
+		"no port":                {Config{Peers: []string{"pool-1"}}, "host:port"},
+		"no credential":          {Config{Peers: []string{"pool-1:7414"}, TokenKey: "env:K"}, "--service-key"},
+		"no key":                 {Config{Peers: []string{"10.0.0.1:7414"}, ServiceKey: "k"}, "--token-key"},
+		"no key, by name":        {Config{Peers: []string{"dns:///pools:7414"}, ServiceKey: "k"}, "--token-key"},
+		"a name that is no host": {Config{Peers: []string{"127.0.0.1:7414", "dns:///pools"}}, "dns:///name:port"},
+	} {
+		if _, err := New(t.Context(), tc.cfg, Deps{}); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q in it", name, err, tc.says)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package mcppool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/meter"
+	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/peer"
+	"pawl.dev/mcppool-svc/internal/pin"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/services/serve"
+)
+
+// checkPeers says why replicas cannot be reached as they are named.
+func (c Config) checkPeers() error {
+	local, err := peer.Check(c.Peers)
+	switch {
+	case err != nil || local:
+		return err
+	case c.ServiceKey == "":
+		return errors.New("refusing --peers beyond this machine without --service-key: they would not know who calls; make one with `pawl keys add mcppool --role service`")
+	case c.TokenKey == "":
+		return errors.New("refusing --peers beyond this machine without --token-key: what replicas tell each other holds secrets, and is sealed with it; " +
+			"make a key with `openssl rand -base64 32`, and give all replicas the same")
+	}
+	return nil
+}
+
+// openStore opens what is kept, and takes in what other replicas know before anything is made of it.
+func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, error) {
+	values := slices.Concat(registry.Buckets(), oauth.Buckets(), pin.Buckets())
+	file, err := store.Open(s.cfg.DataDir, replica.Buckets(values)...)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, file.Close, func() error { s.tidying.Wait(); return nil })
+	cfg := replica.Config{
+		Buckets: values, First: slices.Concat(pin.First(), oauth.First()), Lazy: registry.Lazy(),
+		Readable: readable, Written: written, Now: deps.Now,
+	}
+	if s.cfg.TokenKey == "" {
+		cfg.Local = oauth.Buckets() // each replica has a key of its own
+	}
+	st, err := replica.Open(file, cfg)
+	if err != nil || len(s.cfg.Peers) == 0 {
+		return st, err
+	}
+	if s.cfg.TokenKey == "" {
+		deps.Log.WarnContext(ctx, "the replicas of this MCP pool do not share logins to MCP servers: for that, give all of them the same --token-key")
+	}
+	return st, s.openPeers(ctx, st, deps)
+}
+
+// openPeers makes the first contact with the other replicas.
+func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) error {
+	cfg := peer.Config{
+		Addrs: s.cfg.Peers, Self: s.cfg.Self, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
+		Dial: func(addr string) (peer.Conn, error) { return serve.Dial(addr, s.cfg.ServiceKey) },
+	}
+	if deps.dialPeer != nil {
+		cfg.Dial = deps.dialPeer
+	}
+	if s.cfg.TokenKey != "" {
+		key, err := oauth.OpenKey(s.cfg.TokenKey, s.cfg.DataDir, s.cfg.Environ)
+		if err != nil {
+			return err
+		}
+		cfg.Key = key
+	}
+	var err error
+	if s.peers, err = peer.New(cfg, st); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.peers.Close)
+	stop, err := meter.ObservePeers(deps.Meter, s.peers.Status)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, stop)
+	return s.peers.Start(ctx)
+}
+
+// readable says whether this program can read what another replica, perhaps a newer one, wrote.
+func readable(bucket, key string, value []byte) bool {
+	switch {
+	case slices.Contains(registry.Buckets(), bucket):
+		return registry.Readable(bucket, key, value)
+	case slices.Contains(pin.Buckets(), bucket):
+		return pin.Readable(value)
+	default:
+		return oauth.Readable(value)
+	}
+}
+
+// written says when a value of before there were versions was written, where it says so itself.
+func written(bucket string, value []byte) time.Time {
+	var said struct {
+		Update time.Time `json:"update_time"`
+		Time   time.Time `json:"time"`
+	}
+	if slices.Contains(oauth.Buckets(), bucket) || json.Unmarshal(value, &said) != nil {
+		return time.Time{}
+	}
+	if said.Update.IsZero() {
+		return said.Time
+	}
+	return said.Update
+}
+
+// applied makes everything follow what other replicas wrote, as it does what is written here.
+func (s *Service) applied(places []replica.Place) {
+	for _, m := range s.registry.Applied(places) {
+		s.moved(m)
+	}
+	s.ways.Applied(places)
+	all := s.registry.All()
+	if err := s.pins.Applied(places, func(origin string) bool { return slices.ContainsFunc(all, at(origin)) }); err != nil {
+		s.log.Error("what another replica wrote of approved tools is not used before a restart", "error", err)
+	}
+	for _, m := range s.logins.Applied(places) {
+		for _, server := range all {
+			if server.Origin() == m.Origin {
+				s.pool.RetireUser(server.UID, m.User)
+				s.api.Touch(server.UID, m.User)
+			}
+		}
+	}
+}
+
+func at(origin string) func(*spec.Server) bool {
+	return func(s *spec.Server) bool { return s.Origin() == origin }
+}
+
+// moved ends the use of connections that are not what they should be any more.
+func (s *Service) moved(m registry.Moved) {
+	switch {
+	case m.User != "":
+		if !s.registry.Active(m.User, m.Now) {
+			s.pool.RetireUser(m.Now.UID, m.User)
+		}
+		return
+	case m.Before != nil && (m.Now == nil || m.Now.UID != m.Before.UID):
+		s.pool.Retire(m.Before.UID, "")
+	}
+	if m.Now != nil && m.Now.Disabled {
+		s.pool.Retire(m.Now.UID, "")
+	} else if m.Now != nil {
+		s.pool.Retire(m.Now.UID, m.Now.Revision())
+	}
+	if m.Before != nil && (m.Now == nil || m.Now.Origin() != m.Before.Origin()) {
+		// The replica that it was said to does the same; what was said here alone, it does not know.
+		s.tidying.Go(func() { s.api.Forget(context.Background(), m.Before) })
+	}
+}
