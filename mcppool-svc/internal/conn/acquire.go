@@ -40,6 +40,20 @@ func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.e
 // Wrote says that something which was read over the connection may be another thing by now.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
+// Retired is closed once the connection is handed out no more: whoever uses it for long does better with another one.
+func (l *Lease) Retired() <-chan struct{} {
+	p, e := l.pool, l.entry
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.over == nil {
+		e.over = make(chan struct{})
+		if e.retired {
+			close(e.over)
+		}
+	}
+	return e.over
+}
+
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry

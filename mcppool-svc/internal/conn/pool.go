@@ -81,8 +81,9 @@ type entry struct {
 	err      error           // after ready
 	calls    int             // leases out
 	sessions map[hold]time.Time
-	idle     time.Time // since when nobody needs it
-	retired  bool      // no longer handed out; closed with its last call
+	idle     time.Time     // since when nobody needs it
+	retired  bool          // no longer handed out; closed with its last call
+	over     chan struct{} // closed when retired; nil where nobody asked for it
 	closing  bool
 }
 
@@ -110,6 +111,9 @@ func (p *Pool) Close() {
 
 // retire takes an entry out of circulation. Called with mu held.
 func (p *Pool) retire(e *entry) {
+	if !e.retired && e.over != nil {
+		close(e.over)
+	}
 	e.retired = true
 	if p.entries[e.key] == e {
 		delete(p.entries, e.key)
