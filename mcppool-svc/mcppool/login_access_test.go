@@ -111,6 +111,32 @@ func TestSubscriptionsEndWithTheLogin(t *testing.T) {
 	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
 }
 
+// A token that ends while a person is asked is renewed like any; where that cannot be, the call was not made.
+func TestLoginEndsDuringAQuestion(t *testing.T) {
+	p := guard(t, fakemcp.Web(fakemcp.Modern), fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	p.echo(t, "ann")
+	p.login(t, "ann")
+	for id, end := range map[string]func(){
+		"renewed": p.auth.Revoke,
+		"logged out": func() {
+			if _, err := p.as("ann").DeleteMcpLogin(t.Context(), &mcppoolv1.DeleteMcpLoginRequest{McpId: "web"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		p.login(t, "ann")
+		v := converse(t, p.as("ann"), &mcppoolv1.CallToolRequest{McpId: "web", Name: "form", CallId: id})
+		q := v.question()
+		end()
+		if err := v.answer(q, accept, `{"name":"Ada"}`); err != nil {
+			t.Fatal(err)
+		}
+		if o := v.end(); id == "renewed" && !strings.Contains(o.text(), "Ada") || id != "renewed" && (o.reason() != "LOGIN_REQUIRED" || o.ran() != errs.OutcomeNotExecuted) {
+			t.Errorf("%s: %v, %v, %s", id, o.text(), o.err, o.ran())
+		}
+	}
+}
+
 // An authorization server is reached under the same rules as any address that a server names.
 func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
 	auth := fakeauth.New(t, fakeauth.Switches{})

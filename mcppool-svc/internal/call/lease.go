@@ -51,7 +51,7 @@ func (c *Caller) leased(ctx context.Context, use conn.Use, do func(*conn.Lease) 
 		if err == nil {
 			return nil
 		}
-		if try > 1 || !lost || e.Sent {
+		if try > 1 || !lost || e.Sent || e.Begun {
 			var f failure
 			errors.As(err, &f)
 			return Explain(f.stage, err)
