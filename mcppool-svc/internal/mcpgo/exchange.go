@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,6 +71,15 @@ func (x *exchange) begin(id mcp.RequestId, assumeSent bool) error {
 	x.id, x.handed = id, true
 	x.sent = x.sent || assumeSent
 	return nil
+}
+
+// isOf says whether a server means this request by an id, which some send as text.
+func (x *exchange) isOf(id any) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, own, _ := strings.Cut(x.id.String(), ":")
+	_, given, _ := strings.Cut(mcp.NewRequestId(id).String(), ":")
+	return own == given
 }
 
 // abandon keeps a request that was not handed over from being so, and returns the id of one that was.

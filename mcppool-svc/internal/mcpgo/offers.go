@@ -77,7 +77,7 @@ func (o *offers) notified(n mcp.JSONRPCNotification) {
 			o.updated(cut(uri))
 		}
 	case mcp.MethodNotificationSubscriptionsAcknowledged:
-		o.stream.acknowledged(n.Params.AdditionalFields["notifications"])
+		o.stream.acknowledged(n.Params)
 	}
 }
 
