@@ -131,7 +131,7 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 			return nil, err
 		}
 		p.made++
-		e = &entry{number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), sessions: make(map[hold]time.Time)}
+		e = &entry{number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[hold]time.Time)}
 		p.entries[k], p.live[e] = e, true
 		p.tell(k)
 		// The attempt keeps the caller's trace, not its end.
@@ -170,7 +170,8 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.place())
-	e.client, e.tools, e.made, e.idle = client, catalog.NewCache(client), time.Now(), time.Now()
+	now := time.Now()
+	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client), now, now, now
 	if e.retired && e.calls == 0 {
 		p.finish(e) // it was retired, and everybody left, while it was being made
 		return
@@ -202,6 +203,6 @@ func (p *Pool) lost(e *entry) {
 
 // remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. Called with mu held.
 func (p *Pool) remember(e *entry, err error) {
-	p.failed[e.place()] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter)}
+	p.failed[e.place()] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
 }

@@ -20,6 +20,7 @@ type Config struct {
 	SessionTimeout time.Duration // of a session that was not heard of; 30 minutes
 	BreakAfter     int           // failed connects in a row before a server is left alone; 5
 	BreakFor       time.Duration // how long it is; 30 s
+	ProbeAfter     time.Duration // how long a sign of life counts for those who look at a connection's state; 10 s
 }
 
 func (c Config) withDefaults() Config {
@@ -40,6 +41,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BreakFor == 0 {
 		c.BreakFor = 30 * time.Second
+	}
+	if c.ProbeAfter == 0 {
+		c.ProbeAfter = 10 * time.Second
 	}
 	return c
 }
@@ -72,6 +76,7 @@ type entry struct {
 	key
 	id     string        // the server's id, for logs
 	ready  chan struct{} // closed once connected or failed
+	begun  time.Time
 	number uint64        // no other entry has it
 	writes atomic.Uint64 // see Lease.Wrote
 
@@ -85,6 +90,9 @@ type entry struct {
 	retired  bool          // no longer handed out; closed with its last call
 	over     chan struct{} // closed when retired; nil where nobody asked for it
 	closing  bool
+
+	heard   time.Time     // the last sign of life that was asked for
+	proving chan struct{} // closed when it is known whether there is one; nil while nobody asks
 }
 
 // New makes a pool. Run closes idle connections, Close all of them.

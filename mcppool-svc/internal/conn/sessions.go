@@ -81,8 +81,9 @@ const (
 // Status is a user's connection to a server, for people.
 type Status struct {
 	State State
-	Err   error  // of the last failure
-	Info  string // what the server says it is
+	Since time.Time // when it became that; zero where it is idle
+	Err   error     // of the last failure
+	Info  string    // what the server says it is
 	// Capabilities are what the server says that it offers.
 	Capabilities upstream.Capabilities
 	// Tools changes with the server's tools, and with the connection; 0 where there is none.
@@ -96,13 +97,13 @@ func (p *Pool) Status(server *spec.Server, user string) Status {
 	defer p.mu.Unlock()
 	if e := p.anyOf(k, server.Isolation); e != nil {
 		if e.client == nil {
-			return Status{State: Connecting}
+			return Status{State: Connecting, Since: e.begun}
 		}
 		info := e.client.Info()
-		return Status{State: Ready, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
+		return Status{State: Ready, Since: e.made, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
 	}
 	if f := p.failed[k]; f != nil {
-		return Status{State: Failed, Err: f.err}
+		return Status{State: Failed, Since: f.since, Err: f.err}
 	}
 	return Status{}
 }

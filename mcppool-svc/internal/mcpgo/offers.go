@@ -3,6 +3,8 @@ package mcpgo
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -204,8 +206,12 @@ func (c *client) Probe(ctx context.Context) error {
 		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
 		return c.mcp.Ping(ctx)
 	})
-	if err != nil && upstream.As(err).Kind == upstream.Answered {
+	var answered *statusError
+	switch {
+	case err == nil, upstream.As(err).Kind == upstream.Answered:
 		return nil // it answers, if only to say that it does not know the word
+	case errors.As(err, &answered) && answered.status == http.StatusTooManyRequests:
+		return nil // or that it is asked too much
 	}
 	return err
 }
