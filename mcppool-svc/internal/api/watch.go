@@ -40,6 +40,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	}
 	watcher := s.hub.Watch(p.Sub)
 	defer watcher.Close()
+	s.pool.Wake(p.Sub)
 	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string][sha256.Size]byte), send: stream.Send}
 	probe := time.NewTicker(watchProbe)
 	defer probe.Stop()

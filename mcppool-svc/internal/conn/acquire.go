@@ -138,6 +138,7 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
 	}
 	e.calls++
+	e.awaken()
 	if use.Session != "" {
 		e.sessions[hold{use.User, use.Session}] = time.Now()
 	}
@@ -171,7 +172,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.place())
 	now := time.Now()
-	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client), now, now, now
+	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
 	if e.retired && e.calls == 0 {
 		p.finish(e) // it was retired, and everybody left, while it was being made
 		return

@@ -57,6 +57,9 @@ type Pool struct {
 	connect Connect
 	log     *slog.Logger
 	changed func(server, user string) // see Observe
+	attends func(user string) bool    // see Attended
+
+	tools *catalog.Known // of all connections
 
 	base   context.Context // ends with Close; connects hang on it
 	cancel context.CancelFunc
@@ -90,6 +93,7 @@ type entry struct {
 	retired  bool          // no longer handed out; closed with its last call
 	over     chan struct{} // closed when retired; nil where nobody asked for it
 	closing  bool
+	resting  bool // see rest
 
 	heard   time.Time     // the last sign of life that was asked for
 	proving chan struct{} // closed when it is known whether there is one; nil while nobody asks
@@ -99,7 +103,7 @@ type entry struct {
 func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	base, cancel := context.WithCancel(context.Background())
 	return &Pool{
-		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel,
+		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewKnown(),
 		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
 	}
 }

@@ -122,9 +122,9 @@ func (p *Pool) anyOf(k key, isolation spec.Isolation) *entry {
 	return found
 }
 
-// Run closes connections that nobody needs, until ctx is done.
+// Run closes connections that nobody needs, and lets others rest, until ctx is done.
 func (p *Pool) Run(ctx context.Context) {
-	tick := time.NewTicker(max(p.cfg.IdleTimeout/8, time.Millisecond))
+	tick := time.NewTicker(min(max(p.cfg.IdleTimeout/8, time.Millisecond), restTick))
 	defer tick.Stop()
 	for {
 		select {
@@ -153,6 +153,7 @@ func (p *Pool) sweep(now time.Time) {
 			p.retire(e)
 			p.finish(e)
 		}
+		p.rest(e, now)
 	}
 	for k, f := range p.failed {
 		if now.Sub(f.at) >= failureMemory {

@@ -21,6 +21,8 @@ var errAbandoned = errors.New("given up before it was sent")
 type exchange struct {
 	// stub is handed to mcp-go in place of a result, so that it does not parse what is parsed again above.
 	stub json.RawMessage
+	// unless says for which results that is not done, since mcp-go has to see them; may be nil.
+	unless func(json.RawMessage) bool
 	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
 	ownCancel bool
 	// gate has the last word on whether the request goes out; may be nil.

@@ -28,13 +28,14 @@ var emptyResult = json.RawMessage(`{}`)
 type stream struct {
 	wake chan struct{} // something else is wanted
 
-	mu     sync.Mutex
-	filter mcp.SubscriptionFilter // guarded by mu; what is wanted
-	round  uint64                 // guarded by mu; counts changes of filter
-	open   uint64                 // guarded by mu; the round that the server was asked for last
-	asked  *exchange              // guarded by mu; the request for it
-	known  *granted               // guarded by mu; what the server said to the last request; nil before it did
-	waits  []chan struct{}        // guarded by mu; closed when known changes
+	mu      sync.Mutex
+	filter  mcp.SubscriptionFilter // guarded by mu; what is wanted
+	resting bool                   // guarded by mu; nothing is, for now
+	round   uint64                 // guarded by mu; counts changes of filter
+	open    uint64                 // guarded by mu; the round that the server was asked for last
+	asked   *exchange              // guarded by mu; the request for it
+	known   *granted               // guarded by mu; what the server said to the last request; nil before it did
+	waits   []chan struct{}        // guarded by mu; closed when known changes
 }
 
 // granted is what a server agreed to, or why it did not.
@@ -143,6 +144,9 @@ func (s *stream) wanted() (mcp.SubscriptionFilter, uint64) {
 	default:
 	}
 	s.open = s.round
+	if s.resting {
+		return mcp.SubscriptionFilter{}, s.round
+	}
 	f := s.filter
 	f.ResourceSubscriptions = slices.Clone(f.ResourceSubscriptions)
 	return f, s.round

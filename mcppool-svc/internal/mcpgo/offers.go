@@ -84,13 +84,17 @@ func (o *offers) notified(n mcp.JSONRPCNotification) {
 }
 
 func (o *offers) expire(lists ...upstream.List) {
+	o.outdate(lists...)
+	o.tell()
+}
+
+func (o *offers) outdate(lists ...upstream.List) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, l := range lists {
 		o.version[l]++
 		delete(o.lists, l)
 	}
-	o.mu.Unlock()
-	o.tell()
 }
 
 // List implements upstream.Offers.
