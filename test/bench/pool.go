@@ -106,9 +106,10 @@ func (b *bench) poolAlone(ctx context.Context, d *document) error {
 // callOnce makes one call of echo.
 type callOnce func(context.Context) error
 
-// poolCalls compares a call through the pool, over gRPC on loopback with a key, with one that mcp-go makes by itself.
+// poolCalls compares a call through the pool, over gRPC on loopback with a key, with one that mcp-go makes by itself, and with one
+// that goes through gRPC and no more.
 func (b *bench) poolCalls(ctx context.Context, d *document) (err error) {
-	tool, self, err := stdioTool()
+	tool, _, err := stdioTool()
 	if err != nil {
 		return err
 	}
@@ -117,40 +118,58 @@ func (b *bench) poolCalls(ctx context.Context, d *document) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.stop()) }()
-	client, err := mcpclient.NewStdioMCPClient(self, append(os.Environ(), toolVariable+"=1"))
+	floor, err := b.startFloor(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, floor.stop()) }()
+	client, err := directClient(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := client.Initialize(ctx, mcp.InitializeRequest{}); err != nil {
-		return err
-	}
-	direct, through := directCall(client), a.namedCall()
-	var added, share, p50s, p50p, rates, rated []float64
+	ways := []callOnce{directCall(client), floor.namedCall(), a.namedCall()}
+	p50s, rates := make([][]float64, len(ways)), make([][]float64, len(ways))
 	for range b.rounds {
-		dp50, pp50, err := latencies(ctx, b.few(5000), direct, through)
+		p50, err := latencies(ctx, b.few(5000), ways...)
 		if err != nil {
 			return err
 		}
-		dRate, err := rate(ctx, b.each, direct)
-		if err != nil {
-			return err
+		for i, way := range ways {
+			each, err := rate(ctx, b.each, way)
+			if err != nil {
+				return err
+			}
+			p50s[i], rates[i] = append(p50s[i], p50[i]), append(rates[i], each)
 		}
-		pRate, err := rate(ctx, b.each, through)
-		if err != nil {
-			return err
-		}
-		added, share = append(added, pp50-dp50), append(share, pRate/dRate)
-		p50s, p50p, rates, rated = append(p50s, dp50), append(p50p, pp50), append(rates, dRate), append(rated, pRate)
-		b.logf("pool: p50 %.3f ms added, %.2f of the throughput", pp50-dp50, pRate/dRate)
+		last := len(rates[0]) - 1
+		b.logf("pool: p50 %.3f ms added, of which gRPC %.3f; %.2f of the throughput, gRPC alone %.2f",
+			p50[2]-p50[0], p50[1]-p50[0], rates[2][last]/rates[0][last], rates[1][last]/rates[0][last])
 	}
-	d.text("A call of a tool over stdio through the pool, as an executor makes it (gRPC on loopback, a key, a name, the acknowledgement of the call before), "+
-		"beside the same that mcp-go makes by itself; medians of %d round(s), in turns.", b.rounds)
-	d.table([]string{"", "mcp-go alone", "through the pool", "", "target"}, [][]string{
-		{"p50 of one caller, ms", figure(median(p50s)), figure(median(p50p)), figure(median(added)) + " added", "≤ 0.15"},
-		{fmt.Sprintf("calls/s of %d callers", poolCallers), figure(median(rates)), figure(median(rated)), fmt.Sprintf("%.2f ×", median(share)), "≥ 0.45 ×"},
-	})
+	showCalls(d, b.rounds, p50s, rates)
 	return nil
+}
+
+// showCalls shows the ways in the order alone, gRPC, pool.
+func showCalls(d *document, rounds int, p50s, rates [][]float64) {
+	beside := func(of [][]float64, i int, how func(way, alone float64) float64) float64 {
+		var all []float64
+		for round := range of[i] {
+			all = append(all, how(of[i][round], of[0][round]))
+		}
+		return median(all)
+	}
+	minus := func(way, alone float64) float64 { return way - alone }
+	share := func(way, alone float64) float64 { return way / alone }
+	d.text("A call of a tool over stdio through the pool, as an executor makes it (gRPC on loopback, a key, a name, the acknowledgement of the call before), "+
+		"beside the same that mcp-go makes by itself, and beside a server that passes calls on by gRPC and mcp-go and does nothing else: what that adds is the floor "+
+		"of anything behind gRPC on this machine. Medians of %d round(s), in turns.", rounds)
+	d.table([]string{"", "mcp-go alone", "bare gRPC before it", "through the pool", "bare gRPC adds", "the pool adds", "target"}, [][]string{
+		{"p50 of one caller, ms", figure(median(p50s[0])), figure(median(p50s[1])), figure(median(p50s[2])),
+			figure(beside(p50s, 1, minus)), figure(beside(p50s, 2, minus)), "≤ 0.15"},
+		{fmt.Sprintf("calls/s of %d callers", poolCallers), figure(median(rates[0])), figure(median(rates[1])), figure(median(rates[2])),
+			fmt.Sprintf("%.2f ×", beside(rates, 1, share)), fmt.Sprintf("%.2f ×", beside(rates, 2, share)), "≥ 0.45 ×"},
+	})
 }
 
 func directCall(c *mcpclient.Client) callOnce {
@@ -189,23 +208,25 @@ func call(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppool
 	}
 }
 
-// latencies are the medians of two calls that one caller makes in turns, in ms.
-func latencies(ctx context.Context, n int, first, second callOnce) (a, b float64, err error) {
-	times := make([][]time.Duration, 2)
+// latencies are the medians of calls that one caller makes in turns, in ms.
+func latencies(ctx context.Context, n int, ways ...callOnce) ([]float64, error) {
+	times := make([][]time.Duration, len(ways))
 	for i := range n {
-		for j, once := range []callOnce{first, second} {
+		for j, once := range ways {
 			began := time.Now()
 			if err := once(ctx); err != nil {
-				return 0, 0, err
+				return nil, err
 			}
 			if i >= n/10 { // what comes before warms up
 				times[j] = append(times[j], time.Since(began))
 			}
 		}
 	}
-	a, _ = quantiles(times[0])
-	b, _ = quantiles(times[1])
-	return a, b, nil
+	p50 := make([]float64, len(ways))
+	for j := range ways {
+		p50[j], _ = quantiles(times[j])
+	}
+	return p50, nil
 }
 
 // rate is how many calls many callers make in a second.
