@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -31,11 +32,39 @@ type plain struct {
 
 // CallTool implements McpPoolService.
 func (p *plain) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	result, err := p.client.CallTool(stream.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{
+	m, err := p.call(stream.Context(), req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(m)
+}
+
+// CallTools implements McpPoolService.
+func (p *plain) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+	for {
+		req, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		m, err := p.call(stream.Context(), req.GetCall())
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: m}}); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *plain) call(ctx context.Context, req *mcppoolv1.CallToolRequest) (*mcppoolv1.CallToolResponse, error) {
+	result, err := p.client.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{
 		Name: req.GetName(), RawArguments: json.RawMessage(req.GetInputJson()),
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := &mcppoolv1.CallResult{IsError: result.IsError}
 	for _, c := range result.Content {
@@ -43,7 +72,7 @@ func (p *plain) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStrea
 			out.Content = append(out.Content, &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: text.Text}})
 		}
 	}
-	return stream.Send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: out}})
+	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: out}}, nil
 }
 
 // serveFloor serves until it is told to stop.
