@@ -55,6 +55,7 @@ type Config struct {
 	MaxCachedBytes        int64         `placeholder:"N" help:"Their size in all; 64 MiB where 0."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone; 5 where 0."`
 	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try; 30s where 0."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last sign of life may be for those who look at its state; 10s where 0."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
 
 	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that leads to all of them, this one too; none
@@ -124,6 +125,7 @@ func (c Config) pool() conn.Config {
 	return conn.Config{
 		MaxConnections: c.MaxConnections, MaxPerUser: c.MaxConnectionsPerUser,
 		IdleTimeout: c.IdleTimeout, SessionTimeout: c.SessionTimeout, BreakAfter: c.BreakAfter, BreakFor: c.BreakFor,
+		ProbeAfter: c.ProbeAfter,
 	}
 }
 

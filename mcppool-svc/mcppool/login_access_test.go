@@ -1,6 +1,7 @@
 package mcppool
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/fakemcp"
 	"pawl.dev/services/errs"
 )
 
@@ -83,6 +85,55 @@ func TestStepUpOfACall(t *testing.T) {
 	}
 	if o := p.echo(t, "ann"); o.text() != "hi" {
 		t.Errorf("after the login: %v", o.err)
+	}
+}
+
+// A subscription ends with the login that it was made under, and outlives a new one.
+func TestSubscriptionsEndWithTheLogin(t *testing.T) {
+	p := guard(t, fakemcp.Web(fakemcp.Offering), fakeauth.Switches{}, fakeauth.Guard{Sessions: true}, nil)
+	p.echo(t, "ann")
+	p.login(t, "ann")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*waitLimit)
+	defer cancel()
+	stream, err := p.as("ann").SubscribeResource(ctx, &mcppoolv1.SubscribeResourceRequest{McpId: "web", Uri: "demo://1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next(t, stream)
+	p.login(t, "ann")
+	if m := next(t, stream); m.GetChanges() != 1 {
+		t.Errorf("word after another login = %v", m)
+	}
+	if _, err := p.as("ann").DeleteMcpLogin(ctx, &mcppoolv1.DeleteMcpLoginRequest{McpId: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
+}
+
+// A token that ends while a person is asked is renewed like any; where that cannot be, the call was not made.
+func TestLoginEndsDuringAQuestion(t *testing.T) {
+	p := guard(t, fakemcp.Web(fakemcp.Modern), fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	p.echo(t, "ann")
+	p.login(t, "ann")
+	for id, end := range map[string]func(){
+		"renewed": p.auth.Revoke,
+		"logged out": func() {
+			if _, err := p.as("ann").DeleteMcpLogin(t.Context(), &mcppoolv1.DeleteMcpLoginRequest{McpId: "web"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		p.login(t, "ann")
+		v := converse(t, p.as("ann"), &mcppoolv1.CallToolRequest{McpId: "web", Name: "form", CallId: id})
+		q := v.question()
+		end()
+		if err := v.answer(q, accept, `{"name":"Ada"}`); err != nil {
+			t.Fatal(err)
+		}
+		if o := v.end(); id == "renewed" && !strings.Contains(o.text(), "Ada") || id != "renewed" && (o.reason() != "LOGIN_REQUIRED" || o.ran() != errs.OutcomeNotExecuted) {
+			t.Errorf("%s: %v, %v, %s", id, o.text(), o.err, o.ran())
+		}
 	}
 }
 

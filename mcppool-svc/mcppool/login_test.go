@@ -37,9 +37,15 @@ type guarded struct {
 
 func startGuarded(t *testing.T, sw fakeauth.Switches, g fakeauth.Guard, o *mcppoolv1.OAuth) *guarded {
 	t.Helper()
+	return guard(t, webMCP(), sw, g, o)
+}
+
+// guard is startGuarded with another server.
+func guard(t *testing.T, mcp http.Handler, sw fakeauth.Switches, g fakeauth.Guard, o *mcppoolv1.OAuth) *guarded {
+	t.Helper()
 	now := &clock{}
 	p := &guarded{auth: fakeauth.New(t, sw), now: now}
-	p.web = fakeauth.Protect(t, p.auth, webMCP(), g)
+	p.web = fakeauth.Protect(t, p.auth, mcp, g)
 	p.suite = startWith(t, Config{AllowAddresses: []string{"127.0.0.0/8"}}, Deps{Now: now.now})
 	_, err := p.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "web", AutoActivate: true,

@@ -43,6 +43,13 @@ func main() {
 		}
 		return
 	}
+	if addr := os.Getenv(floorVariable); addr != "" {
+		if err := serveFloor(addr); err != nil {
+			fmt.Fprintln(os.Stderr, "bench floor:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	o, err := parseOptions()
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

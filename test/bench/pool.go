@@ -4,17 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc"
 
@@ -89,10 +84,10 @@ func (b *bench) startPool(ctx context.Context, env []string, servers map[string]
 func (a *alone) stop() error { return errors.Join(a.conn.Close(), a.process.stop()) }
 
 // stdioTool is this program as an MCP server.
-func stdioTool() (map[string]any, string, error) {
+func stdioTool() (map[string]any, error) {
 	self, err := os.Executable()
 	tools := map[string]any{"echo": map[string]string{"effect": "read"}}
-	return map[string]any{"command": self, "env": map[string]string{toolVariable: "1"}, "tools": tools}, self, err
+	return map[string]any{"command": self, "env": map[string]string{toolVariable: "1"}, "tools": tools}, err
 }
 
 // poolAlone measures what the pool adds to a call, and what a connection that nobody uses costs.
@@ -103,140 +98,11 @@ func (b *bench) poolAlone(ctx context.Context, d *document) error {
 	return b.poolIdle(ctx, d)
 }
 
-// callOnce makes one call of echo.
-type callOnce func(context.Context) error
-
-// poolCalls compares a call through the pool, over gRPC on loopback with a key, with one that mcp-go makes by itself.
-func (b *bench) poolCalls(ctx context.Context, d *document) (err error) {
-	tool, self, err := stdioTool()
-	if err != nil {
-		return err
-	}
-	a, err := b.startPool(ctx, nil, map[string]any{"t": tool})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, a.stop()) }()
-	client, err := mcpclient.NewStdioMCPClient(self, append(os.Environ(), toolVariable+"=1"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	if _, err := client.Initialize(ctx, mcp.InitializeRequest{}); err != nil {
-		return err
-	}
-	direct, through := directCall(client), a.namedCall()
-	var added, share, p50s, p50p, rates, rated []float64
-	for range b.rounds {
-		dp50, pp50, err := latencies(ctx, b.few(5000), direct, through)
-		if err != nil {
-			return err
-		}
-		dRate, err := rate(ctx, b.each, direct)
-		if err != nil {
-			return err
-		}
-		pRate, err := rate(ctx, b.each, through)
-		if err != nil {
-			return err
-		}
-		added, share = append(added, pp50-dp50), append(share, pRate/dRate)
-		p50s, p50p, rates, rated = append(p50s, dp50), append(p50p, pp50), append(rates, dRate), append(rated, pRate)
-		b.logf("pool: p50 %.3f ms added, %.2f of the throughput", pp50-dp50, pRate/dRate)
-	}
-	d.text("A call of a tool over stdio through the pool, as an executor makes it (gRPC on loopback, a key, a name, the acknowledgement of the call before), "+
-		"beside the same that mcp-go makes by itself; medians of %d round(s), in turns.", b.rounds)
-	d.table([]string{"", "mcp-go alone", "through the pool", "", "target"}, [][]string{
-		{"p50 of one caller, ms", figure(median(p50s)), figure(median(p50p)), figure(median(added)) + " added", "≤ 0.15"},
-		{fmt.Sprintf("calls/s of %d callers", poolCallers), figure(median(rates)), figure(median(rated)), fmt.Sprintf("%.2f ×", median(share)), "≥ 0.45 ×"},
-	})
-	return nil
-}
-
-func directCall(c *mcpclient.Client) callOnce {
-	return func(ctx context.Context) error {
-		_, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}}})
-		return err
-	}
-}
-
-// namedCall calls as an executor does.
-func (a *alone) namedCall() callOnce {
-	var n atomic.Uint64
-	return func(ctx context.Context) error {
-		id := n.Add(1)
-		return call(identity.OnBehalfOf(ctx, "ann"), a.pool, &mcppoolv1.CallToolRequest{
-			McpId: "t", Name: "echo", InputJson: `{"text":"hello"}`, SessionId: "task", Epoch: 1, IdempotencyKey: "key",
-			CallId: "task/" + strconv.FormatUint(id, 10), AckCallIds: []string{"task/" + strconv.FormatUint(id-1, 10)},
-		})
-	}
-}
-
-func call(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) error {
-	stream, err := pool.CallTool(ctx, req)
-	if err != nil {
-		return err
-	}
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if m.GetResult() != nil {
-			_, _ = stream.Recv() // its end
-			return nil
-		}
-	}
-}
-
-// latencies are the medians of two calls that one caller makes in turns, in ms.
-func latencies(ctx context.Context, n int, first, second callOnce) (a, b float64, err error) {
-	times := make([][]time.Duration, 2)
-	for i := range n {
-		for j, once := range []callOnce{first, second} {
-			began := time.Now()
-			if err := once(ctx); err != nil {
-				return 0, 0, err
-			}
-			if i >= n/10 { // what comes before warms up
-				times[j] = append(times[j], time.Since(began))
-			}
-		}
-	}
-	a, _ = quantiles(times[0])
-	b, _ = quantiles(times[1])
-	return a, b, nil
-}
-
-// rate is how many calls many callers make in a second.
-func rate(ctx context.Context, each time.Duration, once callOnce) (float64, error) {
-	until, cancel := context.WithTimeout(ctx, each)
-	defer cancel()
-	var calls atomic.Int64
-	var failed error
-	var fail sync.Once
-	var work sync.WaitGroup
-	began := time.Now()
-	for range poolCallers {
-		work.Go(func() {
-			for until.Err() == nil {
-				if err := once(ctx); err != nil {
-					fail.Do(func() { failed = err })
-					return
-				}
-				calls.Add(1)
-			}
-		})
-	}
-	work.Wait()
-	return float64(calls.Load()) / time.Since(began).Seconds(), failed
-}
-
 // poolIdle measures the memory of connections that nobody uses.
 func (b *bench) poolIdle(ctx context.Context, d *document) error {
 	web := httptest.NewServer(server.NewStreamableHTTPServer(mcpserver.New()))
 	defer web.Close()
-	tool, _, err := stdioTool()
+	tool, err := stdioTool()
 	if err != nil {
 		return err
 	}

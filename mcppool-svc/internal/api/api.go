@@ -66,6 +66,7 @@ func New(p Parts) *Server {
 	s.hub, s.streams, s.stopping = watch.New(), newStreams(), make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	p.Pool.Observe(s.hub.Touch)
+	p.Pool.Attended(s.hub.Watches)
 	p.Registry.Observe(func(user string) { s.hub.Touch("", user) })
 	return s
 }

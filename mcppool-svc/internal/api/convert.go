@@ -34,6 +34,7 @@ func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpS
 	}
 	status := s.pool.Status(server, p.Sub)
 	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities.Names()
+	m.StateTime = timeOf(status.Since)
 	if status.Err != nil {
 		m.LastError = status.Err.Error()
 	}

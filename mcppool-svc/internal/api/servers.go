@@ -93,6 +93,7 @@ func (s *Server) GetMcpServer(ctx context.Context, req *mcppoolv1.GetMcpServerRe
 	if err != nil {
 		return nil, err
 	}
+	s.pool.Prove(ctx, p.Sub, server)
 	return s.show(p, server), nil
 }
 
@@ -112,14 +113,21 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		size = defaultServers
 	}
 	resp := &mcppoolv1.ListMcpServersResponse{}
+	var shown []*spec.Server
 	for _, server := range s.registry.Visible(p.Sub) {
 		if server.ID <= string(after) || req.GetActiveOnly() && !s.active(p, server) {
 			continue
 		}
-		if len(resp.McpServers) == size {
-			resp.NextPageToken = page.Encode(scope, []byte(resp.McpServers[size-1].GetId()))
+		if len(shown) == size {
+			resp.NextPageToken = page.Encode(scope, []byte(shown[size-1].ID))
 			break
 		}
+		shown = append(shown, server)
+	}
+	if !req.GetActiveOnly() { // tasks ask for those, which find out by using them
+		s.pool.Prove(ctx, p.Sub, shown...)
+	}
+	for _, server := range shown {
 		resp.McpServers = append(resp.McpServers, s.show(p, server))
 	}
 	return resp, nil

@@ -116,6 +116,8 @@ func (r *subscriber) tell(ctx context.Context, use conn.Use, sub *call.Subscript
 			}
 		case <-sub.Done():
 			return errAgain
+		case <-sub.Retired():
+			return errAgain
 		case <-r.watcher.Woken():
 			if r.watcher.Take(); r.isOther(ctx, use) {
 				return errAgain

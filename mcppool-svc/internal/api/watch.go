@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,9 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
+
+// watchProbe is how long the state of a server that was lost without a word may be wrong for those who watch.
+const watchProbe = 15 * time.Second
 
 // WatchMcpServers implements McpPoolService.
 func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream grpc.ServerStreamingServer[mcppoolv1.WatchMcpServersResponse]) error {
@@ -36,12 +40,17 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	}
 	watcher := s.hub.Watch(p.Sub)
 	defer watcher.Close()
+	s.pool.Wake(p.Sub)
 	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string][sha256.Size]byte), send: stream.Send}
+	probe := time.NewTicker(watchProbe)
+	defer probe.Stop()
 	for changed := func(string) bool { return true }; ; changed = watcher.Take() {
 		if err := v.tell(changed); err != nil {
 			return err
 		}
 		select {
+		case <-probe.C:
+			s.pool.Prove(stream.Context(), p.Sub, v.servers()...) // what it finds wakes the watcher
 		case <-watcher.Woken():
 		case <-stream.Context().Done():
 			return stream.Context().Err()

@@ -170,7 +170,7 @@ func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request,
 	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch, facts: f}
 	how := upstream.Call{
 		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask,
-		Gate:   func() error { return r.inTime(c.deps.Now()) },
+		Gate: func() error { return r.inTime(c.deps.Now()) }, Again: c.again(r, f),
 		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && limit > taskAfter) {

@@ -44,14 +44,17 @@ func (c *Caller) leased(ctx context.Context, use conn.Use, do func(*conn.Lease) 
 		err = do(lease)
 		var e *upstream.Error
 		lost := errors.As(err, &e) && e.Lost
-		if lost {
+		switch {
+		case lost:
 			lease.Discard(err)
+		case e != nil && e.Kind == upstream.Interrupted:
+			lease.Doubt()
 		}
 		lease.Release()
 		if err == nil {
 			return nil
 		}
-		if try > 1 || !lost || e.Sent {
+		if try > 1 || !lost || e.Sent || e.Begun {
 			var f failure
 			errors.As(err, &f)
 			return Explain(f.stage, err)

@@ -28,6 +28,7 @@ type facts struct {
 	definition string // hash of the tool's
 	repeatable bool   // the tool may run twice
 	retries    int    // further tries that were made
+	repeats    int    // further requests that went on with the call, beside those
 	// asked says that the server asked somebody something.
 	asked atomic.Bool
 	// tasked says that the server does the call as a task.
@@ -95,6 +96,6 @@ func callRecord(r Request, f *facts, took time.Duration, end ledger.End) []slog.
 		slog.String("user", r.User), slog.String("session_id", r.Session), slog.String("mcp_id", r.MCPID), slog.String("tool", r.Tool),
 		slog.String("call_id", r.CallID), slog.String("definition_hash", f.definition), slog.String("argument_hash", hex.EncodeToString(sum[:])),
 		slog.String("decision", string(d)), slog.String("outcome", outcome), slog.String("reason", reason),
-		slog.Int("retries", f.retries), slog.Bool("tool_error", end.Result.GetIsError()), slog.Bool("cached", f.cached), slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Int("retries", f.retries+f.repeats), slog.Bool("tool_error", end.Result.GetIsError()), slog.Bool("cached", f.cached), slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
 }

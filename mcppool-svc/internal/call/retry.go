@@ -46,6 +46,19 @@ func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() e
 	}
 }
 
+// again says for a connection whether a request that goes on with a call is made once more, by the rules of retrying. Somebody may
+// have been asked by then: the answers go along.
+func (c *Caller) again(r Request, f *facts) func(context.Context, int, *upstream.Error) bool {
+	return func(ctx context.Context, try int, e *upstream.Error) bool {
+		if try >= maxTries || !e.Transient || e.Sent && !f.repeatable || f.tasked.Load() || !sleep(ctx, pause(try, e)) || !c.same(r) {
+			return false
+		}
+		f.repeats++
+		c.deps.Log.InfoContext(ctx, "a tool call goes on once more", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID, "try", try+1, "error", e)
+		return true
+	}
+}
+
 // passing says whether an error may be over in a moment.
 func passing(err error) bool {
 	var e *upstream.Error
@@ -62,6 +75,9 @@ func remembered(err error) bool {
 func (f *facts) harmless(err error) bool {
 	if f.asked.Load() || f.tasked.Load() {
 		return false // a person would be asked again, or a task begun beside the first
+	}
+	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.Begun {
+		return false // what could be made again was
 	}
 	outcome := errs.From(err).Metadata[errs.OutcomeKey]
 	return outcome == errs.OutcomeNotExecuted || f.repeatable && outcome == errs.OutcomeUnknown

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,8 @@ func (s *flaky) ListTools(context.Context) ([]json.RawMessage, error) {
 		json.RawMessage(`{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
 		json.RawMessage(`{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
 		json.RawMessage(`{"name":"write","inputSchema":{"type":"object"}}`),
+		json.RawMessage(`{"name":"lookform","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
+		json.RawMessage(`{"name":"writeform","inputSchema":{"type":"object"}}`),
 	}, nil
 }
 
@@ -52,11 +55,20 @@ func (s *flaky) CallTool(ctx context.Context, c upstream.Call) (json.RawMessage,
 	if err := c.Gate(); err != nil {
 		return nil, err
 	}
-	if c.Name == "ask" {
+	if c.Name == "ask" || strings.HasSuffix(c.Name, "form") {
 		if _, err := c.Ask(ctx, upstream.Question{ID: "q", Schema: `{"type":"object"}`}); err != nil {
 			return nil, err
 		}
 	}
+	for try := 1; ; try++ {
+		raw, err := s.answer()
+		if !strings.HasSuffix(c.Name, "form") || err == nil || !c.Again(ctx, try, upstream.As(err)) {
+			return raw, err
+		}
+	}
+}
+
+func (s *flaky) answer() (json.RawMessage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, time.Now())
@@ -105,6 +117,7 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 func TestRetry(t *testing.T) {
 	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
 	unsent := &upstream.Error{Kind: upstream.Unavailable, Transient: true, Message: "busy"}
+	begun := &upstream.Error{Kind: upstream.Unavailable, Begun: true, Lost: true, Transient: true, Message: "busy"}
 	broken := &upstream.Error{Kind: upstream.Protocol, Sent: true, Message: "rubbish"}
 	answered := &upstream.Error{Kind: upstream.Answered, Code: -32000, Sent: true, Message: "no"}
 	polite := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: 5 * time.Second, Message: "busy"}
@@ -128,6 +141,11 @@ func TestRetry(t *testing.T) {
 		{"as the server asks", []error{polite}, Request{Tool: "look"}, []time.Duration{5 * time.Second}, ""},
 		{"but not for ever", []error{rude}, Request{Tool: "look"}, []time.Duration{10 * time.Second}, ""},
 		{"within the call's time", []error{reset, reset}, Request{Tool: "look", Server: short}, []time.Duration{time.Second}, Retryable},
+		{"what goes on after a question", []error{unsent, polite}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 5 * time.Second}, ""},
+		{"but not for ever either", []error{unsent, unsent, begun}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 2 * time.Second}, Retryable},
+		{"nor where it may have written", []error{reset}, Request{Tool: "writeform", Unnamed: true}, nil, Retryable},
+		{"or read", []error{reset}, Request{Tool: "lookform", Unnamed: true}, []time.Duration{time.Second}, ""},
+		{"a call that cannot begin anew", []error{begun}, Request{Tool: "look"}, nil, Retryable},
 		{"before the call must have begun", []error{unsent}, Request{Tool: "look", StartBy: time.Date(2000, 1, 1, 0, 0, 0, 5e8, time.UTC)}, nil, Retryable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,10 +14,14 @@ const maxBrief = 256
 // shorten makes a result fit: the tool ran, and a part of what it gave is better than nothing. Text is cut off; what has no
 // meaning in part (structured content, images, sounds, bytes) is left out as a whole. What is missing is said in its place,
 // in words that are not counted.
+//
+// Structured content comes with its twin as text (MCP 2025-06-18): models read the text, and programs the other. Where there is room
+// for one of them, the text stays, if it is whole; and it gives way to structured content that is whole, if it would be cut.
 func shorten(result *mcppoolv1.CallResult, limit int) {
 	s := &shortener{left: limit, limit: limit}
 	var blocks []*mcppoolv1.Content
-	if n := len(result.StructuredJson); n > s.left {
+	n, text := len(result.StructuredJson), contentSize(result.Content)
+	if n > limit || text <= limit && n+text > limit {
 		result.StructuredJson = ""
 		blocks = append(blocks, s.instead("the structured content", n))
 	} else {
@@ -46,19 +50,43 @@ func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
 	case *mcppoolv1.Content_Text:
 		kind.Text = s.text(kind.Text)
 	case *mcppoolv1.Content_Image:
-		return s.whole(c, "an image ("+brief(kind.Image.GetMimeType())+")", len(kind.Image.GetData()))
+		return s.whole(c, "an image ("+brief(kind.Image.GetMimeType())+")")
 	case *mcppoolv1.Content_Audio:
-		return s.whole(c, "a sound ("+brief(kind.Audio.GetMimeType())+")", len(kind.Audio.GetData()))
+		return s.whole(c, "a sound ("+brief(kind.Audio.GetMimeType())+")")
 	case *mcppoolv1.Content_Resource:
 		if r := kind.Resource; len(r.GetBlob()) > 0 {
-			return s.whole(c, "the resource "+brief(r.GetUri()), len(r.GetBlob())+len(r.GetText()))
+			return s.whole(c, "the resource "+brief(r.GetUri()))
 		}
 		kind.Resource.Text = s.text(kind.Resource.GetText())
 	case *mcppoolv1.Content_ResourceLink:
-		link := kind.ResourceLink
-		return s.whole(c, "a link", len(link.GetUri())+len(link.GetName())+len(link.GetDescription())+len(link.GetMimeType()))
+		return s.whole(c, "a link")
 	}
 	return c
+}
+
+// blockSize is what of a block is counted, in bytes.
+func blockSize(c *mcppoolv1.Content) int {
+	switch kind := c.GetKind().(type) {
+	case *mcppoolv1.Content_Text:
+		return len(kind.Text)
+	case *mcppoolv1.Content_Image:
+		return len(kind.Image.GetData())
+	case *mcppoolv1.Content_Audio:
+		return len(kind.Audio.GetData())
+	case *mcppoolv1.Content_Resource:
+		return len(kind.Resource.GetBlob()) + len(kind.Resource.GetText())
+	case *mcppoolv1.Content_ResourceLink:
+		link := kind.ResourceLink
+		return len(link.GetUri()) + len(link.GetName()) + len(link.GetDescription()) + len(link.GetMimeType())
+	}
+	return 0
+}
+
+func contentSize(blocks []*mcppoolv1.Content) (n int) {
+	for _, c := range blocks {
+		n += blockSize(c)
+	}
+	return n
 }
 
 // text cuts a text where it is too long, between two characters.
@@ -77,7 +105,8 @@ func (s *shortener) text(text string) string {
 }
 
 // whole keeps a block, or says that it is missing.
-func (s *shortener) whole(c *mcppoolv1.Content, what string, bytes int) *mcppoolv1.Content {
+func (s *shortener) whole(c *mcppoolv1.Content, what string) *mcppoolv1.Content {
+	bytes := blockSize(c)
 	if bytes <= s.left {
 		s.left -= bytes
 		return c

@@ -36,8 +36,14 @@ func TestShorten(t *testing.T) {
 		{"blob", &mcppoolv1.CallResult{Content: []*mcppoolv1.Content{blob, link}}, []string{"[the resource file:///b of 200 bytes was left out", "[a link of 208 bytes was left out"}, true, ""},
 		{"structured", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 100) + `"}`, IsError: true, Content: []*mcppoolv1.Content{textBlock("ab")}},
 			[]string{"[the structured content of 108 bytes was left out", "ab"}, true, ""},
-		{"structured first", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 50))}},
-			[]string{"[cut off: 40 more bytes"}, true, `{"a":"` + strings.Repeat("x", 82) + `"}`},
+		{"the text twin", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 50)), textBlock(strings.Repeat("c", 50))}},
+			[]string{"[the structured content of 90 bytes was left out", strings.Repeat("b", 50), strings.Repeat("c", 50)}, true, ""},
+		{"both fit", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 42) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 50))}},
+			[]string{strings.Repeat("b", 50)}, false, `{"a":"` + strings.Repeat("x", 42) + `"}`},
+		{"the whole twin", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 101))}},
+			[]string{"[cut off: 91 more bytes"}, true, `{"a":"` + strings.Repeat("x", 82) + `"}`},
+		{"neither", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 100) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 150))}},
+			[]string{"[the structured content of 108 bytes was left out", "[cut off: 50 more bytes"}, true, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,6 +20,9 @@ type Subscription struct {
 // Done is closed once the connection is of no use any more: subscribe again.
 func (s *Subscription) Done() <-chan struct{} { return s.lease.Client().Done() }
 
+// Retired is closed once others are served over another connection, or none, as after a logout: subscribe again.
+func (s *Subscription) Retired() <-chan struct{} { return s.lease.Retired() }
+
 // Close ends it.
 func (s *Subscription) Close() {
 	s.Subscription.Close()

@@ -28,6 +28,7 @@ type Source interface {
 // Cache keeps the catalog of one connection.
 type Cache struct {
 	source Source
+	known  *Known
 
 	mu      sync.Mutex
 	current *Catalog // guarded by mu
@@ -42,8 +43,8 @@ type listing struct {
 	err     error    // after done
 }
 
-// NewCache makes a cache over a connection.
-func NewCache(source Source) *Cache { return &Cache{source: source} }
+// NewCache makes a cache over a connection; known may be nil.
+func NewCache(source Source, known *Known) *Cache { return &Cache{source: source, known: known} }
 
 // Get returns the catalog, asking the server only where what is known is out of date. Errors are *upstream.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
@@ -94,7 +95,7 @@ func (c *Cache) list(ctx context.Context, l *listing) {
 	defer cancel()
 	raw, err := c.source.ListTools(ctx)
 	if err == nil {
-		l.catalog, err = Read(raw, time.Now())
+		l.catalog, err = read(raw, time.Now(), c.known)
 	}
 	l.err = err
 	c.mu.Lock()

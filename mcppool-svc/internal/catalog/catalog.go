@@ -36,10 +36,12 @@ func (c *Catalog) After(name string) []*Tool {
 
 // Read makes a catalog of raw definitions. Two tools of one name are refused: which one a call would reach, and which one
 // was shown for approval, would be the server's secret.
-func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) {
+func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
+
+func read(raw []json.RawMessage, now time.Time, known *Known) (*Catalog, error) {
 	c := &Catalog{Tools: make([]*Tool, 0, len(raw)), Time: now}
 	for _, r := range raw {
-		t, err := parse(r)
+		t, err := known.read(r)
 		if err != nil {
 			return nil, protocolError("the server's tool list cannot be used: %w", err)
 		}

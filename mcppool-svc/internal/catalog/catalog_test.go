@@ -72,7 +72,7 @@ func TestCacheUntilTheServerSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{delay: time.Second}
 		s.set(nil, "b", "a")
-		c := NewCache(s)
+		c := NewCache(s, nil)
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -106,7 +106,7 @@ func TestFindLooksAgainForWhatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		s.set(nil, "a")
-		c := NewCache(s)
+		c := NewCache(s, nil)
 		for range 5 {
 			if _, tool, err := c.Find(t.Context(), "b"); tool != nil || err != nil {
 				t.Errorf("found %v, %v", tool, err)
@@ -127,7 +127,7 @@ func TestOneCallersEndIsNotTheLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{delay: time.Second}
 		s.set(nil, "a")
-		c := NewCache(s)
+		c := NewCache(s, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := c.Get(ctx)
@@ -143,7 +143,7 @@ func TestOneCallersEndIsNotTheLists(t *testing.T) {
 func TestErrorsAreNotKept(t *testing.T) {
 	s := &source{}
 	s.set(&upstream.Error{Message: "broken"})
-	c := NewCache(s)
+	c := NewCache(s, nil)
 	if _, err := c.Get(t.Context()); err == nil {
 		t.Error("no error")
 	}

@@ -40,6 +40,20 @@ func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.e
 // Wrote says that something which was read over the connection may be another thing by now.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
+// Retired is closed once the connection is handed out no more: whoever uses it for long does better with another one.
+func (l *Lease) Retired() <-chan struct{} {
+	p, e := l.pool, l.entry
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.over == nil {
+		e.over = make(chan struct{})
+		if e.retired {
+			close(e.over)
+		}
+	}
+	return e.over
+}
+
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry
@@ -117,13 +131,14 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 			return nil, err
 		}
 		p.made++
-		e = &entry{number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), sessions: make(map[hold]time.Time)}
+		e = &entry{number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[hold]time.Time)}
 		p.entries[k], p.live[e] = e, true
 		p.tell(k)
 		// The attempt keeps the caller's trace, not its end.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
 	}
 	e.calls++
+	e.awaken()
 	if use.Session != "" {
 		e.sessions[hold{use.User, use.Session}] = time.Now()
 	}
@@ -156,7 +171,8 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.place())
-	e.client, e.tools, e.made, e.idle = client, catalog.NewCache(client), time.Now(), time.Now()
+	now := time.Now()
+	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
 	if e.retired && e.calls == 0 {
 		p.finish(e) // it was retired, and everybody left, while it was being made
 		return
@@ -188,6 +204,6 @@ func (p *Pool) lost(e *entry) {
 
 // remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. Called with mu held.
 func (p *Pool) remember(e *entry, err error) {
-	p.failed[e.place()] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter)}
+	p.failed[e.place()] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
 }

@@ -20,6 +20,7 @@ type failure struct {
 	err    error
 	stderr upstream.Stderr
 	at     time.Time // of the last one; such that a lost connection delays nothing
+	since  time.Time // of the first one since it last worked
 	inRow  int       // connects that failed since the last one that did not
 }
 
@@ -74,8 +75,12 @@ func (p *Pool) Works(server *spec.Server, user string) {
 // failedAgain remembers a connect that failed. That the user has to log in first, or that the registration cannot be used, says
 // nothing against the server. Called with mu held.
 func (p *Pool) failedAgain(k key, err error) {
-	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), inRow: 1}
-	switch before := p.failed[k.place()]; {
+	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), since: time.Now(), inRow: 1}
+	before := p.failed[k.place()]
+	if before != nil {
+		f.since = before.since
+	}
+	switch {
 	case f.saysNothing():
 		f.inRow = 0
 	case before != nil:

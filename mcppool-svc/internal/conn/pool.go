@@ -20,6 +20,7 @@ type Config struct {
 	SessionTimeout time.Duration // of a session that was not heard of; 30 minutes
 	BreakAfter     int           // failed connects in a row before a server is left alone; 5
 	BreakFor       time.Duration // how long it is; 30 s
+	ProbeAfter     time.Duration // how long a sign of life counts for those who look at a connection's state; 10 s
 }
 
 func (c Config) withDefaults() Config {
@@ -41,6 +42,9 @@ func (c Config) withDefaults() Config {
 	if c.BreakFor == 0 {
 		c.BreakFor = 30 * time.Second
 	}
+	if c.ProbeAfter == 0 {
+		c.ProbeAfter = 10 * time.Second
+	}
 	return c
 }
 
@@ -53,6 +57,9 @@ type Pool struct {
 	connect Connect
 	log     *slog.Logger
 	changed func(server, user string) // see Observe
+	attends func(user string) bool    // see Attended
+
+	tools *catalog.Known // of all connections
 
 	base   context.Context // ends with Close; connects hang on it
 	cancel context.CancelFunc
@@ -72,6 +79,7 @@ type entry struct {
 	key
 	id     string        // the server's id, for logs
 	ready  chan struct{} // closed once connected or failed
+	begun  time.Time
 	number uint64        // no other entry has it
 	writes atomic.Uint64 // see Lease.Wrote
 
@@ -81,16 +89,21 @@ type entry struct {
 	err      error           // after ready
 	calls    int             // leases out
 	sessions map[hold]time.Time
-	idle     time.Time // since when nobody needs it
-	retired  bool      // no longer handed out; closed with its last call
+	idle     time.Time     // since when nobody needs it
+	retired  bool          // no longer handed out; closed with its last call
+	over     chan struct{} // closed when retired; nil where nobody asked for it
 	closing  bool
+	resting  bool // see rest
+
+	heard   time.Time     // the last sign of life that was asked for
+	proving chan struct{} // closed when it is known whether there is one; nil while nobody asks
 }
 
 // New makes a pool. Run closes idle connections, Close all of them.
 func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	base, cancel := context.WithCancel(context.Background())
 	return &Pool{
-		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel,
+		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewKnown(),
 		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
 	}
 }
@@ -110,6 +123,9 @@ func (p *Pool) Close() {
 
 // retire takes an entry out of circulation. Called with mu held.
 func (p *Pool) retire(e *entry) {
+	if !e.retired && e.over != nil {
+		close(e.over)
+	}
 	e.retired = true
 	if p.entries[e.key] == e {
 		delete(p.entries, e.key)

@@ -36,14 +36,23 @@ func (p *Pool) isDead(ctx context.Context, e *entry) bool {
 	limited, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	err := prober.Probe(limited)
-	if err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return !p.judge(e, err)
+}
+
+// judge says whether a probe was answered, and takes a connection out of circulation whose was not. Called with mu held.
+func (p *Pool) judge(e *entry, err error) bool {
+	if err == nil {
+		e.heard = time.Now()
+		return true
+	}
 	if !e.retired {
 		p.remember(e, err)
 	}
 	p.retire(e)
-	return true
+	return false
 }

@@ -81,8 +81,9 @@ const (
 // Status is a user's connection to a server, for people.
 type Status struct {
 	State State
-	Err   error  // of the last failure
-	Info  string // what the server says it is
+	Since time.Time // when it became that; zero where it is idle
+	Err   error     // of the last failure
+	Info  string    // what the server says it is
 	// Capabilities are what the server says that it offers.
 	Capabilities upstream.Capabilities
 	// Tools changes with the server's tools, and with the connection; 0 where there is none.
@@ -96,13 +97,13 @@ func (p *Pool) Status(server *spec.Server, user string) Status {
 	defer p.mu.Unlock()
 	if e := p.anyOf(k, server.Isolation); e != nil {
 		if e.client == nil {
-			return Status{State: Connecting}
+			return Status{State: Connecting, Since: e.begun}
 		}
 		info := e.client.Info()
-		return Status{State: Ready, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
+		return Status{State: Ready, Since: e.made, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
 	}
 	if f := p.failed[k]; f != nil {
-		return Status{State: Failed, Err: f.err}
+		return Status{State: Failed, Since: f.since, Err: f.err}
 	}
 	return Status{}
 }
@@ -121,9 +122,9 @@ func (p *Pool) anyOf(k key, isolation spec.Isolation) *entry {
 	return found
 }
 
-// Run closes connections that nobody needs, until ctx is done.
+// Run closes connections that nobody needs, and lets others rest, until ctx is done.
 func (p *Pool) Run(ctx context.Context) {
-	tick := time.NewTicker(max(p.cfg.IdleTimeout/8, time.Millisecond))
+	tick := time.NewTicker(min(max(p.cfg.IdleTimeout/8, time.Millisecond), restTick))
 	defer tick.Stop()
 	for {
 		select {
@@ -152,6 +153,7 @@ func (p *Pool) sweep(now time.Time) {
 			p.retire(e)
 			p.finish(e)
 		}
+		p.rest(e, now)
 	}
 	for k, f := range p.failed {
 		if now.Sub(f.at) >= failureMemory {

@@ -11,7 +11,7 @@ import (
 // openFirst asks the person to open what a server wants opened before it does the call (2025-11-25). The server says with the
 // error that it did not do it. Where the person has done it all, or the server says so, the call is made again.
 func (c *client) openFirst(r *running, last round, data any, refusal error) (round, error) {
-	next := round{number: last.number + 1, again: true}
+	next := round{number: last.number + 1, again: true, acted: last.acted}
 	questions, elicitations := readPages(next.number, data)
 	if len(questions) == 0 || next.number > maxRounds {
 		return next, refusal

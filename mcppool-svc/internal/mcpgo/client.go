@@ -40,6 +40,8 @@ type client struct {
 	canTask bool
 	// web: requests go out one by one over HTTP.
 	web bool
+	// ear is what a server with sessions tells of changes through; nil where it has another way, or none.
+	ear *ear
 	// roots are what the server is told when it asks for them.
 	roots []string
 	// unclear is why a question is refused that several calls may be meant by.
@@ -56,6 +58,8 @@ type client struct {
 	hangsUp bool
 	// mirrors is where to say which tools cannot be used where inputs are mirrored into headers; nil where they are not.
 	mirrors *slog.Logger
+	// annotated: some tool may have had such an input.
+	annotated atomic.Bool
 	// obituary says why a transport that closed did so; may wait a moment for the reason.
 	obituary func() *upstream.Error
 	// hide takes secrets out of a message.

@@ -38,6 +38,7 @@ type round struct {
 	responses map[string]json.RawMessage
 	state     *string
 	again     bool // it is not the first of this call: the server knows of it
+	acted     bool // a request before it may have done something: it brought answers, or the server began and put the rest off
 }
 
 // CallTool implements upstream.Client.
@@ -51,12 +52,12 @@ func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMess
 	for busy := 0; err == nil; {
 		var raw json.RawMessage
 		var data any
-		if raw, data, err = c.once(ctx, r, next); err != nil {
+		if raw, data, err = c.insist(ctx, r, next); err != nil {
 			if e := upstream.As(err); e.Kind == upstream.Answered && e.Code == urlRequired {
 				next, err = c.openFirst(r, next, data, err)
 				continue
 			}
-			return nil, next.begun(err)
+			return nil, err
 		}
 		fields := asks(raw)
 		if task, is := taskOf(fields, c.asTask(call)); is {
@@ -179,14 +180,22 @@ func addParams(request *transport.JSONRPCRequest, more map[string]any) error {
 	return nil
 }
 
-// begun takes back that nothing was sent where an earlier request of the call was.
-func (n round) begun(err error) error {
-	if !n.again {
-		return err
+// insist makes a request of a call, and one that is not the first again where the caller says so: the first one's caller makes the
+// whole call again. What it came to in the end is about all of them.
+func (c *client) insist(ctx context.Context, r *running, next round) (json.RawMessage, any, error) {
+	unknown := next.acted
+	for try := 1; ; try++ {
+		raw, data, err := c.once(ctx, r, next)
+		if err == nil || !next.again {
+			return raw, data, err
+		}
+		e := *upstream.As(err)
+		if e.Kind == upstream.Answered || e.Ended || c.isDone() || r.call.Again == nil || !r.call.Again(ctx, try, &e) {
+			e.Begun, e.Sent = true, e.Sent || unknown
+			return nil, data, &e
+		}
+		unknown = unknown || e.Sent
 	}
-	e := *upstream.As(err)
-	e.Sent = true
-	return &e
 }
 
 // busy waits before the next try of a call that the server did not get to.
@@ -201,7 +210,7 @@ func (c *client) busy(ctx context.Context, last round, fields map[string]json.Ra
 	case <-ctx.Done():
 		return round{}, ended(ctx)
 	}
-	next := round{number: last.number + 1, again: true}
+	next := round{number: last.number + 1, again: true, acted: true}
 	return next, next.keep(fields)
 }
 

@@ -40,7 +40,17 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.methods = append(l.methods, m.Method)
 		l.mu.Unlock()
 	}
-	l.Handler.ServeHTTP(w, r)
+	l.mu.Lock()
+	h := l.Handler
+	l.mu.Unlock()
+	h.ServeHTTP(w, r)
+}
+
+// become makes it another server, also while a stream of the earlier one is open.
+func (l *listener) become(h http.Handler) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Handler = h
 }
 
 func (l *listener) take() []string {
@@ -126,7 +136,7 @@ func TestServerThatChangesItsMindAboutRevisions(t *testing.T) {
 	if got := heard.take(); conn.Info().Protocol != "2026-07-28" || len(got) != 2 {
 		t.Errorf("asked for %v, and speaks %s", got, conn.Info().Protocol)
 	}
-	heard.Handler = refuse
+	heard.become(refuse)
 	_, err := connect(t, newConnector(t, Config{}), webServer(serveWeb(t, heard)))
 	if got := heard.take(); err == nil || len(got) != 3 {
 		t.Errorf("asked for %v: %v", got, err)
@@ -144,18 +154,40 @@ func TestNoOtherEraWithoutCredential(t *testing.T) {
 	}
 }
 
-// What was remembered of a server does not keep it from becoming another one.
+// What was remembered of a server does not keep it from becoming another one, however it says no to what it knew.
 func TestWaysChange(t *testing.T) {
-	modernOnly := before(server.NewStreamableHTTPServer(newMCP(t)), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusBadRequest)
-	}))
+	for name, no := range map[string]http.HandlerFunc{
+		"status 400": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) },
+		"status 500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a web page": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			modernOnly := before(server.NewStreamableHTTPServer(newMCP(t)), no)
+			heard := &listener{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
+			c, s := newConnector(t, Config{Memory: make(remembering)}), webServer(serveWeb(t, heard))
+			dialServer(t, c, s)
+			heard.become(modernOnly)
+			heard.take()
+			if conn := dialServer(t, c, s); conn.Info().Protocol != "2026-07-28" {
+				t.Errorf("speaks %s after %v", conn.Info().Protocol, heard.take())
+			}
+		})
+	}
+}
+
+// A server that learned the newer revisions, and still knows the older ones, is asked once what was remembered is too old to count.
+func TestUpgradedServerIsAskedAgain(t *testing.T) {
+	memory := make(remembering)
 	heard := &listener{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
-	c, s := newConnector(t, Config{Memory: make(remembering)}), webServer(serveWeb(t, heard))
+	c, s := newConnector(t, Config{Memory: memory}), webServer(serveWeb(t, heard))
 	dialServer(t, c, s)
-	heard.Handler = modernOnly
-	heard.take()
+	heard.become(server.NewStreamableHTTPServer(newMCP(t)))
+	if conn := dialServer(t, c, s); conn.Info().Protocol != "2025-11-25" {
+		t.Errorf("speaks %s before", conn.Info().Protocol)
+	}
+	clear(memory)
 	if conn := dialServer(t, c, s); conn.Info().Protocol != "2026-07-28" {
-		t.Errorf("speaks %s after %v", conn.Info().Protocol, heard.take())
+		t.Errorf("speaks %s after", conn.Info().Protocol)
 	}
 }
 

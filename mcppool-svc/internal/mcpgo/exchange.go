@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ var errAbandoned = errors.New("given up before it was sent")
 type exchange struct {
 	// stub is handed to mcp-go in place of a result, so that it does not parse what is parsed again above.
 	stub json.RawMessage
+	// unless says for which results that is not done, since mcp-go has to see them; may be nil.
+	unless func(json.RawMessage) bool
 	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
 	ownCancel bool
 	// gate has the last word on whether the request goes out; may be nil.
@@ -70,6 +73,15 @@ func (x *exchange) begin(id mcp.RequestId, assumeSent bool) error {
 	x.id, x.handed = id, true
 	x.sent = x.sent || assumeSent
 	return nil
+}
+
+// isOf says whether a server means this request by an id, which some send as text.
+func (x *exchange) isOf(id any) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, own, _ := strings.Cut(x.id.String(), ":")
+	_, given, _ := strings.Cut(mcp.NewRequestId(id).String(), ":")
+	return own == given
 }
 
 // abandon keeps a request that was not handed over from being so, and returns the id of one that was.

@@ -1,6 +1,7 @@
 package mcpgo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -25,4 +26,16 @@ func (c *client) mirrorable(ctx context.Context, tools []json.RawMessage) []json
 		}
 		return why != nil
 	})
+}
+
+// mirrored says whether mcp-go is to see a page of tools: it keeps the definitions for the headers of calls, whole, for each
+// connection. Hardly any have annotations; a server of which one has is shown to it from then on, since tools may lose them.
+func (c *client) mirrored(page json.RawMessage) bool {
+	if c.mirrors == nil {
+		return false
+	}
+	if bytes.Contains(page, []byte("x-mcp-header")) || bytes.Contains(page, []byte(`\u`)) {
+		c.annotated.Store(true)
+	}
+	return c.annotated.Load()
 }

@@ -24,7 +24,10 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 		transport.WithHTTPBasicClient(web.client),
 		transport.WithHTTPLogger(slog.New(demoted{c.log.With("mcp_id", s.ID).Handler()})),
 	}
+	var ear *ear
 	if e == legacy {
+		ear = newEar(web.client.Transport)
+		web.client.Transport = ear
 		// The stream that brings tools/list_changed while no request is running.
 		//nolint:staticcheck // deprecated for 2026-07-28, which this branch is not about
 		options = append(options, transport.WithContinuousListening())
@@ -41,7 +44,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	} else {
 		conn = newClient(&over.tap, &over.httpTap, e, c.log, opts...)
 	}
-	conn.unclear = unclear(s)
+	conn.unclear, conn.ear = unclear(s), ear
 	conn.roots, conn.shared, conn.web = s.Roots, s.Isolation == spec.Shared, true
 	conn.reply = (&replier{url: s.HTTP.URL, web: web.client, conn: conn}).send
 	conn.hide = web.hide

@@ -15,7 +15,7 @@ import (
 
 // gather gets what a result asks for.
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
-	next := round{number: last.number + 1, again: true}
+	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0}
 	if next.number > maxRounds {
 		return next, brokenInput(fmt.Sprintf("it asked %d times", maxRounds))
 	}

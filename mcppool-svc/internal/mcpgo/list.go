@@ -32,7 +32,8 @@ func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 		page: func(ctx context.Context, cursor mcp.Cursor) error {
 			var request mcp.ListToolsRequest
 			request.Params.Cursor = cursor
-			_, err := c.mcp.ListToolsByPage(ctx, request)
+			exchangeOf(ctx).unless = c.mirrored
+			_, err := c.mcp.ListToolsByPage(stubbed(ctx, `{"tools":[]}`), request)
 			return err
 		}})
 	return c.mirrorable(ctx, tools), err

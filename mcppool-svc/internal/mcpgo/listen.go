@@ -28,12 +28,14 @@ var emptyResult = json.RawMessage(`{}`)
 type stream struct {
 	wake chan struct{} // something else is wanted
 
-	mu     sync.Mutex
-	filter mcp.SubscriptionFilter // guarded by mu; what is wanted
-	round  uint64                 // guarded by mu; counts changes of filter
-	open   uint64                 // guarded by mu; the round that the server was asked for last
-	known  *granted               // guarded by mu; what the server said to the last request; nil before it did
-	waits  []chan struct{}        // guarded by mu; closed when known changes
+	mu      sync.Mutex
+	filter  mcp.SubscriptionFilter // guarded by mu; what is wanted
+	resting bool                   // guarded by mu; nothing is, for now
+	round   uint64                 // guarded by mu; counts changes of filter
+	open    uint64                 // guarded by mu; the round that the server was asked for last
+	asked   *exchange              // guarded by mu; the request for it
+	known   *granted               // guarded by mu; what the server said to the last request; nil before it did
+	waits   []chan struct{}        // guarded by mu; closed when known changes
 }
 
 // granted is what a server agreed to, or why it did not.
@@ -98,7 +100,7 @@ var errRewoken = errors.New("something else is wanted of the stream")
 func (c *client) listenOnce(filter mcp.SubscriptionFilter, round uint64) error {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
-	x := &exchange{}
+	x := c.offers.stream.asking()
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.outcome(x, c.mcp.Listen(withExchange(ctx, x), filter))
@@ -142,6 +144,9 @@ func (s *stream) wanted() (mcp.SubscriptionFilter, uint64) {
 	default:
 	}
 	s.open = s.round
+	if s.resting {
+		return mcp.SubscriptionFilter{}, s.round
+	}
 	f := s.filter
 	f.ResourceSubscriptions = slices.Clone(f.ResourceSubscriptions)
 	return f, s.round
@@ -229,14 +234,27 @@ func (s *stream) know(g *granted) {
 	s.waits = nil
 }
 
-// acknowledged is the server's word on the request that is open. It runs in mcp-go's read loop.
-func (s *stream) acknowledged(notifications any) {
+// asking is the exchange of the request for what is wanted now.
+func (s *stream) asking() *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = &exchange{}
+	return s.asked
+}
+
+// acknowledged is the server's word on the request that is open; one on an earlier request may still be on its way. It runs in
+// mcp-go's read loop.
+func (s *stream) acknowledged(params mcp.NotificationParams) {
 	g := &granted{}
-	if text, err := json.Marshal(notifications); err == nil {
+	if text, err := json.Marshal(params.AdditionalFields["notifications"]); err == nil {
 		_ = json.Unmarshal(text, &g.filter) // what cannot be read grants nothing
 	}
 	s.mu.Lock()
 	g.round = s.open
+	asked := s.asked
 	s.mu.Unlock()
+	if about := params.Meta[mcp.MetaKeySubscriptionID]; about != nil && asked != nil && !asked.isOf(about) {
+		return
+	}
 	s.know(g)
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -137,5 +139,28 @@ func TestContinuation(t *testing.T) {
 		if _, err := upstream.DecodeContinuation(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+// A server's word on an earlier request may come after the next one was sent: it is not about that.
+func TestLateAcknowledgement(t *testing.T) {
+	s := &stream{}
+	word := func(id any, uri string) mcp.NotificationParams {
+		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
+			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
+	}
+	if err := s.asking().begin(mcp.NewRequestId(int64(7)), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []any{float64(6), "6"} {
+		if s.acknowledged(word(id, "early")); s.known != nil {
+			t.Fatalf("%v was taken for the word on request 7", id)
+		}
+	}
+	for _, id := range []any{float64(7), "7", nil} {
+		if s.acknowledged(word(id, "now")); s.known == nil || s.known.filter.ResourceSubscriptions[0] != "now" {
+			t.Errorf("%v was not taken for the word on request 7", id)
+		}
+		s.known = nil
 	}
 }

@@ -3,6 +3,8 @@ package mcpgo
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -77,18 +79,22 @@ func (o *offers) notified(n mcp.JSONRPCNotification) {
 			o.updated(cut(uri))
 		}
 	case mcp.MethodNotificationSubscriptionsAcknowledged:
-		o.stream.acknowledged(n.Params.AdditionalFields["notifications"])
+		o.stream.acknowledged(n.Params)
 	}
 }
 
 func (o *offers) expire(lists ...upstream.List) {
+	o.outdate(lists...)
+	o.tell()
+}
+
+func (o *offers) outdate(lists ...upstream.List) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, l := range lists {
 		o.version[l]++
 		delete(o.lists, l)
 	}
-	o.mu.Unlock()
-	o.tell()
 }
 
 // List implements upstream.Offers.
@@ -204,8 +210,12 @@ func (c *client) Probe(ctx context.Context) error {
 		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
 		return c.mcp.Ping(ctx)
 	})
-	if err != nil && upstream.As(err).Kind == upstream.Answered {
+	var answered *statusError
+	switch {
+	case err == nil, upstream.As(err).Kind == upstream.Answered:
 		return nil // it answers, if only to say that it does not know the word
+	case errors.As(err, &answered) && answered.status == http.StatusTooManyRequests:
+		return nil // or that it is asked too much
 	}
 	return err
 }

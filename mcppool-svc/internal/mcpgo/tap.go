@@ -56,7 +56,7 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 		return nil, err
 	}
 	x.answer(response.Result, response.Error)
-	if response.Error == nil && x.stub != nil {
+	if response.Error == nil && x.stub != nil && (x.unless == nil || !x.unless(response.Result)) {
 		short := *response
 		short.Result = x.stub
 		return &short, nil

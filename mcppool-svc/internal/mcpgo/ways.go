@@ -16,7 +16,7 @@ import (
 // Memory remembers how servers were reached, by spec.Server.Origin, so that what they refuse is not tried each time. What
 // it returns is believed only as far as it works.
 type Memory interface {
-	// Recall returns what was remembered; empty where there is nothing.
+	// Recall returns what was remembered; empty where there is nothing, or nothing recent.
 	Recall(origin string) string
 	// Remember replaces it; an empty way forgets.
 	Remember(origin, way string)
@@ -77,7 +77,7 @@ func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (u
 		if first == nil || w == byHandshake || saysMore(err, w) {
 			first = err // what went wrong with a handshake says most to people
 		}
-		if !refuses(err) {
+		if !refuses(err) && (string(w) != remembered || !outdated(err)) {
 			break
 		}
 		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
@@ -115,6 +115,14 @@ func refuses(err error) bool {
 		return true
 	}
 	return e.Kind == upstream.Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
+}
+
+// outdated says whether what was remembered may be why a server could not be reached: something answered, and not as it did.
+func outdated(err error) bool {
+	e := upstream.As(err)
+	var answered *statusError
+	return e.Kind == upstream.Protocol || e.Kind == upstream.Answered ||
+		e.Kind == upstream.Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
 }
 
 // errOtherEra means that a server that was asked for the revisions without a handshake answered with one that has it.

@@ -15,6 +15,9 @@ const (
 	bucketWays = "ways" // spec.Server.Origin → wayRecord
 	// maxWays is how many are remembered; the oldest give way.
 	maxWays = 10_000
+	// wayAge is how long one is believed. A server that was upgraded may still take the older way, and nobody would ever ask for the
+	// newer one; to ask costs one more request, when a connection is made.
+	wayAge = 24 * time.Hour
 )
 
 // Ways remembers how servers were reached last time, where that is not what is tried first. It is safe for concurrent use.
@@ -51,11 +54,15 @@ func NewWays(st store.Store, now func() time.Time, log *slog.Logger) (*Ways, err
 	return w, nil
 }
 
-// Recall returns how a server was reached; empty where there is nothing to say.
+// Recall returns how a server was reached; empty where there is nothing to say, or that is long ago.
 func (w *Ways) Recall(origin string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ways[origin].Way
+	r := w.ways[origin]
+	if age := w.now().Sub(r.Time); age >= wayAge || age < 0 {
+		return "" // replaced by what is found out now
+	}
+	return r.Way
 }
 
 // Remember replaces that; an empty way forgets. What cannot be stored is found out again after a restart.

@@ -39,10 +39,31 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// TestWaysAge: what a server took yesterday is asked for anew, once.
+func TestWaysAge(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	w, _ := openWays(t, "", func() time.Time { return now })
+	w.Remember("a", "sse")
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{{wayAge - time.Second, "sse"}, {wayAge, ""}, {-time.Hour, ""}} {
+		if now = now.Add(tt.after); w.Recall("a") != tt.want {
+			t.Errorf("after %v: %q", tt.after, w.Recall("a"))
+		}
+		now = now.Add(-tt.after)
+	}
+	now = now.Add(wayAge)
+	w.Remember("a", "sse")
+	if got := w.Recall("a"); got != "sse" {
+		t.Errorf("found out again: %q", got)
+	}
+}
+
 // TestWaysAreBounded: the oldest give way.
 func TestWaysAreBounded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	w, _ := openWays(t, "", func() time.Time { now = now.Add(time.Second); return now })
+	w, _ := openWays(t, "", func() time.Time { now = now.Add(time.Millisecond); return now })
 	for i := range maxWays + 2 {
 		w.Remember(fmt.Sprint(i), "sse")
 	}

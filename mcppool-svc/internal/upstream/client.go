@@ -64,6 +64,10 @@ type Call struct {
 	// question is refused, and is told to the server. Where Ask is nil all are.
 	Ask func(context.Context, Question) (Answer, error)
 
+	// Again is asked whether a request that goes on with a call is to be made once more after it failed the try-th time, and waits
+	// before it says yes. It may be nil: never.
+	Again func(ctx context.Context, try int, err *Error) bool
+
 	// Resume goes on with a call that ended by asking, with Answers by the ids of the questions; nil: it is a new one.
 	Resume  *Continuation
 	Answers map[string]Answer

@@ -38,6 +38,8 @@ type Error struct {
 	Message string
 	// Sent is false only where it is certain that the server never got the request.
 	Sent bool
+	// Begun says that an earlier request of the same call was answered: to make the call anew would ask the same again.
+	Begun bool
 	// Ended says that the server answered the request, so that a tool ran, although the answer is of no use.
 	Ended bool
 	// Code is the JSON-RPC error code of an answer.

@@ -92,3 +92,11 @@ type Notifier interface {
 	// OnChange sets who is told when a list changes, that of the tools included. It must not block.
 	OnChange(changed func())
 }
+
+// Rester is a Client that can do with less while nobody uses it, and nobody wants to hear of changes.
+type Rester interface {
+	// Rest lets go of what can be had again; false where that is nothing. It must not block.
+	Rest() bool
+	// Wake takes it up again, before the client is used: what was known of the server's lists is out of date. It must not block.
+	Wake()
+}

@@ -33,6 +33,18 @@ func (h *Hub) Watch(user string) *Watcher {
 	return w
 }
 
+// Watches says whether anybody watches for a user; an empty user is any.
+func (h *Hub) Watches(user string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers {
+		if user == "" || w.user == user {
+			return true
+		}
+	}
+	return false
+}
+
 // Touch says that a thing changed for a user; an empty thing is any, an empty user all. It never blocks.
 func (h *Hub) Touch(thing, user string) {
 	h.mu.Lock()

@@ -41,9 +41,9 @@ const (
 	ConnectionState_CONNECTION_STATE_IDLE ConnectionState = 1
 	// It is being made.
 	ConnectionState_CONNECTION_STATE_CONNECTING ConnectionState = 2
-	// It works.
+	// It works: the server gave a sign of life within the last seconds, or is being asked for one.
 	ConnectionState_CONNECTION_STATE_READY ConnectionState = 3
-	// The last try failed; `last_error` says why. The next use tries again.
+	// It was lost, or could not be made; `last_error` says why. The next use tries again.
 	ConnectionState_CONNECTION_STATE_FAILED ConnectionState = 4
 )
 
@@ -389,7 +389,9 @@ type McpServer struct {
 	Login LoginState `protobuf:"varint,29,opt,name=login,proto3,enum=pawl.mcppool.v1.LoginState" json:"login,omitempty"`
 	// What the server offers beside tools: resources, resource_subscriptions, prompts, completions, logging, tasks. Output only;
 	// empty until it was connected to.
-	Capabilities  []string `protobuf:"bytes,30,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Capabilities []string `protobuf:"bytes,30,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// Since when the caller's connection is in its state; absent where there is none. Output only.
+	StateTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +645,13 @@ func (x *McpServer) GetLogin() LoginState {
 func (x *McpServer) GetCapabilities() []string {
 	if x != nil {
 		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *McpServer) GetStateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StateTime
 	}
 	return nil
 }
@@ -3488,7 +3497,7 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\xe2\f\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\x9d\r\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -3526,7 +3535,9 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x05roots\x18\x1b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80 R\x05roots\x12F\n" +
 	"\tcache_ttl\x18\x1c \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\bcacheTtl\x121\n" +
 	"\x05login\x18\x1d \x01(\x0e2\x1b.pawl.mcppool.v1.LoginStateR\x05login\x12\"\n" +
-	"\fcapabilities\x18\x1e \x03(\tR\fcapabilities\x1a\\\n" +
+	"\fcapabilities\x18\x1e \x03(\tR\fcapabilities\x129\n" +
+	"\n" +
+	"state_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x1a\\\n" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +
@@ -3928,110 +3939,111 @@ var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	2,  // 11: pawl.mcppool.v1.McpServer.isolation:type_name -> pawl.mcppool.v1.Isolation
 	49, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
 	51, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
-	47, // 14: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	48, // 15: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	52, // 16: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
-	53, // 17: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	54, // 18: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	53, // 19: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
-	3,  // 20: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
-	5,  // 21: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	5,  // 22: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
-	5,  // 23: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	55, // 24: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	56, // 25: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	22, // 26: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
-	56, // 27: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
-	50, // 28: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
-	56, // 29: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
-	57, // 30: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	49, // 31: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	50, // 32: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	32, // 33: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
-	29, // 34: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	30, // 35: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	36, // 36: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	31, // 37: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	33, // 38: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	25, // 39: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
-	26, // 40: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
-	58, // 41: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
-	50, // 42: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 43: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
-	49, // 44: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	32, // 45: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
-	59, // 46: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	49, // 47: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	29, // 48: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	30, // 49: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	36, // 50: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	31, // 51: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	33, // 52: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	5,  // 53: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	9,  // 54: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	11, // 55: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	12, // 56: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	13, // 57: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	15, // 58: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	16, // 59: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	18, // 60: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	19, // 61: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	20, // 62: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	23, // 63: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	25, // 64: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	27, // 65: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
-	37, // 66: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	39, // 67: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	41, // 68: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	34, // 69: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
-	43, // 70: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	60, // 71: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
-	61, // 72: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
-	62, // 73: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
-	63, // 74: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
-	64, // 75: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
-	65, // 76: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
-	66, // 77: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
-	67, // 78: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
-	68, // 79: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
-	69, // 80: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
-	70, // 81: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
-	71, // 82: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
-	72, // 83: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
-	5,  // 84: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	5,  // 85: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	14, // 86: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	5,  // 87: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	17, // 88: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	5,  // 89: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	5,  // 90: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	21, // 91: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	24, // 92: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	26, // 93: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	28, // 94: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
-	38, // 95: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	40, // 96: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	42, // 97: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	35, // 98: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
-	44, // 99: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	45, // 100: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
-	73, // 101: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
-	74, // 102: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
-	75, // 103: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
-	76, // 104: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
-	77, // 105: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
-	78, // 106: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
-	79, // 107: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
-	80, // 108: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
-	81, // 109: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
-	82, // 110: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
-	83, // 111: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
-	84, // 112: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
-	84, // [84:113] is the sub-list for method output_type
-	55, // [55:84] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	50, // 14: pawl.mcppool.v1.McpServer.state_time:type_name -> google.protobuf.Timestamp
+	47, // 15: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	48, // 16: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	52, // 17: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
+	53, // 18: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	54, // 19: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	53, // 20: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
+	3,  // 21: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
+	5,  // 22: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	5,  // 23: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
+	5,  // 24: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	55, // 25: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	56, // 26: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	22, // 27: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
+	56, // 28: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	50, // 29: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	56, // 30: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	57, // 31: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	49, // 32: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	50, // 33: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	32, // 34: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
+	29, // 35: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	30, // 36: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	36, // 37: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	31, // 38: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	33, // 39: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	25, // 40: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
+	26, // 41: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
+	58, // 42: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
+	50, // 43: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 44: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
+	49, // 45: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	32, // 46: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
+	59, // 47: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	49, // 48: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	29, // 49: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	30, // 50: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	36, // 51: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	31, // 52: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	33, // 53: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	5,  // 54: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	9,  // 55: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	11, // 56: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	12, // 57: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	13, // 58: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	15, // 59: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	16, // 60: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	18, // 61: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	19, // 62: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	20, // 63: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	23, // 64: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	25, // 65: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	27, // 66: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
+	37, // 67: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	39, // 68: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	41, // 69: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	34, // 70: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	43, // 71: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	60, // 72: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	61, // 73: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	62, // 74: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	63, // 75: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	64, // 76: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	65, // 77: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	66, // 78: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	67, // 79: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	68, // 80: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	69, // 81: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	70, // 82: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	71, // 83: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	72, // 84: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	5,  // 85: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	5,  // 86: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	14, // 87: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	5,  // 88: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	17, // 89: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	5,  // 90: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	5,  // 91: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	21, // 92: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	24, // 93: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	26, // 94: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	28, // 95: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
+	38, // 96: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	40, // 97: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	42, // 98: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	35, // 99: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	44, // 100: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	45, // 101: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	73, // 102: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	74, // 103: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	75, // 104: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	76, // 105: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	77, // 106: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	78, // 107: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	79, // 108: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	80, // 109: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	81, // 110: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	82, // 111: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	83, // 112: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	84, // 113: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	85, // [85:114] is the sub-list for method output_type
+	56, // [56:85] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }

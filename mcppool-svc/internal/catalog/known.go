@@ -1,0 +1,43 @@
+package catalog
+
+import (
+	"encoding/json"
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// Known shares tools of the same definition between catalogs: a thousand users of a server have a thousand connections, each with a
+// list of its own, and one set of tools. What no catalog has any more goes. It is safe for concurrent use.
+type Known struct {
+	mu    sync.Mutex
+	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
+}
+
+// NewKnown makes a Known.
+func NewKnown() *Known { return &Known{tools: make(map[string]weak.Pointer[Tool])} }
+
+// read is parse, of what was not read before.
+func (k *Known) read(raw json.RawMessage) (*Tool, error) {
+	t, err := parse(raw)
+	if err != nil || k == nil {
+		return t, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if other := k.tools[t.Hash].Value(); other != nil && other.Raw == t.Raw {
+		return other, nil
+	}
+	k.tools[t.Hash] = weak.Make(t)
+	runtime.AddCleanup(t, k.forget, t.Hash)
+	return t, nil
+}
+
+// forget drops a tool that is gone, unless there is another one of that definition by now.
+func (k *Known) forget(hash string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p, ok := k.tools[hash]; ok && p.Value() == nil {
+		delete(k.tools, hash)
+	}
+}

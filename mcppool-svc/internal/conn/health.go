@@ -1,0 +1,89 @@
+package conn
+
+import (
+	"context"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// lookLimit is how long those who look at states wait for a sign of life. What takes longer shows the next time, and to those who
+// watch.
+const lookLimit = time.Second
+
+// Prove asks for a sign of life of a user's connections to servers, where the last one is not recent: nothing else tells that
+// a server died which is reached by a request at a time. It waits until their states are true, but not for long.
+func (p *Pool) Prove(ctx context.Context, user string, servers ...*spec.Server) {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	for _, asked := range p.prove(user, servers) {
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Doubt says, before Release, that the server did not answer in time: who looks at its state asks it first.
+func (l *Lease) Doubt() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.entry.heard = time.Time{}
+}
+
+// prove begins the probes, and returns what is closed when each is over.
+func (p *Pool) prove(user string, servers []*spec.Server) (asked []<-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range servers {
+		k := keyOf(Use{Server: s, User: user})
+		if s.Isolation != spec.PerTask {
+			asked = p.proveOne(asked, p.entries[k])
+			continue
+		}
+		for _, e := range p.entries {
+			if e.place() == k {
+				asked = p.proveOne(asked, e)
+			}
+		}
+	}
+	return asked
+}
+
+// proveOne is called with mu held; the entry may be nil.
+func (p *Pool) proveOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
+	if e == nil || e.client == nil || p.closed {
+		return asked
+	}
+	prober, ok := e.client.(upstream.Prober)
+	if !ok || e.proving == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
+		return asked
+	}
+	if e.proving == nil {
+		e.proving = make(chan struct{})
+		p.work.Go(func() { p.probe(e, prober) })
+	}
+	return append(asked, e.proving)
+}
+
+// probe asks one connection. A server that is busy with a call may have no time for anything else, so that its silence says
+// nothing; that it cannot be reached does.
+func (p *Pool) probe(e *entry, prober upstream.Prober) {
+	ctx, cancel := context.WithTimeout(p.base, probeLimit)
+	defer cancel()
+	err := prober.Probe(ctx)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(e.proving)
+	e.proving = nil
+	silent := err != nil && upstream.As(err).Kind == upstream.Interrupted
+	if p.closed || silent && e.calls > 0 || p.judge(e, err) {
+		return
+	}
+	if e.calls == 0 {
+		p.finish(e)
+	}
+}

@@ -1,0 +1,169 @@
+package conn
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// mortal is a connection whose server may die without a word.
+type mortal struct {
+	*fakeClient
+	life *life
+}
+
+type life struct {
+	mu     sync.Mutex
+	state  string // guarded by mu; empty: it answers
+	probes int    // guarded by mu
+}
+
+func (l *life) become(state string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = state
+}
+
+func (l *life) asked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.probes
+}
+
+func (c mortal) Probe(ctx context.Context) error {
+	c.life.mu.Lock()
+	c.life.probes++
+	state := c.life.state
+	c.life.mu.Unlock()
+	switch state {
+	case "gone":
+		return &upstream.Error{Kind: upstream.Unavailable, Message: "connection refused", Lost: true}
+	case "silent":
+		<-ctx.Done()
+		return &upstream.Error{Kind: upstream.Interrupted, Message: ctx.Err().Error(), Err: ctx.Err()}
+	}
+	return nil
+}
+
+func withLives(t *testing.T, test func(t *testing.T, p *Pool, f *fakes, l *life)) {
+	inPool(t, Config{IdleTimeout: time.Hour}, func(t *testing.T, p *Pool, f *fakes) {
+		l, connect := &life{}, p.connect
+		p.connect = func(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+			c, err := connect(ctx, s, user)
+			if err != nil {
+				return nil, err
+			}
+			return mortal{c.(*fakeClient), l}, nil
+		}
+		test(t, p, f, l)
+	})
+}
+
+// look is what somebody sees who asks for the state, and how long that takes.
+func look(t *testing.T, p *Pool, want State) time.Duration {
+	t.Helper()
+	start := time.Now()
+	p.Prove(t.Context(), "ann", server)
+	took := time.Since(start)
+	if st := p.Status(server, "ann"); st.State != want {
+		t.Errorf("state %v (%v), want %v", st.State, st.Err, want)
+	}
+	return took
+}
+
+// A server that is reached by a request at a time dies without a word. Who looks sees it, and since when.
+func TestWhoLooksSeesADeadServer(t *testing.T) {
+	withLives(t, func(t *testing.T, p *Pool, f *fakes, l *life) {
+		acquire(t, p, Use{User: "ann"}).Release()
+		made := time.Now()
+		l.become("gone")
+		look(t, p, Ready) // it was made a moment ago
+		if st := p.Status(server, "ann"); l.asked() != 0 || !st.Since.Equal(made) {
+			t.Errorf("%d probes; ready since %v", l.asked(), st.Since)
+		}
+		<-time.After(p.cfg.ProbeAfter)
+		look(t, p, Failed)
+		synctest.Wait()
+		if st := p.Status(server, "ann"); st.Err == nil || !st.Since.Equal(made.Add(p.cfg.ProbeAfter)) || !f.made[0].isClosed() {
+			t.Errorf("status %+v, closed %v", st, f.made[0].isClosed())
+		}
+		// The next connects fail too: it is the same failure.
+		since := p.Status(server, "ann").Since
+		f.set(&upstream.Error{Message: "connection refused"}, time.Second)
+		if _, err := p.Acquire(t.Context(), Use{Server: server, User: "ann"}); err == nil {
+			t.Error("connected")
+		}
+		if st := p.Status(server, "ann"); !st.Since.Equal(since) {
+			t.Errorf("failed since %v, want %v", st.Since, since)
+		}
+		f.set(nil, 0)
+		l.become("")
+		<-time.After(retryAfter)
+		acquire(t, p, Use{User: "ann"}).Release()
+		look(t, p, Ready)
+	})
+}
+
+// One that says nothing at all is seen a little later; nobody waits for it that long, and many who look ask it once.
+func TestWhoLooksDoesNotWaitForASilentServer(t *testing.T) {
+	withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
+		acquire(t, p, Use{User: "ann"}).Release()
+		<-time.After(p.cfg.ProbeAfter)
+		l.become("silent")
+		var looks sync.WaitGroup
+		for range 10 {
+			looks.Go(func() {
+				if took := look(t, p, Ready); took != lookLimit {
+					t.Errorf("it took %v", took)
+				}
+			})
+		}
+		looks.Wait()
+		<-time.After(probeLimit)
+		synctest.Wait()
+		if n := l.asked(); n != 1 {
+			t.Errorf("%d probes", n)
+		}
+		look(t, p, Failed)
+	})
+}
+
+// A server that is busy may be silent. That it cannot be reached counts, and the calls that still run over the connection go on.
+func TestProbesBesideCalls(t *testing.T) {
+	withLives(t, func(t *testing.T, p *Pool, f *fakes, l *life) {
+		lease := acquire(t, p, Use{User: "ann"})
+		<-time.After(p.cfg.ProbeAfter)
+		l.become("silent")
+		look(t, p, Ready)
+		<-time.After(probeLimit)
+		look(t, p, Ready)
+		l.become("gone")
+		<-time.After(probeLimit)
+		look(t, p, Failed)
+		synctest.Wait()
+		if f.made[0].isClosed() {
+			t.Error("the connection was closed under a call")
+		}
+		lease.Release()
+		synctest.Wait()
+		if !f.made[0].isClosed() {
+			t.Error("the connection stays open")
+		}
+	})
+}
+
+// A call that was not answered in time casts doubt on the server, whenever that answered last.
+func TestDoubt(t *testing.T) {
+	withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
+		lease := acquire(t, p, Use{User: "ann"})
+		l.become("gone")
+		lease.Doubt()
+		lease.Release()
+		look(t, p, Failed)
+	})
+}

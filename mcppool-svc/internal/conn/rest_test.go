@@ -1,0 +1,85 @@
+package conn
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// sleeper is a connection that can rest.
+type sleeper struct {
+	*fakeClient
+	rests, wakes *int
+}
+
+// Rest implements upstream.Rester. Both run under the pool's lock.
+func (c sleeper) Rest() bool { *c.rests++; return true }
+
+// Wake implements upstream.Rester.
+func (c sleeper) Wake() { *c.wakes++ }
+
+// A connection rests that nobody uses, holds or watches, once, and wakes before it is used again. One that is held waits longer.
+func TestConnectionsRest(t *testing.T) {
+	for name, tt := range map[string]struct {
+		session  string
+		attended bool
+		after    time.Duration // 0: never
+	}{
+		"nobody's": {"", false, restAfter},
+		"held":     {"task", false, restHeld},
+		"watched":  {"", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPool(t, Config{IdleTimeout: time.Hour}, func(t *testing.T, p *Pool, f *fakes) {
+				var rests, wakes int
+				counts := func() (int, int) {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					return rests, wakes
+				}
+				p.Attended(func(user string) bool { return tt.attended && user == "ann" })
+				connect := p.connect
+				p.connect = func(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+					c, err := connect(ctx, s, user)
+					if err != nil {
+						return nil, err
+					}
+					return sleeper{c.(*fakeClient), &rests, &wakes}, nil
+				}
+				use := Use{Server: server, User: "ann", Session: tt.session}
+				l := acquire(t, p, use)
+				<-time.After(2 * restHeld) // a call may take long
+				if r, w := counts(); r != 0 || w != 0 {
+					t.Errorf("in use: %d rests, %d wakes", r, w)
+				}
+				l.Release()
+				if tt.after == 0 {
+					<-time.After(2 * restHeld)
+					if r, _ := counts(); r != 0 {
+						t.Errorf("%d rests", r)
+					}
+					return
+				}
+				<-time.After(tt.after - time.Second)
+				before, _ := counts()
+				<-time.After(restTick + time.Second)
+				<-time.After(restHeld)
+				if after, w := counts(); before != 0 || after != 1 || w != 0 {
+					t.Errorf("%d rests before, %d after, %d wakes", before, after, w)
+				}
+				p.Wake("bob")
+				if _, w := counts(); w != 0 {
+					t.Errorf("woken for somebody else")
+				}
+				acquire(t, p, use).Release()
+				p.Wake("ann")
+				if _, w := counts(); w != 1 || f.count() != 1 {
+					t.Errorf("%d wakes of %d connections", w, f.count())
+				}
+			})
+		})
+	}
+}
