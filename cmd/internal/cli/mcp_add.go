@@ -10,8 +10,8 @@ import (
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
-	"pawl.dev/cmd/internal/mcpfile"
 	"pawl.dev/cmd/internal/render"
+	"pawl.dev/mcppool-svc/mcppool"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
@@ -192,17 +192,9 @@ func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, exit.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
-	raw, err := os.ReadFile(c.From)
+	servers, err := mcppool.ReadServers(c.From)
 	if err != nil {
-		return nil, exit.Newf("read the servers: %v", err)
-	}
-	dir, err := filepath.Abs(filepath.Dir(c.From))
-	if err != nil {
-		return nil, exit.Newf("read the servers: %v", err)
-	}
-	servers, err := mcpfile.Parse(raw, dir)
-	if err != nil {
-		return nil, exit.Newf("%s: %v", c.From, err).Then(`it must be {"mcpServers": {"name": {"command": …}}}`)
+		return nil, exit.Newf("%v", err).Then(`correct it; it must be {"mcpServers": {"name": {"command": …}}}`)
 	}
 	var taken []*mcppoolv1.McpServer
 	for _, s := range servers {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -27,34 +26,35 @@ var (
 const sseType = "sse"
 
 // server makes a registration of a stanza.
-func (st stanza) server(dir string, log *slog.Logger) (*spec.Server, error) {
+func (r Reader) server(st stanza, dir string) (Entry, error) {
 	f, err := fieldsOf(st.raw)
 	if err != nil {
-		return nil, err
+		return Entry{}, err
 	}
-	s := &spec.Server{FromConfig: true, ByOperator: true, AutoActivate: true, ID: st.name}
+	s := &spec.Server{FromConfig: true, ByOperator: true, AutoActivate: r.AutoActivate, ID: st.name}
 	if !spec.IsSlug(st.name) {
 		s.ID = spec.Slug(st.name)
 		if s.ID == "" {
-			return nil, errors.New("its name has no letters or digits to make an id of; rename it")
+			return Entry{}, errors.New("its name has no letters or digits to make an id of; rename it")
 		}
 		s.DisplayName = st.name
-		log.Info("an MCP server's name is no id; it has another one here", "server", st.name, "mcp_id", s.ID)
+		r.Log.Info("an MCP server's name is no id; it has another one here", "server", st.name, "mcp_id", s.ID)
 	}
 	if err := f.common(s); err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	if err := f.transport(s, dir); err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	if err := f.roots(s, dir); err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	s.UID = digest(st, s.ID, s.Owner)
-	for _, key := range slices.Sorted(maps.Keys(f.left)) {
-		log.Warn("a key of an MCP server's configuration is not known and has no effect", "server", st.name, "key", key)
+	unknown := slices.Sorted(maps.Keys(f.left))
+	for _, key := range unknown {
+		r.Log.Warn("a key of an MCP server's configuration is not known and has no effect", "server", st.name, "key", key)
 	}
-	return s, s.Validate()
+	return Entry{Server: s, Unknown: unknown}, s.Validate()
 }
 
 // fields are a stanza's members that were not read yet.
