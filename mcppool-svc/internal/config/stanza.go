@@ -14,6 +14,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/spec"
+
+	"pawl.dev/services/span"
 )
 
 // stdioType and httpType are what `type` may say, in the spellings that are about.
@@ -121,7 +123,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 	case float64:
 		// Compared as seconds: a large number would overflow a Duration.
 		if v > most.Seconds() {
-			return false, fmt.Errorf("%q is more than %v; it counts seconds", key, most)
+			return false, fmt.Errorf("%q is more than %s; it counts seconds", key, span.Text(most))
 		}
 		d = time.Duration(v * float64(time.Second))
 	case string:
@@ -132,7 +134,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 		return false, fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
 	}
 	if d <= 0 || d > most {
-		return false, fmt.Errorf("%q is not between 0 and %v", key, most)
+		return false, fmt.Errorf("%q is not between 0 and %s", key, span.Text(most))
 	}
 	*to = d
 	return true, nil
