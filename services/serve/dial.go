@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -19,16 +20,20 @@ const maxReply = 64 << 20
 // Dial makes a connection that connects at its first use, in plain text: to loopback, or within a network that is
 // trusted with the token. "" sends no token. The address is host:port or any target that gRPC knows.
 func Dial(addr, token string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(addr, dialOptions(token)...)
+	return dial(addr, dialOptions(token, insecure.NewCredentials())...)
+}
+
+func dial(addr string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(addr, options...)
 	if err != nil {
 		return nil, fmt.Errorf("dial %q; give it as host:port: %w", addr, err)
 	}
 	return conn, nil
 }
 
-func dialOptions(token string) []grpc.DialOption {
+func dialOptions(token string, creds credentials.TransportCredentials) []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithPerRPCCredentials(identity.BearerCredentials(token)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		// gRPC's own backoff goes up to two minutes, which is how long a restarted service would not be found again.

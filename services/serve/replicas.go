@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/balancer/ringhash" // the policy that ringConfig names
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/ringhash"
@@ -47,10 +48,10 @@ func WithAffinity(ctx context.Context, parts ...string) context.Context {
 // where they have none.
 type Replicas struct {
 	*grpc.ClientConn
-	token  string
-	static []string
-	host   string // of a name in the DNS
-	port   string
+	options []grpc.DialOption // of one replica
+	static  []string
+	host    string // of a name in the DNS
+	port    string
 }
 
 // Several says whether an address is one of several processes: a list with commas, or a name to look up (dns:///name:port).
@@ -60,13 +61,18 @@ func Several(addr string) bool {
 
 // DialReplicas is Dial for an address of several processes.
 func DialReplicas(addr, token string) (*Replicas, error) {
-	r := &Replicas{token: token}
+	return dialReplicas(addr, dialOptions(token, insecure.NewCredentials()))
+}
+
+func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
+	r := &Replicas{options: slices.Clip(options)}
 	var err error
-	options := append(dialOptions(token), grpc.WithDefaultServiceConfig(ringConfig))
+	options = append(r.options, grpc.WithDefaultServiceConfig(ringConfig))
 	if name, ok := strings.CutPrefix(addr, dnsScheme); ok {
 		if r.host, r.port, err = net.SplitHostPort(name); err != nil {
 			return nil, fmt.Errorf("dial %q; give it as dns:///name:port: %w", addr, err)
 		}
+		r.options = append(r.options, grpc.WithAuthority(name)) // a replica's certificate is for the name that all share
 	} else {
 		for one := range strings.SplitSeq(addr, ",") {
 			one = strings.TrimSpace(one)
@@ -101,7 +107,7 @@ func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 }
 
 // At reaches one replica. Close what it returns.
-func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return Dial(addr, r.token) }
+func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return dial(addr, r.options...) }
 
 // static resolves to a list.
 type static []string
@@ -109,14 +115,15 @@ type static []string
 // Scheme implements resolver.Builder.
 func (static) Scheme() string { return staticScheme }
 
-// OverrideAuthority implements resolver.AuthorityOverrider: a list is no name of anybody.
+// OverrideAuthority implements resolver.AuthorityOverrider: a list is no name of anybody. It is what calls are addressed to; who a
+// replica must prove to be is its own address's matter.
 func (s static) OverrideAuthority(resolver.Target) string { return s[0] }
 
 // Build implements resolver.Builder. A replica's place on the ring is by what it is called in the list, wherever that is now.
 func (s static) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	var state resolver.State
 	for _, addr := range s {
-		e := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr}}}
+		e := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr, ServerName: addr}}}
 		state.Endpoints = append(state.Endpoints, ringhash.SetHashKey(e, addr))
 	}
 	if err := cc.UpdateState(state); err != nil {

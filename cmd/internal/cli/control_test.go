@@ -319,7 +319,7 @@ func TestRunDoesNotWaitForEver(t *testing.T) {
 	chdir(t, "app")
 	w.serveElsewhere()
 	w.executor.OnAdmit = func() error { return limited(time.Hour) }
-	w.pawl("run", "find").expect(t, 1, "", "at most 5 requests in 15s (try again in 1h0m0s)")
+	w.pawl("run", "find").expect(t, 1, "", "at most 5 requests in 15s (try again in 1h)")
 	w.executor.OnAdmit = func() error { return limited(time.Minute) }
 	run := w.start("run", "find")
 	run.saw("too many requests in a short time; trying again in 1m00s (Ctrl-C leaves)")

@@ -13,6 +13,7 @@ type MCPCmd struct {
 	List       MCPListCmd       `cmd:"" group:"sub" help:"List MCP servers."`
 	Show       MCPShowCmd       `cmd:"" group:"sub" help:"Show one MCP server."`
 	Add        MCPAddCmd        `cmd:"" group:"sub" help:"Register an MCP server."`
+	Update     MCPUpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server; what is not named stays."`
 	Remove     MCPRemoveCmd     `cmd:"" group:"sub" help:"Remove an MCP server."`
 	Activate   MCPActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
 	Deactivate MCPDeactivateCmd `cmd:"" group:"sub" help:"The contrary of activate."`

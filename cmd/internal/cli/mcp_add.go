@@ -3,15 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
-	"pawl.dev/cmd/internal/mcpfile"
 	"pawl.dev/cmd/internal/render"
+	"pawl.dev/mcppool-svc/mcppool"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
@@ -111,7 +110,7 @@ func (c *MCPAddCmd) add(ctx context.Context, a *App, g *Globals, pool mcppoolv1.
 	}
 	if err != nil {
 		return server, exit.Newf("%s is registered, but it does not work: %s", s.GetId(), exit.From(err).Message).
-			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp remove %[1]s%[2]s, then add it again as it should be", s.GetId(), g.again())
+			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes what is wrong with it", s.GetId(), g.again())
 	}
 	a.say(g, "%s is registered and active: %d tools (pawl mcp tools %s)", s.GetId(), len(tools.GetTools()), s.GetId())
 	return server, nil
@@ -138,10 +137,10 @@ func (c *MCPAddCmd) servers(a *App) ([]*mcppoolv1.McpServer, error) {
 		return nil, exit.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
 	}
 	s := &mcppoolv1.McpServer{Id: c.Name}
-	if err := errors.Join(c.transport(s), c.policies(s), c.apply(s)); err != nil {
+	if err := c.transport(s); err != nil {
 		return nil, err
 	}
-	return []*mcppoolv1.McpServer{s}, nil
+	return []*mcppoolv1.McpServer{s}, c.rest(s)
 }
 
 func (c *MCPAddCmd) transport(s *mcppoolv1.McpServer) error {
@@ -170,12 +169,23 @@ func (c *MCPAddCmd) transport(s *mcppoolv1.McpServer) error {
 			Command: c.Command[0], Args: c.Command[1:], Env: env, Cwd: c.Cwd,
 		}}
 	}
-	return c.logins(s)
+	_, err = c.logins(s)
+	return err
 }
 
-func (c *MCPAddCmd) policies(s *mcppoolv1.McpServer) error {
+// rest sets what does not depend on how the server is reached.
+func (c *MCPAddCmd) rest(s *mcppoolv1.McpServer) error {
 	s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
-	for tool, word := range c.Effect {
+	if err := setEffects(s, c.Effect); err != nil {
+		return err
+	}
+	_, err := c.apply(s)
+	return err
+}
+
+// setEffects says what tools do, beside what was said of others.
+func setEffects(s *mcppoolv1.McpServer, effects map[string]string) error {
+	for tool, word := range effects {
 		effect, ok := commonv1.Effect_value["EFFECT_"+strings.ToUpper(word)]
 		if !ok || effect == 0 {
 			return exit.Usagef("%s=%s: there is no such effect", tool, word).Then("use read, write or destructive")
@@ -192,17 +202,9 @@ func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, exit.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
-	raw, err := os.ReadFile(c.From)
+	servers, err := mcppool.ReadServers(c.From)
 	if err != nil {
-		return nil, exit.Newf("read the servers: %v", err)
-	}
-	dir, err := filepath.Abs(filepath.Dir(c.From))
-	if err != nil {
-		return nil, exit.Newf("read the servers: %v", err)
-	}
-	servers, err := mcpfile.Parse(raw, dir)
-	if err != nil {
-		return nil, exit.Newf("%s: %v", c.From, err).Then(`it must be {"mcpServers": {"name": {"command": …}}}`)
+		return nil, exit.Newf("%v", err).Then(`correct it; it must be {"mcpServers": {"name": {"command": …}}}`)
 	}
 	var taken []*mcppoolv1.McpServer
 	for _, s := range servers {
@@ -212,7 +214,7 @@ func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 		for _, key := range s.Unknown {
 			a.warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
 		}
-		if err := errors.Join(c.policies(s.McpServer), c.apply(s.McpServer)); err != nil {
+		if err := c.rest(s.McpServer); err != nil {
 			return nil, err
 		}
 		taken = append(taken, s.McpServer)

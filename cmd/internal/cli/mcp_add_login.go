@@ -9,26 +9,42 @@ import (
 
 // MCPLoginFlags say how the pool logs in to a server.
 type MCPLoginFlags struct {
-	ClientID          string   `placeholder:"ID" help:"The client that logins to the server are made as (default: Pawl registers itself)."`
-	ClientSecret      string   `placeholder:"SECRET" help:"Its secret, a private key, or better a reference: $${env:NAME}, $${file:PATH}."`
+	ClientID          *string  `placeholder:"ID" help:"The client that logins to the server are made as (default: Pawl registers itself)."`
+	ClientSecret      *string  `placeholder:"SECRET" help:"Its secret, a private key, or better a reference: $${env:NAME}, $${file:PATH}."`
 	ClientCredentials bool     `help:"The pool logs in as that client, for everybody."`
 	Scope             []string `sep:"none" placeholder:"SCOPE" help:"What logins ask for (repeatable; default: what the server names)."`
 }
 
-// logins sets what the flags say.
-func (f *MCPLoginFlags) logins(s *mcppoolv1.McpServer) error {
-	if f.ClientID == "" && f.ClientSecret == "" && !f.ClientCredentials && len(f.Scope) == 0 {
-		return nil
+// logins sets what the flags say, and returns the names of the fields.
+func (f *MCPLoginFlags) logins(s *mcppoolv1.McpServer) ([]string, error) {
+	if f.ClientID == nil && f.ClientSecret == nil && !f.ClientCredentials && len(f.Scope) == 0 {
+		return nil, nil
 	}
-	if s.GetHttp() == nil {
-		return exit.Usagef("--client-id, --client-secret, --client-credentials and --scope are for servers with --url").Then("pawl mcp add --help")
+	http := s.GetHttp()
+	if http == nil {
+		return nil, exit.Usagef("--client-id, --client-secret, --client-credentials and --scope are for servers with --url").Then("pawl mcp add --help")
 	}
-	o := &mcppoolv1.OAuth{ClientId: f.ClientID, ClientSecret: f.ClientSecret, Scopes: f.Scope}
+	if http.GetOauth() == nil {
+		http.Oauth = &mcppoolv1.OAuth{}
+	}
+	o, fields := http.GetOauth(), []string(nil)
+	if f.ClientID != nil {
+		o.ClientId = *f.ClientID
+		fields = append(fields, "http.oauth.client_id")
+	}
+	if f.ClientSecret != nil {
+		o.ClientSecret = *f.ClientSecret
+		fields = append(fields, "http.oauth.client_secret")
+	}
+	if len(f.Scope) > 0 {
+		o.Scopes = f.Scope
+		fields = append(fields, "http.oauth.scopes")
+	}
 	if f.ClientCredentials {
 		o.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
+		fields = append(fields, "http.oauth.grant")
 	}
-	s.GetHttp().Oauth = o
-	return nil
+	return fields, nil
 }
 
 func wantsLogin(err error) bool {

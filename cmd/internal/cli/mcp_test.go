@@ -122,12 +122,12 @@ func TestMCPAddFromAFile(t *testing.T) {
 	w.pawl("mcp", "add", "nope", "--from", "mcp.json").expect(t, 1, "", `has no server "nope"`)
 	w.golden("mcp add from json", w.pawl("mcp", "add", "remote", "--from", "mcp.json", "--json")) // it is there already
 	for text, says := range map[string]string{
-		"{":                                "not the mcpServers format",
-		`{"mcpServers":{}}`:                "there are no mcpServers",
-		`{"mcpServers":{"a":{}}}`:          "neither a command nor a url",
-		`{"mcpServers":{"!":{"url":"x"}}}`: "no letter or digit",
-		`{"mcpServers":{"a b":{"url":"x"},"a-b":{"url":"x"}}}`:  "would both have the id a-b",
-		`{"mcpServers":{"a":{"command":"c","url":"http://x"}}}`: "both a command and a url",
+		"{":                                "bad.json:1:2: this is not valid JSON",
+		`{"mcpServers":{}}`:                "bad.json: there are no servers in it",
+		`{"mcpServers":{"a":{}}}`:          `bad.json:1: MCP server "a": it has neither "command"`,
+		`{"mcpServers":{"!":{"url":"x"}}}`: "no letters or digits",
+		`{"mcpServers":{"a b":{"command":"x"},"a-b":{"command":"x"}}}`: `would both have the id "a-b"`,
+		`{"mcpServers":{"a":{"command":"c","url":"http://x"}}}`:        `it has both "command" and "url"`,
 	} {
 		if err := os.WriteFile("bad.json", []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -20,45 +20,74 @@ type MCPTrustFlags struct {
 	Pinning   string `enum:",approve-changes,allow-new,trust-all" default:"" placeholder:"WHAT" help:"Tools that need an approval: those that are new or changed (approve-changes), changed ones alone (allow-new), none (trust-all)."`
 	Isolation string `enum:",user,task,shared" default:"" placeholder:"WHOSE" help:"A connection is each user's (user), each task's (task), or all users' (shared)."`
 
-	CallTimeout    time.Duration `placeholder:"DURATION" help:"The longest that a call may take (default: 60s)."`
-	StartTimeout   time.Duration `placeholder:"DURATION" help:"The longest that connecting may take (default: 30s)."`
-	MaxConnections uint32        `placeholder:"N" help:"Connections to it at once."`
-	CacheTTL       time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"Results of reading tools may be given again for so long."`
-	Root           []string      `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
+	CallTimeout    *time.Duration `placeholder:"DURATION" help:"The longest that a call may take (default: 60s)."`
+	StartTimeout   *time.Duration `placeholder:"DURATION" help:"The longest that connecting may take (default: 30s)."`
+	MaxConnections *uint32        `placeholder:"N" help:"Connections to it at once."`
+	CacheTTL       *time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"Results of reading tools may be given again for so long."`
+	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
 }
 
-// apply writes them into a registration.
-func (f *MCPTrustFlags) apply(s *mcppoolv1.McpServer) error {
-	if f.CallTimeout < 0 || f.StartTimeout < 0 || f.CacheTTL < 0 {
-		return exit.Usagef("a time cannot be negative").Then("pawl mcp add --help")
+// apply writes what is given into a registration, and returns the names of the fields. Rules go before those that are there, and
+// folders behind.
+func (f *MCPTrustFlags) apply(s *mcppoolv1.McpServer) ([]string, error) {
+	var fields []string
+	if f.namesRules() {
+		s.Permissions = append(f.rules(), s.GetPermissions()...) // what the command line says counts before a file's rules
+		fields = append(fields, "permissions")
 	}
-	s.Permissions = append(f.rules(), s.GetPermissions()...) // what the command line says counts before a file's rules
 	if f.Pinning != "" {
 		s.Pinning = mcppoolv1.Pinning(mcppoolv1.Pinning_value["PINNING_"+enumWord(f.Pinning)])
+		fields = append(fields, "pinning")
 	}
 	if f.Isolation != "" {
 		s.Isolation = mcppoolv1.Isolation(mcppoolv1.Isolation_value["ISOLATION_"+enumWord(f.Isolation)])
+		fields = append(fields, "isolation")
 	}
-	for _, limit := range []struct {
-		from time.Duration
-		to   **durationpb.Duration
-	}{{f.CallTimeout, &s.CallTimeout}, {f.StartTimeout, &s.StartTimeout}, {f.CacheTTL, &s.CacheTtl}} {
-		if limit.from > 0 {
-			*limit.to = durationpb.New(limit.from)
-		}
+	if f.MaxConnections != nil {
+		s.MaxConnections = *f.MaxConnections
+		fields = append(fields, "max_connections")
 	}
-	if f.MaxConnections > 0 {
-		s.MaxConnections = f.MaxConnections
+	limits, err := f.limits(s)
+	if err != nil {
+		return nil, err
 	}
 	for _, root := range f.Root {
 		abs, err := filepath.Abs(root)
 		if err != nil {
-			return exit.Newf("--root %s: %v", root, err)
+			return nil, exit.Newf("--root %s: %v", root, err)
 		}
 		s.Roots = append(s.Roots, abs)
 	}
-	return nil
+	if len(f.Root) > 0 {
+		fields = append(fields, "roots")
+	}
+	return append(fields, limits...), nil
 }
+
+// limits writes the times; 0 is the default, which is said by saying nothing.
+func (f *MCPTrustFlags) limits(s *mcppoolv1.McpServer) ([]string, error) {
+	var fields []string
+	for _, limit := range []struct {
+		field string
+		from  *time.Duration
+		to    **durationpb.Duration
+	}{{"call_timeout", f.CallTimeout, &s.CallTimeout}, {"start_timeout", f.StartTimeout, &s.StartTimeout}, {"cache_ttl", f.CacheTTL, &s.CacheTtl}} {
+		if limit.from == nil {
+			continue
+		}
+		if *limit.from < 0 {
+			return nil, exit.Usagef("a time cannot be negative").Then("pawl mcp add --help")
+		}
+		if *limit.to = nil; *limit.from > 0 {
+			*limit.to = durationpb.New(*limit.from)
+		}
+		fields = append(fields, limit.field)
+	}
+	return fields, nil
+}
+
+// namesRules says whether the command line has rules.
+func (f *MCPTrustFlags) namesRules() bool { return len(f.Deny)+len(f.Ask)+len(f.Allow) > 0 }
 
 // rules puts what is refused before what is allowed: the first that fits decides.
 func (f *MCPTrustFlags) rules() []*mcppoolv1.PermissionRule {

@@ -73,10 +73,13 @@ type Config struct {
 }
 
 const (
-	healthTimeout = 500 * time.Millisecond
-	namedTimeout  = 5 * time.Second
-	retryEvery    = 50 * time.Millisecond
-	patience      = 3 * time.Second
+	// answerTimeout is for a server that is there. Where nothing listens that shows at once, and a busy machine is slow: who
+	// took it for gone would start a second one.
+	answerTimeout = 5 * time.Second
+	// guessTimeout is for an address that may be anybody's.
+	guessTimeout = time.Second
+	retryEvery   = 50 * time.Millisecond
+	patience     = 3 * time.Second
 )
 
 // Finder finds servers.
@@ -105,35 +108,32 @@ func (f *Finder) open(ctx context.Context, wait time.Duration) (*Server, error) 
 	if f.cfg.Server != "" {
 		return f.named(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, errPatience)
-	defer cancel()
+	enough := time.Now().Add(wait)
 	for {
 		server, err := f.once(ctx)
 		if err == nil || !f.cfg.Locked(err) {
 			return server, err
 		}
+		if time.Now().After(enough) {
+			return nil, f.heldError(err)
+		}
 		select {
 		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errPatience) {
-				return nil, f.heldError(err)
-			}
 			return nil, ctx.Err()
 		case <-time.After(retryEvery):
 		}
 	}
 }
 
-var errPatience = errors.New("waited long enough")
-
 // once looks at each place a single time.
 func (f *Finder) once(ctx context.Context) (*Server, error) {
 	if info := serverfile.Read(f.cfg.DataDir); info != nil && info.GRPC != "" && f.cfg.Alive(info.PID) {
-		if server, err := f.dial(ctx, info.GRPC, Running, healthTimeout); err == nil {
+		if server, err := f.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
 			return server, nil
 		}
 	}
 	if f.cfg.Fallback != "" {
-		if server, err := f.dial(ctx, f.cfg.Fallback, Running, healthTimeout); err == nil {
+		if server, err := f.dial(ctx, f.cfg.Fallback, Running, guessTimeout); err == nil {
 			return server, nil
 		}
 	}
@@ -149,7 +149,7 @@ func (f *Finder) once(ctx context.Context) (*Server, error) {
 }
 
 func (f *Finder) named(ctx context.Context) (*Server, error) {
-	server, err := f.dial(ctx, f.cfg.Server, Named, namedTimeout)
+	server, err := f.dial(ctx, f.cfg.Server, Named, answerTimeout)
 	if err != nil {
 		return nil, exit.Newf("no server answers at %s: %v", f.cfg.Server, err).
 			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")

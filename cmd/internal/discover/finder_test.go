@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"pawl.dev/cmd/internal/discover"
@@ -71,6 +72,26 @@ func silent(t *testing.T) string {
 	return lis.Addr().String()
 }
 
+// slow takes connections at once, and answers them later than a machine at rest would.
+func slow(t *testing.T) string {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, done := grpc.NewServer(), make(chan struct{})
+	healthv1.RegisterHealthServer(srv, health.NewServer())
+	time.AfterFunc(1500*time.Millisecond, func() {
+		defer close(done)
+		_ = srv.Serve(lis)
+	})
+	t.Cleanup(func() {
+		srv.Stop()
+		<-done
+		_ = lis.Close()
+	})
+	return lis.Addr().String()
+}
+
 func TestOpen(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -97,6 +118,11 @@ func TestOpen(t *testing.T) {
 			cfg.Patience = 5 * time.Second
 			return "inside"
 		}, discover.Embedded},
+		{"the note's server is slow", func(t *testing.T, cfg *discover.Config) string {
+			addr := slow(t)
+			note(t, cfg.DataDir, addr)
+			return addr
+		}, discover.Running},
 		{"the note's server is stopping", func(t *testing.T, cfg *discover.Config) string {
 			server := fake.Serve(t)
 			server.Health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)

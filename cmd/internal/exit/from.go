@@ -11,6 +11,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
 )
 
 // From turns any error into one that ends the command; nil stays nil.
@@ -62,7 +63,7 @@ func fromService(e *errs.Error) *Error {
 		}
 	}
 	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
-		fmt.Fprintf(&b, " (try again in %s)", e.RetryAfter)
+		fmt.Fprintf(&b, " (try again in %s)", span.AtLeast(e.RetryAfter))
 	}
 	then := next(e.Reason)
 	if e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled") {

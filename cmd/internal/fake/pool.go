@@ -22,6 +22,8 @@ type Pool struct {
 	Tools  map[string][]*commonv1.Tool // by server
 	Broken map[string]string           // servers that cannot be connected to, and why
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
+	// OnGet may change what GetMcpServer returns; nil: it is what there is.
+	OnGet func(*mcppoolv1.McpServer)
 	// OnAnswer and OnCancel are told of answers to questions of calls, and of calls that are to stop; nil: nobody.
 	OnAnswer func(*mcppoolv1.AnswerCallRequest) error
 	OnCancel func(*mcppoolv1.CancelCallRequest)
@@ -38,6 +40,7 @@ type Pool struct {
 	mu      sync.Mutex // guards what follows
 	servers map[string]*mcppoolv1.McpServer
 	Calls   []*mcppoolv1.CallToolRequest
+	Updates []*mcppoolv1.UpdateMcpServerRequest
 	// Approved are the hashes that were approved.
 	Approved []string
 	// LoggedIn is what was asked about logins; LoginAddress is what a browser is to open, instead of an example.
@@ -96,7 +99,11 @@ func (p *Pool) CreateMcpServer(_ context.Context, req *mcppoolv1.CreateMcpServer
 
 // GetMcpServer returns a server.
 func (p *Pool) GetMcpServer(_ context.Context, req *mcppoolv1.GetMcpServerRequest) (*mcppoolv1.McpServer, error) {
-	return p.change(req.GetId(), nil)
+	s, err := p.change(req.GetId(), nil)
+	if p.OnGet != nil && err == nil {
+		p.OnGet(s)
+	}
+	return s, err
 }
 
 // ActivateMcpServer activates a server.

@@ -12,6 +12,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
@@ -209,7 +210,7 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 		return stopping()
 	case <-patience.C:
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
-			"the command is stored, but the task did not take it up within %s; it will as soon as it can", sendPatience)
+			"the command is stored, but the task did not take it up within %s; it will as soon as it can", span.Text(sendPatience))
 	}
 }
 

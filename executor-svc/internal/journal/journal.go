@@ -9,6 +9,8 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+
+	"pawl.dev/services/span"
 )
 
 // What a journal answers beside success. Anything else is an error of the storage itself: what was submitted may be submitted
@@ -45,7 +47,7 @@ type Limited struct {
 }
 
 func (l *Limited) Error() string {
-	return fmt.Sprintf("%d requests within %s; the next one is taken in %s", l.Requests, l.Window, l.RetryAfter)
+	return fmt.Sprintf("%d requests within %s; the next one is taken in %s", l.Requests, span.Text(l.Window), span.AtLeast(l.RetryAfter))
 }
 
 // Journal keeps tasks and agents. All methods may be called concurrently. What a call returned as done survives a crash,

@@ -17,7 +17,7 @@ import (
 
 // show is a server as the caller may see it.
 func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpServer {
-	m := toMessage(server)
+	m := ToMessage(server)
 	hide(m.GetHttp().GetHeaders())
 	hideAddress(m.GetHttp())
 	hideSecret(m.GetHttp().GetOauth())
@@ -55,8 +55,8 @@ func hide(values map[string]string) {
 	}
 }
 
-// toMessage is what was registered, secrets and all; nothing that is output only but for the owner.
-func toMessage(s *spec.Server) *mcppoolv1.McpServer {
+// ToMessage is what was registered, secrets and all; nothing that is output only but for the owner.
+func ToMessage(s *spec.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,

@@ -72,7 +72,7 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 
 // patched is a server with the fields of an update, and whether those of its transport are among them.
 func patched(server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *spec.Server, transport bool, err error) {
-	full := toMessage(server.Clone())
+	full := ToMessage(server.Clone())
 	for _, path := range pathsOf(req) {
 		field, _, _ := strings.Cut(path, ".")
 		if slices.Contains(ignoredFields, field) {

@@ -23,6 +23,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
 )
 
 // Pool is where connections come from: a conn.Pool.
@@ -163,7 +164,7 @@ func (c cancelled) Error() string {
 type timeout struct{ limit time.Duration }
 
 func (t timeout) Error() string {
-	return fmt.Sprintf("the tool did not answer within %v; it may still have run. Raise the server's call_timeout for slow tools", t.limit)
+	return fmt.Sprintf("the tool did not answer within %s; it may still have run. Raise the server's call_timeout for slow tools", span.Text(t.limit))
 }
 
 // Unwrap makes it a deadline that passed.

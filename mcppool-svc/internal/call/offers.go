@@ -15,6 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
 )
 
 // rpcResourceNotFound is the JSON-RPC error code that MCP has for it.
@@ -116,7 +117,7 @@ func saysMissing(message string) bool {
 type tooSlow struct{ limit time.Duration }
 
 func (t tooSlow) Error() string {
-	return "the MCP server did not answer within " + t.limit.String() + "; raise its call_timeout if it is that slow"
+	return "the MCP server did not answer within " + span.Text(t.limit) + "; raise its call_timeout if it is that slow"
 }
 
 // Is makes it a deadline.

@@ -17,6 +17,16 @@ import (
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
+// parse reads a text as Read reads a file.
+func parse(text, name, dir string, log *slog.Logger) ([]*spec.Server, error) {
+	entries, err := Reader{AutoActivate: true, Log: log}.Parse([]byte(text), name, dir)
+	var servers []*spec.Server
+	for _, entry := range entries {
+		servers = append(servers, entry.Server)
+	}
+	return servers, err
+}
+
 func TestParse(t *testing.T) {
 	const text = "\xef\xbb\xbf" + `{
   "globalShortcut": "not ours",
@@ -34,7 +44,7 @@ func TestParse(t *testing.T) {
   }
 }`
 	var log bytes.Buffer
-	got, err := Parse([]byte(text), "mcp.json", "/etc/pawl", slog.New(slog.NewTextHandler(&log, nil)))
+	got, err := parse(text, "mcp.json", "/etc/pawl", slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +85,7 @@ func TestParse(t *testing.T) {
 func TestParseUIDsFollowTheText(t *testing.T) {
 	uid := func(text string) string {
 		t.Helper()
-		got, err := Parse([]byte(text), "f", "/", slog.New(slog.DiscardHandler))
+		got, err := parse(text, "f", "/", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +132,7 @@ func TestC1ParseErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			text := "{\"mcpServers\": {\n  \"good\": {\"command\": \"x\"},\n  \"bad\": " + tt.stanza + "\n}}"
-			_, err := Parse([]byte(text), "mcp.json", "/", slog.New(slog.DiscardHandler))
+			_, err := parse(text, "mcp.json", "/", slog.New(slog.DiscardHandler))
 			if err == nil || !strings.HasPrefix(err.Error(), `mcp.json:3: MCP server "bad": `) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want one of line 3 with %q", err, tt.want)
 			}
@@ -143,7 +153,7 @@ func TestParseFileErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse([]byte(tt.text), "mcp.json", "/", slog.New(slog.DiscardHandler))
+			_, err := parse(tt.text, "mcp.json", "/", slog.New(slog.DiscardHandler))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want one with %q", err, tt.want)
 			}
@@ -185,7 +195,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(`{"mcpServers":{"a":{"command":"x","timeout":"1s","tools":{"*":{"effect":"read"}}}}}`)
 	f.Add(`{"mcpServers":{"a":{"url":"http://x","headers":{}}},"mcpServers":{}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		servers, err := Parse([]byte(text), "f", "/", slog.New(slog.DiscardHandler))
+		servers, err := parse(text, "f", "/", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}

@@ -19,16 +19,31 @@ import (
 // maxFile bounds a configuration file.
 const maxFile = 4 << 20
 
+// Reader reads files.
+type Reader struct {
+	// AutoActivate is for servers that do not say it themselves.
+	AutoActivate bool
+	Log          *slog.Logger
+}
+
+// Entry is one server of a file.
+type Entry struct {
+	*spec.Server
+	// Unknown are keys that have no meaning here, such as those that other clients keep beside.
+	Unknown []string
+}
+
 // Read reads several files. A server of a later file replaces one of the same name in an earlier one.
 func Read(paths []string, log *slog.Logger) ([]*spec.Server, error) {
 	var servers []*spec.Server
 	index := make(map[string]int)
 	for _, path := range paths {
-		read, err := readFile(path, log)
+		read, err := Reader{AutoActivate: true, Log: log}.File(path)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range read {
+		for _, entry := range read {
+			s := entry.Server
 			if i, ok := index[s.Key()]; ok {
 				log.Warn("an MCP server is configured twice; the later one counts", "mcp_id", s.ID, "file", path)
 				servers[i] = s
@@ -41,7 +56,8 @@ func Read(paths []string, log *slog.Logger) ([]*spec.Server, error) {
 	return servers, nil
 }
 
-func readFile(path string, log *slog.Logger) ([]*spec.Server, error) {
+// File reads one file. Relative folders in it count from its own folder.
+func (r Reader) File(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the MCP configuration: %w; give the path of an existing file", err)
@@ -58,20 +74,20 @@ func readFile(path string, log *slog.Logger) ([]*spec.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the MCP configuration %s: %w", path, err)
 	}
-	return Parse(data, path, filepath.Dir(abs), log)
+	return r.Parse(data, path, filepath.Dir(abs))
 }
 
 // Parse reads one file's text. name is what messages call it; relative folders in it count from dir.
-func Parse(data []byte, name, dir string, log *slog.Logger) ([]*spec.Server, error) {
+func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	stanzas, err := split(data, name, log)
+	stanzas, err := split(data, name, r.Log)
 	if err != nil {
 		return nil, err
 	}
-	var servers []*spec.Server
+	var servers []Entry
 	taken := make(map[string]string)
 	for _, st := range stanzas {
-		s, err := st.server(dir, log)
+		s, err := r.server(st, dir)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: MCP server %q: %w", name, st.line, st.name, err)
 		}

@@ -12,7 +12,7 @@ import (
 func TestRootsAndSSE(t *testing.T) {
 	dir := t.TempDir()
 	st := stanza{name: "a", raw: json.RawMessage(`{"type":"SSE","url":"http://a/sse","roots":["/srv/a b","sub","file:///data"]}`)}
-	s, err := st.server(dir, slog.New(slog.DiscardHandler))
+	s, err := Reader{Log: slog.New(slog.DiscardHandler)}.server(st, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/spec"
+
+	"pawl.dev/services/span"
 )
 
 // stdioType and httpType are what `type` may say, in the spellings that are about.
@@ -27,34 +28,35 @@ var (
 const sseType = "sse"
 
 // server makes a registration of a stanza.
-func (st stanza) server(dir string, log *slog.Logger) (*spec.Server, error) {
+func (r Reader) server(st stanza, dir string) (Entry, error) {
 	f, err := fieldsOf(st.raw)
 	if err != nil {
-		return nil, err
+		return Entry{}, err
 	}
-	s := &spec.Server{FromConfig: true, ByOperator: true, AutoActivate: true, ID: st.name}
+	s := &spec.Server{FromConfig: true, ByOperator: true, AutoActivate: r.AutoActivate, ID: st.name}
 	if !spec.IsSlug(st.name) {
 		s.ID = spec.Slug(st.name)
 		if s.ID == "" {
-			return nil, errors.New("its name has no letters or digits to make an id of; rename it")
+			return Entry{}, errors.New("its name has no letters or digits to make an id of; rename it")
 		}
 		s.DisplayName = st.name
-		log.Info("an MCP server's name is no id; it has another one here", "server", st.name, "mcp_id", s.ID)
+		r.Log.Info("an MCP server's name is no id; it has another one here", "server", st.name, "mcp_id", s.ID)
 	}
 	if err := f.common(s); err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	if err := f.transport(s, dir); err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	if err := f.roots(s, dir); err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	s.UID = digest(st, s.ID, s.Owner)
-	for _, key := range slices.Sorted(maps.Keys(f.left)) {
-		log.Warn("a key of an MCP server's configuration is not known and has no effect", "server", st.name, "key", key)
+	unknown := slices.Sorted(maps.Keys(f.left))
+	for _, key := range unknown {
+		r.Log.Warn("a key of an MCP server's configuration is not known and has no effect", "server", st.name, "key", key)
 	}
-	return s, s.Validate()
+	return Entry{Server: s, Unknown: unknown}, s.Validate()
 }
 
 // fields are a stanza's members that were not read yet.
@@ -121,7 +123,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 	case float64:
 		// Compared as seconds: a large number would overflow a Duration.
 		if v > most.Seconds() {
-			return false, fmt.Errorf("%q is more than %v; it counts seconds", key, most)
+			return false, fmt.Errorf("%q is more than %s; it counts seconds", key, span.Text(most))
 		}
 		d = time.Duration(v * float64(time.Second))
 	case string:
@@ -132,7 +134,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 		return false, fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
 	}
 	if d <= 0 || d > most {
-		return false, fmt.Errorf("%q is not between 0 and %v", key, most)
+		return false, fmt.Errorf("%q is not between 0 and %s", key, span.Text(most))
 	}
 	*to = d
 	return true, nil

@@ -10,6 +10,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
 )
 
 // retryAfter is how long a failed connect is answered from memory.
@@ -57,8 +58,8 @@ func (p *Pool) refuse(k key, id string) error {
 		return nil
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
-		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %v; `pawl mcp list` says what is wrong: %w",
-		id, f.inRow, max(left.Round(time.Second), time.Second), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
+		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %s; `pawl mcp list` says what is wrong: %w",
+		id, f.inRow, span.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
 // Works says that a user's connection to a server could be made, beside the pool: the next call tries at once.

@@ -1,6 +1,10 @@
 package spec
 
-import "time"
+import (
+	"time"
+
+	"pawl.dev/services/span"
+)
 
 // Bounds of what operators may say.
 const (
@@ -49,7 +53,7 @@ func (s *Server) validateSharing() error {
 	case s.MaxConnections < 0 || s.MaxConnections > MostConnections:
 		return invalid("max_connections", "is not between 0 and %d", MostConnections)
 	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
-		return invalid("cache_ttl", "is not between 0 and %v", LongestCache)
+		return invalid("cache_ttl", "is not between 0 and %s", span.Text(LongestCache))
 	}
 	return nil
 }

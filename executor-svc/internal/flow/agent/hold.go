@@ -9,6 +9,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -81,7 +82,7 @@ func (m *move) callSpent() string {
 func (m *move) timeSpent() string {
 	limit := m.t.Head.GetLimits().GetMaxRunTime()
 	if limit > 0 && flow.RunTime(m.s, m.t.Now) >= limit {
-		return fmt.Sprintf("%s of running", nanos(limit))
+		return fmt.Sprintf("%s of running", span.Text(nanos(limit)))
 	}
 	return ""
 }
@@ -196,7 +197,7 @@ func (m *move) expired(w *storagev1.Wait) error {
 		return m.unanswered(w)
 	}
 	e := &storagev1.ErrorNote{
-		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), nanos(w.GetDeadline()-w.GetCreateTime())),
+		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), span.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
 	s, err := m.current(w.GetOrdinal())

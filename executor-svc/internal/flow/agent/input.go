@@ -9,6 +9,8 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+
+	"pawl.dev/services/span"
 )
 
 // asked lets people answer what a tool's server asks for in the middle of a call (A5, A26). The call lives on in the pool,
@@ -135,7 +137,7 @@ func (m *move) unanswered(w *storagev1.Wait) error {
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
 	return m.inputAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
-		"nobody answered %s within %s; the tool goes on without", w.GetId(), nanos(w.GetDeadline()-w.GetCreateTime()))}, false)
+		"nobody answered %s within %s; the tool goes on without", w.GetId(), span.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
 // inputExpired ends a task whose people did not answer a tool's server in time. The call is given up; what it did until then

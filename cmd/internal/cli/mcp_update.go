@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/render"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// MCPUpdateCmd is `pawl mcp update`.
+type MCPUpdateCmd struct {
+	ID      string   `arg:"" help:"The server."`
+	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
+
+	URL      string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
+	Header   []string          `sep:"none" placeholder:"K=V" help:"Header of each HTTP request, beside the others (repeatable)."`
+	Env      []string          `sep:"none" placeholder:"K=V" help:"Environment of the program, beside the rest of it (repeatable)."`
+	Cwd      string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
+	Trusted  *bool             `negatable:"" help:"Believe what the server says of its tools, or do not."`
+	Disabled *bool             `negatable:"" help:"Let nobody use it, or let them again."`
+	Effect   map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
+	MCPTrustFlags
+	MCPLoginFlags
+	Unset   []string `sep:"none" placeholder:"WHAT" help:"Take away: env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, scopes or oauth (repeatable)."`
+	From    string   `type:"existingfile" placeholder:"FILE" help:"Make all of it as this file in the mcpServers format has it."`
+	NoCheck bool     `name:"no-check" help:"Do not connect to see whether it works."`
+}
+
+// Help is shown by --help.
+func (MCPUpdateCmd) Help() string {
+	return `What is not named stays as it is. --env, --header and --effect change those that they name; --deny, --ask and --allow replace all rules
+that there were, as --root and --scope replace what they list. A duration or number of 0 is the default again. A command runs in this
+folder, unless --cwd says another one. Calls that are running finish as it was.
+
+A server with another command, folder or address is another server: what was approved of its tools, and logins to it, are forgotten.
+Servers of a configuration file are changed in the file.
+
+Examples:
+
+    pawl mcp update files -- npx -y @modelcontextprotocol/server-filesystem ~/notes ~/papers
+    pawl mcp update github --env GITHUB_TOKEN=…
+    pawl mcp update search --header "Authorization=Bearer …" --unset header.X-Key --call-timeout 2m
+    pawl mcp update wiki --deny "delete_*" --pinning allow-new --no-trusted
+    pawl mcp update files --from mcp.json`
+}
+
+// Run changes a server.
+func (c *MCPUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
+	var file *mcppoolv1.McpServer
+	if c.From != "" {
+		var err error
+		if file, err = c.entry(a); err != nil {
+			return err
+		}
+	}
+	return a.withPool(ctx, g, func(ctx context.Context, session *discover.Session, pool mcppoolv1.McpPoolServiceClient) error {
+		old, err := pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: c.ID})
+		if err != nil {
+			return err
+		}
+		server, mask, err := c.changed(old, file, session.Server().Local())
+		if err != nil {
+			return err
+		}
+		got, err := pool.UpdateMcpServer(ctx, &mcppoolv1.UpdateMcpServerRequest{McpServer: server, UpdateMask: mask})
+		if err != nil {
+			return err
+		}
+		if !g.JSON {
+			a.printf("%s is changed\n", c.ID)
+			c.sayConsequences(a, old, got, mask.GetPaths())
+		}
+		checked := c.check(ctx, a, g, pool, got)
+		if g.JSON {
+			return cmp.Or(render.JSONDocument(a.Console.Out, got), checked)
+		}
+		return checked
+	})
+}
+
+// entry is what the file says of the server.
+func (c *MCPUpdateCmd) entry(a *App) (*mcppoolv1.McpServer, error) {
+	add := MCPAddCmd{Name: c.ID, From: c.From, Command: c.Command, URL: c.URL}
+	servers, err := add.imported(a)
+	if err != nil {
+		return nil, err
+	}
+	return servers[0], nil
+}
+
+// changed is the server as it is to be, and what of it is to be taken: with a file all of it, else what was named. Its etag is
+// the old one's, so that what somebody else changed meanwhile is not lost.
+func (c *MCPUpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, *fieldmaskpb.FieldMask, error) {
+	server := proto.CloneOf(old)
+	if file != nil {
+		server = proto.CloneOf(file)
+		server.Id, server.Etag, server.OwnerSub = old.GetId(), old.GetEtag(), old.GetOwnerSub()
+		server.AutoActivate = file.GetAutoActivate() || old.GetAutoActivate() // a file that does not say it means no change
+	} else if c.namesRules() {
+		server.Permissions = nil
+	}
+	if file == nil && len(c.Root) > 0 {
+		server.Roots = nil
+	}
+	if file != nil && local {
+		localise(server)
+	}
+	var fields []string
+	for _, set := range []func(*mcppoolv1.McpServer) ([]string, error){
+		func(s *mcppoolv1.McpServer) ([]string, error) { return c.transport(s, local) },
+		c.logins, c.switches, c.apply, c.unset,
+	} {
+		names, err := set(server)
+		if err != nil {
+			return nil, nil, err
+		}
+		fields = append(fields, names...)
+	}
+	if file != nil {
+		return server, &fieldmaskpb.FieldMask{Paths: []string{"*"}}, nil
+	}
+	if len(fields) == 0 {
+		return nil, nil, exit.Usagef("nothing is to be changed").Then("pawl mcp update --help shows what can be")
+	}
+	slices.Sort(fields)
+	return server, &fieldmaskpb.FieldMask{Paths: outermost(slices.Compact(fields))}, nil
+}
+
+// outermost leaves out what is part of another one that is named; the names are sorted.
+func outermost(fields []string) []string {
+	var kept []string
+	for _, f := range fields {
+		if n := len(kept); n > 0 && len(f) > len(kept[n-1]) && f[:len(kept[n-1])+1] == kept[n-1]+"." {
+			continue
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// switches sets what is on or off, and what tools do.
+func (c *MCPUpdateCmd) switches(s *mcppoolv1.McpServer) ([]string, error) {
+	var fields []string
+	if c.Trusted != nil {
+		s.Trusted = *c.Trusted
+		fields = append(fields, "trusted")
+	}
+	if c.Disabled != nil {
+		s.Disabled = *c.Disabled
+		fields = append(fields, "disabled")
+	}
+	if len(c.Effect) > 0 {
+		fields = append(fields, "tool_policies")
+	}
+	return fields, setEffects(s, c.Effect)
+}
+
+// check connects to the server, to see whether it works.
+func (c *MCPUpdateCmd) check(ctx context.Context, a *App, g *Globals, pool mcppoolv1.McpPoolServiceClient, s *mcppoolv1.McpServer) error {
+	if c.NoCheck || s.GetDisabled() || !s.GetActive() {
+		return nil
+	}
+	tools, err := pool.ListTools(ctx, &mcppoolv1.ListToolsRequest{McpId: s.GetId(), PageSize: 1000})
+	if wantsLogin(err) {
+		a.say(g, "  it wants a login: pawl mcp login %s", s.GetId())
+		return nil
+	}
+	if err != nil {
+		return exit.Newf("%s is changed, but it does not work: %s", s.GetId(), exit.From(err).Message).
+			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes it again", s.GetId(), g.again())
+	}
+	a.say(g, "  it works: %d tools (pawl mcp tools %s)", len(tools.GetTools()), s.GetId())
+	if n := tools.GetQuarantinedCount(); n > 0 {
+		a.say(g, "  %d more need an approval: pawl mcp tools %s --quarantined", n, s.GetId())
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"pawl.dev/cmd/internal/fake"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+func deny(tools ...string) *mcppoolv1.PermissionRule {
+	return &mcppoolv1.PermissionRule{Tools: tools, Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}
+}
+
+// twoServers are a program and an address, with a bit of everything.
+func twoServers() (files, web *mcppoolv1.McpServer) {
+	files = stdio("files", "npx", "fs")
+	files.GetStdio().Env, files.GetStdio().Cwd = map[string]string{"A": "1", "B": "2"}, "/srv"
+	files.Etag, files.Active, files.Trusted, files.CallTimeout = "e1", true, true, durationpb.New(time.Minute)
+	files.Permissions, files.Roots = []*mcppoolv1.PermissionRule{deny("rm")}, []string{"file:///old"}
+	files.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"get": {Effect: commonv1.Effect_EFFECT_READ}}
+	web = &mcppoolv1.McpServer{Id: "web", Etag: "e2", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
+		Url: "http://x/mcp", Headers: map[string]string{"K": "***", "L": "***"}, Oauth: &mcppoolv1.OAuth{ClientId: "c", Scopes: []string{"a"}},
+	}}}
+	return files, web
+}
+
+// Only what is named changes: nothing else is in the mask, and the etag is the one that was read.
+func TestMCPUpdate(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct {
+		args string
+		mask string
+		want func(files, web *mcppoolv1.McpServer)
+	}{
+		{"files --env B=3 --env C=4", "stdio.env", func(s, _ *mcppoolv1.McpServer) { s.GetStdio().Env = map[string]string{"A": "1", "B": "3", "C": "4"} }},
+		{"files --unset env.A --unset effect.get --unset cwd", "stdio.cwd stdio.env tool_policies", func(s, _ *mcppoolv1.McpServer) {
+			s.GetStdio().Env, s.GetStdio().Cwd, s.ToolPolicies = map[string]string{"B": "2"}, "", nil
+		}},
+		{"files --no-trusted --call-timeout 0s --max-connections 3", "call_timeout max_connections trusted", func(s, _ *mcppoolv1.McpServer) {
+			s.Trusted, s.CallTimeout, s.MaxConnections = false, nil, 3
+		}},
+		{"files --deny mv --root " + dir, "permissions roots", func(s, _ *mcppoolv1.McpServer) {
+			s.Permissions, s.Roots = []*mcppoolv1.PermissionRule{deny("mv")}, []string{dir}
+		}},
+		{"files --unset rules --unset roots --disabled", "disabled permissions roots", func(s, _ *mcppoolv1.McpServer) {
+			s.Permissions, s.Roots, s.Disabled = nil, nil, true
+		}},
+		{"files --effect put=write --isolation task --pinning allow-new --cache-ttl 5m", "cache_ttl isolation pinning tool_policies", func(s, _ *mcppoolv1.McpServer) {
+			s.ToolPolicies["put"] = &mcppoolv1.ToolPolicy{Effect: commonv1.Effect_EFFECT_WRITE}
+			s.Isolation, s.Pinning = mcppoolv1.Isolation_ISOLATION_TASK, mcppoolv1.Pinning_PINNING_ALLOW_NEW
+			s.CacheTtl = durationpb.New(5 * time.Minute)
+		}},
+		{"files --url http://y/mcp --header K=v", "http", func(s, _ *mcppoolv1.McpServer) {
+			s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://y/mcp", Headers: map[string]string{"K": "v"}}}
+		}},
+		{"files --cwd " + dir + " -- ./bin/fs --x", "stdio.args stdio.command stdio.cwd", func(s, _ *mcppoolv1.McpServer) {
+			s.GetStdio().Command, s.GetStdio().Args, s.GetStdio().Cwd = "./bin/fs", []string{"--x"}, dir
+		}},
+		{"web --header K=new --unset header.L", "http.headers", func(_, s *mcppoolv1.McpServer) {
+			s.GetHttp().Headers = map[string]string{"K": "new"}
+		}},
+		{"web --url http://y/mcp", "http.url", func(_, s *mcppoolv1.McpServer) { s.GetHttp().Url = "http://y/mcp" }},
+		{"web --client-id d --unset scopes", "http.oauth.client_id http.oauth.scopes", func(_, s *mcppoolv1.McpServer) {
+			s.GetHttp().Oauth = &mcppoolv1.OAuth{ClientId: "d"}
+		}},
+		{"web --unset oauth", "http.oauth", func(_, s *mcppoolv1.McpServer) { s.GetHttp().Oauth = nil }},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			w := newWorld(t)
+			files, web := twoServers()
+			w.pool = fake.NewPool(files, web)
+			w.serveElsewhere()
+			wantFiles, wantWeb := twoServers()
+			tc.want(wantFiles, wantWeb)
+			args := strings.Fields(tc.args)
+			w.pawl(append([]string{"mcp", "update"}, args...)...).expect(t, 0, args[0]+" is changed\n", "")
+			for _, want := range []*mcppoolv1.McpServer{wantFiles, wantWeb} {
+				if diff := cmp.Diff(want, w.pool.Server(want.GetId()), protocmp.Transform()); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if got := strings.Join(w.pool.Updates[0].GetUpdateMask().GetPaths(), " "); got != tc.mask {
+				t.Errorf("mask %q, want %q", got, tc.mask)
+			}
+			if got := w.pool.Updates[0].GetMcpServer().GetEtag(); got == "" {
+				t.Error("no etag: what somebody else changed meanwhile would be lost")
+			}
+		})
+	}
+}
+
+// A program that runs here is started here, as with add.
+func TestMCPUpdateMakesPathsAbsolute(t *testing.T) {
+	w := newWorld(t)
+	files, _ := twoServers()
+	w.pool = fake.NewPool(files)
+	root := chdir(t, "app")
+	w.serveElsewhere()
+	w.pawl("mcp", "update", "files", "--", "./bin/server").expect(t, 0, "it is another server now", "")
+	if got := w.pool.Server("files").GetStdio(); got.GetCommand() != root+"/bin/server" || got.GetCwd() != root || len(got.GetEnv()) != 2 {
+		t.Errorf("stdio %v", got)
+	}
+}
+
+// What a change means for approvals and logins is said.
+func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
+	for _, tc := range []struct{ name, args string }{
+		{"moved", "web --url http://y/mcp"},
+		{"pinning", "files --pinning trust-all"},
+		{"login client", "web --client-secret ${env:S}"},
+		{"disabled", "files --disabled"},
+		{"not checked", "files --env A=1 --no-check"},
+		{"json", "web --call-timeout 2m --json"},
+	} {
+		w := newWorld(t)
+		files, web := twoServers()
+		w.pool = fake.NewPool(files, web)
+		w.pool.Quarantined = map[string][]*mcppoolv1.QuarantinedTool{"files": {{}}}
+		w.serveElsewhere()
+		w.golden("mcp update "+tc.name, w.pawl(append([]string{"mcp", "update"}, strings.Fields(tc.args)...)...))
+	}
+	w := newWorld(t)
+	files, web := twoServers()
+	files.Active = false
+	w.pool = fake.NewPool(files, web)
+	w.pool.WantLogin = true
+	w.serveElsewhere()
+	w.pawl("mcp", "update", "web", "--call-timeout", "2m").expect(t, 0, "it wants a login: pawl mcp login web", "")
+	w.pawl("mcp", "update", "files", "--call-timeout", "2m").expect(t, 0, "your tasks do not use it: pawl mcp activate files", "")
+}
+
+func TestMCPUpdateRefusals(t *testing.T) {
+	w := newWorld(t)
+	files, web := twoServers()
+	w.pool = fake.NewPool(files, web)
+	w.pool.Broken = map[string]string{"files": "files cannot be started: no such program"}
+	w.serveElsewhere()
+	for args, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"files":                             {64, "nothing is to be changed"},
+		"nope --trusted":                    {1, "next: pawl mcp list"},
+		"files --header A=b":                {64, "--header is for servers with --url"},
+		"web --env A=b":                     {64, "--env and --cwd are for servers with a command"},
+		"web --env A":                       {64, `--env "A" is not NAME=VALUE`},
+		"web --url http://y -- prog":        {64, "a server has a command or --url, not both"},
+		"files --client-id x":               {64, "are for servers with --url"},
+		"files --effect a=reads":            {64, "there is no such effect"},
+		"files --unset env.Z":               {1, "files has none of that name"},
+		"files --unset header.K":            {1, "files has none of that name"},
+		"files --unset oauth":               {64, "files is not a server that has it"},
+		"files --unset all":                 {64, `--unset "all": there is nothing of that name`},
+		"files --pinning some":              {64, "--pinning"},
+		"files --call-timeout=-1s":          {64, "a time cannot be negative"},
+		"files --trusted":                   {1, "files is changed, but it does not work: files cannot be started"},
+		"files --from nowhere.json":         {64, "nowhere.json"},
+		"files --trusted --no-trusted=nope": {64, ""},
+	} {
+		w.pawl(append([]string{"mcp", "update"}, strings.Fields(args)...)...).expect(t, want.code, "", want.says)
+	}
+}
+
+// Who changes what somebody else changed meanwhile is told.
+func TestMCPUpdateLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	files, _ := twoServers()
+	w.pool = fake.NewPool(files)
+	w.pool.OnGet = func(s *mcppoolv1.McpServer) { s.Etag = "before" }
+	w.serveElsewhere()
+	w.pawl("mcp", "update", "files", "--env", "A=9").expect(t, 1, "", "changed since you read it")
+	if got := w.pool.Server("files").GetStdio().GetEnv()["A"]; got != "1" {
+		t.Errorf("A=%s", got)
+	}
+}
+
+// A file says all of a server.
+func TestMCPUpdateFromAFile(t *testing.T) {
+	w := newWorld(t)
+	files, _ := twoServers()
+	files.AutoActivate = true
+	w.pool = fake.NewPool(files)
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(path, []byte(`{"mcpServers": {"Files": {"command": "/opt/fs", "cwd": "/opt", "timeout": 5}, "b": {"url": "http://b"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.serveElsewhere()
+	w.pawl("mcp", "update", "files", "--from", path, "--deny", "rm").expect(t, 0, "files is changed", "")
+	want := stdio("files", "/opt/fs")
+	want.GetStdio().Cwd = "/opt"
+	want.DisplayName, want.Etag, want.AutoActivate, want.CallTimeout = "Files", "e1", true, durationpb.New(5*time.Second)
+	want.Pinning, want.Isolation = mcppoolv1.Pinning_PINNING_APPROVE_CHANGES, mcppoolv1.Isolation_ISOLATION_USER
+	want.Permissions = []*mcppoolv1.PermissionRule{deny("rm")}
+	if diff := cmp.Diff(want, proto.CloneOf(w.pool.Server("files")), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("mcp", "update", "nope", "--from", path).expect(t, 1, "", `has no server "nope"`)
+	w.pawl("mcp", "update", "files", "--from", path, "--url", "http://x").expect(t, 64, "", "--from takes commands and addresses from the file")
+}

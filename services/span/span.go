@@ -1,0 +1,48 @@
+package span
+
+import (
+	"strings"
+	"time"
+)
+
+// Text is a duration in Go's notation, as exact as matters in a message: 16.4s and not 16.390003137s, 24h and not 24h0m0s.
+func Text(d time.Duration) string {
+	return trim(d.Round(grain(d)))
+}
+
+// AtLeast is the text of a time to wait: whole seconds, rounded up, so that whoever waits as long does not come too early.
+func AtLeast(d time.Duration) string {
+	if rest := d % time.Second; rest > 0 {
+		d += time.Second - rest
+	}
+	return trim(d)
+}
+
+// grain is what a duration is rounded to: two to three digits of it stay.
+func grain(d time.Duration) time.Duration {
+	switch d = d.Abs(); {
+	case d < time.Millisecond:
+		return time.Microsecond
+	case d < 10*time.Millisecond:
+		return 100 * time.Microsecond
+	case d < time.Second:
+		return time.Millisecond
+	case d < time.Minute:
+		return 100 * time.Millisecond
+	case d < time.Hour:
+		return time.Second
+	}
+	return time.Minute
+}
+
+// trim leaves out what is none: the minutes and seconds of whole hours, the seconds of whole minutes.
+func trim(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
