@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -360,6 +362,40 @@ func TestSSEAsking(t *testing.T) {
 	}}
 	if _, err := p.call(t, c, "form", `{}`); err == nil || upstream.As(err).Kind != upstream.Unavailable {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// A connection that closes answers nothing in a person's place: what a server makes of that would be taken for the call's result.
+func TestClosingAnswersNothing(t *testing.T) {
+	c := overSSE(t, &fakemcp.SSE{Mode: fakemcp.Good}, Config{}).(*client)
+	p := &person{answer: waits}
+	_, end := c.enroll(t.Context(), upstream.Call{Ask: p.ask})
+	defer end()
+	c.finish() // the first thing that Close does
+	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("q"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
+	if got := c.elicited(t.Context(), request); got != nil {
+		t.Errorf("the server is told %+v", got)
+	}
+}
+
+// A question that was taken back is answered no more over the older transport either.
+func TestWithdrawnOverSSE(t *testing.T) {
+	var posts atomic.Int32
+	address, err := url.Parse(serveWeb(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { posts.Add(1) })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := newSSE(http.DefaultClient, 1<<20, func(error) {})
+	wire.endpoint = address
+	var response *transport.JSONRPCResponse
+	wire.SetRequestHandler(func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) { return response, nil })
+	for want, r := range []*transport.JSONRPCResponse{nil, transport.NewJSONRPCResultResponse(mcp.NewRequestId("q"), []byte(`{}`))} {
+		response = r
+		wire.question([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}`), make(chan struct{}, 1))
+		wire.work.Wait()
+		if got := posts.Load(); got != int32(want) {
+			t.Errorf("the response %v made %d posts, want %d", r, got, want)
+		}
 	}
 }
 
