@@ -102,13 +102,18 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	if err != nil {
 		return err
 	}
+	askers, err := registry.NewAskers(st, deps.Now, deps.Log)
+	if err != nil {
+		return err
+	}
 	s.connector = mcpgo.NewConnector(mcpgo.Config{
-		Memory:  ways,
+		Memory: ways, Askers: askers,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
 		Credentials: s.credentials,
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
+	s.pool.Separate(func(server *spec.Server) bool { return askers.Recall(server.Origin()) != "" })
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
 	s.cache = cache.New(s.cfg.cache(deps.Now))
 	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls, pins))

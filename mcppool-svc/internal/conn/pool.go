@@ -53,6 +53,7 @@ type Pool struct {
 	connect Connect
 	log     *slog.Logger
 	changed func(server, user string) // see Observe
+	asks    func(*spec.Server) bool   // see Separate
 
 	base   context.Context // ends with Close; connects hang on it
 	cancel context.CancelFunc
@@ -65,21 +66,24 @@ type Pool struct {
 	live    map[*entry]bool  // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure // guarded by mu; the last failure, until the next success
 	refused uint64           // guarded by mu; connections that a limit did not let be made
+	top     map[key]int      // guarded by mu; the highest nth in use, by key of the first
+	queues  map[key][]*turn  // guarded by mu; calls that wait for one of those, by the same
 }
 
 // entry is one connection, from the first wish for it to its end. Fields below the line are guarded by the pool's mu.
 type entry struct {
 	key
-	id     string        // the server's id, for logs
-	ready  chan struct{} // closed once connected or failed
-	number uint64        // no other entry has it
-	writes atomic.Uint64 // see Lease.Wrote
+	id     string         // the server's id, for logs
+	ready  chan struct{}  // closed once connected or failed
+	number uint64         // no other entry has it
+	writes *atomic.Uint64 // see Lease.Wrote; one for all that lead to the same
 
 	client   upstream.Client // after ready; nil where it failed
 	made     time.Time       // after ready
 	tools    *catalog.Cache  // after ready
 	err      error           // after ready
 	calls    int             // leases out
+	running  int             // those of tool calls among them
 	sessions map[hold]time.Time
 	idle     time.Time // since when nobody needs it
 	retired  bool      // no longer handed out; closed with its last call
@@ -92,6 +96,7 @@ func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	return &Pool{
 		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel,
 		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
+		top: make(map[key]int), queues: make(map[key][]*turn),
 	}
 }
 
@@ -100,6 +105,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.cancel()
+	p.wake()
 	for e := range p.live {
 		p.retire(e)
 		p.finish(e)
@@ -113,8 +119,10 @@ func (p *Pool) retire(e *entry) {
 	e.retired = true
 	if p.entries[e.key] == e {
 		delete(p.entries, e.key)
+		p.lower(e.key)
 		p.tell(e.key)
 	}
+	p.wake()
 }
 
 // finish closes an entry's connection in the background. Called with mu held, on a retired entry.
@@ -123,6 +131,7 @@ func (p *Pool) finish(e *entry) {
 		return // closed already, or still connecting: connected closes it
 	}
 	e.closing = true
+	p.wake()
 	p.work.Go(func() {
 		if err := e.client.Close(); err != nil {
 			p.log.Debug("closing a connection", "mcp_id", e.id, "error", err)

@@ -92,3 +92,9 @@ type Notifier interface {
 	// OnChange sets who is told when a list changes, that of the tools included. It must not block.
 	OnChange(changed func())
 }
+
+// Settler is a Client that knows whether its server may still be at work on a call that was given up.
+type Settler interface {
+	// Settled is false for good once a call was given up that the server never answered: it may ask for that one yet.
+	Settled() bool
+}
