@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -98,6 +99,26 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
+	if err := s.connections(st, allowed, deps); err != nil {
+		return err
+	}
+	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
+	s.cache = cache.New(s.cfg.cache(deps.Now))
+	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls, pins))
+	s.closers = append(s.closers, s.disconnect)
+	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, unobserve)
+	s.api = api.New(api.Parts{
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
+	})
+	return nil
+}
+
+// connections makes what makes connections, and what keeps them.
+func (s *Service) connections(st store.Store, allowed []netip.Prefix, deps Deps) error {
 	ways, err := registry.NewWays(st, deps.Now, deps.Log)
 	if err != nil {
 		return err
@@ -114,18 +135,6 @@ func (s *Service) open(servers []*spec.Server, deps Deps) (err error) {
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.pool.Separate(func(server *spec.Server) bool { return askers.Recall(server.Origin()) != "" })
-	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
-	s.cache = cache.New(s.cfg.cache(deps.Now))
-	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls, pins))
-	s.closers = append(s.closers, s.disconnect)
-	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
-	if err != nil {
-		return err
-	}
-	s.closers = append(s.closers, unobserve)
-	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
-	})
 	return nil
 }
 

@@ -183,8 +183,8 @@ func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request,
 	how := upstream.Call{
 		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask,
 		Unclear: func() { f.unclear.Store(true) },
-		Gate:   func() error { return r.inTime(c.deps.Now()) },
-		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
+		Gate:    func() error { return r.inTime(c.deps.Now()) },
+		Resume:  r.Resume, Answers: r.Answers, Follow: r.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && limit > taskAfter) {
 		how.Task, how.TaskTTL = upstream.TaskAsked, limit+taskKeep

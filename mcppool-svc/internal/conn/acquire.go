@@ -22,6 +22,8 @@ type Use struct {
 	Session string // held until ReleaseSession; empty: for this lease alone
 	// Call: it is for a tool call, during which the server may ask back.
 	Call bool
+	// Standing: it is for something that is made anew over another connection, should this one end.
+	Standing bool
 	// Patience is how long a call may wait for its turn, and Waiting is told first why it does; it may be nil. See Separate.
 	Patience time.Duration
 	Waiting  func(why error)
@@ -31,7 +33,7 @@ type Use struct {
 type Lease struct {
 	pool  *Pool
 	entry *entry
-	call  bool
+	use   Use
 }
 
 // Client is the connection.
@@ -49,14 +51,21 @@ func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry
+	alone := p.separates(l.use)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.calls--
-	if l.call {
+	if l.use.Standing {
+		e.standing--
+	}
+	if l.use.Call {
 		e.running--
+		if alone && e.unsettled() {
+			p.forsake(e)
+		}
 	}
 	e.idle = time.Now()
-	if e.retired && e.calls == 0 {
+	if e.retired && e.over() {
 		p.finish(e)
 	}
 	p.wake()
@@ -82,7 +91,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		lease := &Lease{pool: p, entry: e, call: use.Call}
+		lease := &Lease{pool: p, entry: e, use: use}
 		select {
 		case <-e.ready:
 		case <-ctx.Done():
@@ -161,6 +170,9 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 	e.calls++
 	if use.Call {
 		e.running++
+	}
+	if use.Standing {
+		e.standing++
 	}
 	if use.Session != "" {
 		e.sessions[hold{use.User, use.Session}] = time.Now()

@@ -180,8 +180,27 @@ func (p *Pool) first(k key) *entry {
 	return nil
 }
 
-// free is a connection over which no call runs; best the one that the session used last, since its server may remember it. One
-// whose server never answered a call that was given up is of no use: what it asks may still be for that. Called with mu held.
+// unsettled says whether a connection's server may yet ask for a call that is gone.
+func (e *entry) unsettled() bool {
+	s, ok := e.client.(upstream.Settler)
+	return ok && !s.Settled()
+}
+
+// forsake takes a connection out of use because what its server asks may be for a call that is gone. What stands on it is to be made
+// anew where the calls go. Called with mu held.
+func (p *Pool) forsake(e *entry) {
+	e.forsaken = true
+	p.retire(e)
+	if e.over() {
+		p.finish(e)
+	}
+}
+
+// over says whether nothing keeps a retired connection open. Called with the pool's mu held.
+func (e *entry) over() bool { return e.calls == 0 || e.forsaken && e.calls == e.standing }
+
+// free is a connection over which no call runs; best the one that the session used last, since its server may remember it. Called
+// with mu held.
 func (p *Pool) free(k key, use Use) *entry {
 	var best *entry
 	var last time.Time
@@ -189,11 +208,8 @@ func (p *Pool) free(k key, use Use) *entry {
 		if e.running > 0 {
 			continue
 		}
-		if s, ok := e.client.(upstream.Settler); ok && !s.Settled() {
-			p.retire(e)
-			if e.calls == 0 {
-				p.finish(e)
-			}
+		if e.unsettled() {
+			p.forsake(e)
 			continue
 		}
 		used := e.sessions[hold{use.User, use.Session}]

@@ -297,7 +297,8 @@ func TestUnsettledConnection(t *testing.T) {
 			return u, nil
 		}, slog.New(slog.DiscardHandler))
 		p.Separate(func(*spec.Server) bool { return true })
-		subscription := acquire(t, p, Use{User: "ann"})
+		subscription := acquire(t, p, Use{User: "ann", Standing: true})
+		reading := acquire(t, p, Use{User: "ann"})
 		a := acquire(t, p, ofCall(""))
 		made[0].settled.Store(false)
 		a.Release()
@@ -307,13 +308,23 @@ func TestUnsettledConnection(t *testing.T) {
 		}
 		synctest.Wait()
 		if made[0].isClosed() {
-			t.Error("closed under a subscription")
+			t.Error("closed while something is read over it")
+		}
+		reading.Release()
+		synctest.Wait()
+		if !made[0].isClosed() {
+			t.Error("a subscription keeps it, and hears nothing of what calls do over the other one")
 		}
 		subscription.Release()
+		again := acquire(t, p, Use{User: "ann", Standing: true})
+		if again.Client() != made[1] {
+			t.Error("the next subscription is elsewhere")
+		}
+		again.Release()
 		b.Release()
 		synctest.Wait()
-		if !made[0].isClosed() || made[1].isClosed() {
-			t.Error("it was to be closed, and the other one not")
+		if made[1].isClosed() {
+			t.Error("the other one was closed")
 		}
 		p.Close()
 	})

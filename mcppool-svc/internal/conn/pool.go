@@ -84,9 +84,11 @@ type entry struct {
 	err      error           // after ready
 	calls    int             // leases out
 	running  int             // those of tool calls among them
+	standing int             // those of what stands among them
 	sessions map[hold]time.Time
 	idle     time.Time // since when nobody needs it
 	retired  bool      // no longer handed out; closed with its last call
+	forsaken bool      // retired, and closed also under what stands
 	closing  bool
 }
 

@@ -20,7 +20,6 @@ import (
 // bystander is a call that runs beside another, and asks nothing.
 type bystander struct {
 	person
-	end    context.CancelFunc
 	ended  chan error
 	warned atomic.Int32
 }
