@@ -250,6 +250,11 @@ func within(d time.Duration, answered <-chan error) (error, bool) {
 
 // tellCancelled sends notifications/cancelled, beside whatever else the connection does.
 func (c *client) tellCancelled(id mcp.RequestId, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing.Load() {
+		return // nobody hears it any more, and Close waits for those that were on their way
+	}
 	c.notes.Go(func() { c.sendCancelled(id, reason) })
 }
 

@@ -20,19 +20,21 @@ import (
 // bystander is a call that runs beside another, and asks nothing.
 type bystander struct {
 	person
+	giveUp context.CancelCauseFunc
 	ended  chan error
 	warned atomic.Int32
 }
 
-// hold starts a call that ends when `release` is called, or with its deadline.
-func hold(t *testing.T, c upstream.Client, deadline time.Duration) *bystander {
+// beside starts a call, of `hold` until `release` is called, or of `hang`, which nothing ends.
+func beside(t *testing.T, c upstream.Client, tool string) *bystander {
 	t.Helper()
 	b := &bystander{person: person{answer: says}, ended: make(chan error, 1)}
-	ctx, end := context.WithTimeout(t.Context(), deadline)
-	t.Cleanup(end)
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { giveUp(nil) })
+	b.giveUp = giveUp
 	holding, once := make(chan struct{}), sync.Once{}
 	go func() {
-		_, err := c.CallTool(ctx, upstream.Call{Name: "hold", Arguments: []byte(`{}`), Ask: b.ask, Notify: func(n upstream.Notification) {
+		_, err := c.CallTool(ctx, upstream.Call{Name: tool, Arguments: []byte(`{}`), Ask: b.ask, Notify: func(n upstream.Notification) {
 			if n.Log != nil && n.Log.Logger == "pawl" {
 				b.warned.Add(1)
 			} else if n.Log != nil {
@@ -74,7 +76,7 @@ func TestWhoseQuestion(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		var unnamed atomic.Int32
 		c.unnamed = func() { unnamed.Add(1) }
-		b := hold(t, c, time.Minute)
+		b := beside(t, c, "hold")
 		p := &person{answer: says}
 		if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") || unnamed.Load() != 0 {
 			t.Errorf("named: %s, %v", got, err)
@@ -149,7 +151,7 @@ func TestBothAsk(t *testing.T) {
 func TestUnclearForTooLong(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		c.patience = 10 * time.Millisecond
-		b := hold(t, c, time.Minute)
+		b := beside(t, c, "hold")
 		p := &person{answer: says}
 		for range 2 { // the second time the one that holds knows already
 			told := make(chan string, 10)
@@ -176,6 +178,12 @@ func TestUnclearForTooLong(t *testing.T) {
 			t.Error("somebody was asked")
 		}
 		heldQuestions(t, c, 0)
+		if _, err := callTool(t, c, "release", `{}`); err != nil {
+			t.Error(err)
+		}
+		if err := <-b.ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -185,8 +193,9 @@ func TestAskedForSomebodyGone(t *testing.T) {
 		if !c.Settled() {
 			t.Error("unsettled before any call")
 		}
-		b := hold(t, c, 50*time.Millisecond)
-		if err := <-b.ended; upstream.As(err).Kind != upstream.Interrupted {
+		b := beside(t, c, "hang")
+		b.giveUp(context.DeadlineExceeded) // there is no grace for it
+		if err := <-b.ended; err == nil || upstream.As(err).Kind != upstream.Interrupted {
 			t.Fatalf("the call that is given up ends with %v", err)
 		}
 		if c.Settled() {
