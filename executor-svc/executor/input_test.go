@@ -225,10 +225,12 @@ func TestInputAfterThePoolDied(t *testing.T) {
 		state, tool string
 		calls       []string
 		kind        executorv1.WaitKind
+		output      string
+		attempt     uint32
 	}{
-		"request state":        {"s1", "write", []string{"/step-1/1", "/step-1/1/2"}, 0},
-		"nothing, repeatable":  {"", "read", []string{"/step-1/1", "/step-1/2"}, inputWait},
-		"nothing, side effect": {"", "write", []string{"/step-1/1"}, outcomeWait},
+		"request state":        {"s1", "write", []string{"/step-1/1", "/step-1/1/2"}, 0, `{"message":"{\"city\":\"Bern\"}"}`, 1},
+		"nothing, repeatable":  {"", "read", []string{"/step-1/1", "/step-1/2"}, 0, `{"message":"ACCEPT{\"city\":\"Bern\"}"}`, 2},
+		"nothing, side effect": {"", "write", []string{"/step-1/1"}, outcomeWait, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, fake.Script(c.tool))
@@ -241,10 +243,10 @@ func TestInputAfterThePoolDied(t *testing.T) {
 			r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
 			if c.kind == 0 {
 				r.until(id, flowSuccess)
-				if got := r.output(id); got != `{"message":"{\"city\":\"Bern\"}"}` {
+				if got := r.output(id); got != c.output {
 					t.Errorf("output %s", got)
 				}
-				if s := r.steps(id)[0]; s.GetAttempt() != 1 {
+				if s := r.steps(id)[0]; s.GetAttempt() != c.attempt {
 					t.Errorf("step %v", s)
 				}
 			} else {

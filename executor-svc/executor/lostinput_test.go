@@ -1,10 +1,13 @@
 package executor_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/executor-svc/internal/fake"
 )
@@ -24,7 +27,8 @@ func (r *rig) lost(what string) {
 	}
 }
 
-// A17: an attempt whose question was lost ends, and says why, before the next one asks.
+// A17: an attempt whose question was lost ends, and says why, before the next one asks. What a person had accepted is not asked of
+// them again.
 func TestLostQuestionEndsItsAttempt(t *testing.T) {
 	for _, what := range []string{"pool", "everything", "server"} {
 		t.Run(what, func(t *testing.T) {
@@ -33,11 +37,13 @@ func TestLostQuestionEndsItsAttempt(t *testing.T) {
 			id := r.create(free(r)).GetId()
 			w := r.untilWait(id, inputWait)
 			r.lost(what)
-			first := r.until(id, inputRequired)
 			r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
-			r.untilAfter(id, first.GetSeq(), inputRequired)
+			r.until(id, flowSuccess)
 			wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_INPUT", "INPUT_REQUIRED", "FLOW_STOP", "STATUS_CHANGED",
-				"STEP_ERROR", "STEP_INPUT", "INPUT_REQUIRED", "FLOW_STOP")
+				"STEP_ERROR", "STEP_INPUT", "STATUS_CHANGED", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
+			if got := r.output(id); got != `{"message":"ACCEPT{\"city\":\"Bern\"}"}` {
+				t.Errorf("output %s", got)
+			}
 			if e := r.until(id, executorv1.EventType_EVENT_TYPE_STEP_ERROR); e.GetAttempt() != 1 || !strings.Contains(e.GetStepError().GetError().GetErrMsg(), "ended") {
 				t.Errorf("the lost attempt ended with %v", e)
 			}
@@ -79,5 +85,66 @@ func TestLostQuestionThatWasRefused(t *testing.T) {
 				t.Errorf("%d calls, and the attempt ended with %q", len(r.pool.Called()), said)
 			}
 		})
+	}
+}
+
+// Only the very same question is answered again: anything else is the person's to answer.
+func TestLostQuestionThatIsAnotherNow(t *testing.T) {
+	r := newRig(t, fake.Script("read"))
+	r.elicit(asked(form("q1")))
+	plain := r.pool.CallFn
+	r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		if !strings.HasSuffix(req.GetCallId(), "/2") {
+			return plain(ctx, req, send)
+		}
+		if _, err := r.pool.Ask(ctx, send, form("q1"), form("q2")); err != nil {
+			return err
+		}
+		return send(fake.TextResult("done", false))
+	}
+	id := r.create(free(r)).GetId()
+	w := r.untilWait(id, inputWait)
+	r.lost("pool")
+	first := r.until(id, inputRequired)
+	r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
+	next := r.untilAfter(id, first.GetSeq(), inputRequired)
+	r.untilAfter(id, next.GetSeq(), flowStop)
+	waits := r.task(id).GetWaits()
+	if len(waits) != 1 || waits[0].GetMessage() != "Which city (q2)?" {
+		t.Fatalf("asked %v", waits)
+	}
+	r.mustInput(id, waits[0].GetId(), `{"city":"Rome"}`)
+	r.until(id, flowSuccess)
+	var given []string
+	for _, a := range r.pool.Answers() {
+		if strings.HasSuffix(a.GetCallId(), "/2") {
+			given = append(given, a.GetAnswer().GetInputId()+a.GetAnswer().GetContentJson())
+		}
+	}
+	if want := []string{`q1{"city":"Bern"}`, `q2{"city":"Rome"}`}; !slices.Equal(given, want) {
+		t.Errorf("the second attempt got %v, want %v", given, want)
+	}
+}
+
+// Where only a person's word makes a call again, what they had accepted before is part of it.
+func TestLostQuestionAndAPersonsRetry(t *testing.T) {
+	r := newRig(t, fake.Script("write"))
+	r.elicit(asked(form("q1")), asked(form("q2")))
+	id := r.create(free(r)).GetId()
+	r.mustInput(id, r.untilWait(id, inputWait).GetId(), `{"city":"Bern"}`)
+	first := r.until(id, inputRequired)
+	r.untilAfter(id, r.untilAfter(id, first.GetSeq(), inputRequired).GetSeq(), flowStop)
+	w := r.untilWait(id, inputWait)
+	r.lost("everything")
+	r.mustInput(id, w.GetId(), `{"city":"Rome"}`)
+	if _, err := r.outcome(id, r.untilWait(id, outcomeWait).GetId(), retry()); err != nil {
+		t.Fatal(err)
+	}
+	r.until(id, flowSuccess)
+	if got := r.output(id); got != `{"message":"ACCEPT{\"city\":\"Bern\"} ACCEPT{\"city\":\"Rome\"}"}` {
+		t.Errorf("output %s", got)
+	}
+	if n := len(r.pool.Called()); n != 2 {
+		t.Errorf("%d calls", n)
 	}
 }

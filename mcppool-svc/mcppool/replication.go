@@ -121,6 +121,7 @@ func (s *Service) applied(places []replica.Place) {
 		s.moved(m)
 	}
 	s.ways.Applied(places)
+	s.askers.Applied(places)
 	all := s.registry.All()
 	if err := s.pins.Applied(places, func(origin string) bool { return slices.ContainsFunc(all, at(origin)) }); err != nil {
 		s.log.Error("what another replica wrote of approved tools is not used before a restart", "error", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -32,22 +33,22 @@ import (
 
 // Service is a running pool.
 type Service struct {
-	cfg       Config
-	log       *slog.Logger
-	registry  *registry.Registry
-	connector *mcpgo.Connector
-	logins    *oauth.Logins
-	pool      *conn.Pool
-	ledger    *ledger.Ledger
-	cache     *cache.Cache
-	caller    *call.Caller
-	api       *api.Server
-	pins      *pin.Book
-	ways      *registry.Ways
-	peers     *peer.Set      // nil: this is the only replica
-	tidying   sync.WaitGroup // after deletions elsewhere
-	closers   []func() error // in the order of opening
-	close     func() error
+	cfg          Config
+	log          *slog.Logger
+	registry     *registry.Registry
+	connector    *mcpgo.Connector
+	logins       *oauth.Logins
+	pool         *conn.Pool
+	ledger       *ledger.Ledger
+	cache        *cache.Cache
+	caller       *call.Caller
+	api          *api.Server
+	pins         *pin.Book
+	ways, askers *registry.Memory
+	peers        *peer.Set      // nil: this is the only replica
+	tidying      sync.WaitGroup // after deletions elsewhere
+	closers      []func() error // in the order of opening
+	close        func() error
 }
 
 // New reads the configuration and the registrations. Close what it returns.
@@ -102,16 +103,9 @@ func (s *Service) open(ctx context.Context, servers []*spec.Server, deps Deps) (
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
-	if s.ways, err = registry.NewWays(st, deps.Now, deps.Log); err != nil {
+	if err := s.connections(st, allowed, deps); err != nil {
 		return err
 	}
-	s.connector = mcpgo.NewConnector(mcpgo.Config{
-		Memory:  s.ways,
-		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
-		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
-		Credentials: s.credentials,
-	}, deps.Log)
-	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
 	s.cache = cache.New(s.cfg.cache(deps.Now))
 	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls))
@@ -125,6 +119,26 @@ func (s *Service) open(ctx context.Context, servers []*spec.Server, deps Deps) (
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
 	})
 	st.Observe(s.applied)
+	return nil
+}
+
+// connections makes what makes connections, and what keeps them.
+func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps Deps) error {
+	var err error
+	if s.ways, err = registry.NewWays(st, deps.Now, deps.Log); err != nil {
+		return err
+	}
+	if s.askers, err = registry.NewAskers(st, deps.Now, deps.Log); err != nil {
+		return err
+	}
+	s.connector = mcpgo.NewConnector(mcpgo.Config{
+		Memory: s.ways, Askers: s.askers,
+		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
+		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
+		Credentials: s.credentials,
+	}, deps.Log)
+	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
+	s.pool.Separate(func(server *spec.Server) bool { return s.askers.Recall(server.Origin()) != "" })
 	return nil
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func (r *rig) asks(state string) (effects *atomic.Int32) {
 func TestCrashAtEachCommitOfAQuestion(t *testing.T) {
 	for state, unknown := range map[string]int{"": 3, "state": 2} { // behind the intent and the answer; and behind the question
 		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {
-			id, copies, before := questionCrashes(t, state)
+			id, copies, before := questionCrashes(t, "write", state, false)
 			lost := 0
 			for i, path := range copies {
 				r := newRig(t, fake.Script("write"))
@@ -68,11 +69,45 @@ func TestCrashAtEachCommitOfAQuestion(t *testing.T) {
 	}
 }
 
+// Wherever everything dies, what a person accepted is given again to a tool that may run twice, and they are asked once.
+func TestCrashAfterAnAcceptedAnswer(t *testing.T) {
+	id, copies, _ := questionCrashes(t, "read", "", true)
+	again := 0
+	for i, path := range copies {
+		r := newRig(t, fake.Script("read"))
+		r.path, r.accepts = path, true
+		r.asks("")
+		r.start()
+		if end := r.finish(id); end != success {
+			t.Errorf("a crash after commit %d: %s, %v", i, end, r.task(id).Checkpoint.GetError())
+		}
+		asked := 0
+		for _, e := range r.events(id) {
+			if e.GetInputRequired() != nil {
+				asked++
+			}
+			if strings.Contains(e.GetStatusChanged().GetReason(), "got that answer again") {
+				again++
+			}
+		}
+		if asked != 1 {
+			t.Errorf("a crash after commit %d: asked %d times", i, asked)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if again != 2 { // behind the question, which its call did not survive, and behind the answer
+		t.Errorf("%d answers are given again, of %d crashes", again, len(copies))
+	}
+}
+
 // questionCrashes runs a task that asks, and keeps what a crash behind each commit would leave: the journal, and how many
 // side effects may have happened before the next one.
-func questionCrashes(t *testing.T, state string) (id string, copies []string, effects []int32) {
+func questionCrashes(t *testing.T, tool, state string, accepts bool) (id string, copies []string, effects []int32) {
 	dir := t.TempDir()
-	r := newRig(t, fake.Script("write"))
+	r := newRig(t, fake.Script(tool))
+	r.accepts = accepts
 	made := r.asks(state)
 	r.j.onCommit = func(_ journal.Transition, do func() error) error {
 		if len(copies) > 0 {

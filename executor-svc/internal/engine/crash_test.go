@@ -47,6 +47,9 @@ func (r *rig) finish(id string) executorv1.ExecutorStatus {
 				answer = &storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{
 					WaitId: w.GetId(), Action: executorv1.InputAnswer_ACTION_DECLINE,
 				}}}
+				if r.accepts {
+					answer.GetInput().Action, answer.GetInput().ContentJson = executorv1.InputAnswer_ACTION_ACCEPT, "{}"
+				}
 			}
 			wantAnswer(r.t, "the answer", r.send(id, answer), 0, taskEnded, waitNotOpen)
 		}

@@ -177,6 +177,8 @@ type rig struct {
 	log     *slog.Logger
 	// stuck says that the engine cannot stop in an orderly way.
 	stuck bool
+	// accepts says that finish accepts what tools ask for; else it declines.
+	accepts bool
 
 	plannerClient plannerv1.PlannerServiceClient
 	poolClient    mcppoolv1.McpPoolServiceClient

@@ -27,6 +27,7 @@ func TestCloneIsWhole(t *testing.T) {
 	copied.Waits = append(copied.Waits[:0], &storagev1.Wait{Id: "other"})
 	copied.Grants[0] = nil
 	copied.UnknownCalls[0] = nil
+	copied.ActiveSteps[0].Accepted[0] = nil
 	copied.ActiveSteps = append(copied.ActiveSteps[:0], nil)
 	if d := cmp.Diff(before, c, protocmp.Transform()); d != "" {
 		t.Errorf("the original (-want +got):\n%s", d)

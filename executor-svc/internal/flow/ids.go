@@ -97,3 +97,9 @@ func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+// QuestionHash is the SHA-256 of a form that a tool's server asks a person to fill in, and of the call in which it does.
+func QuestionHash(t *Task, s *storagev1.ActiveStep, message, schema string) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s%d:%s%s", AskedHash(t, s), len(message), message, schema))
+	return sum[:]
+}

@@ -32,16 +32,28 @@ func (c *Caller) attempt(ctx context.Context, r Request, f *facts, call *ledger.
 		return nil, err
 	}
 	var result *mcppoolv1.CallResult
-	use := conn.Use{Server: r.Server, User: r.User, Session: r.Session}
 	began, limit := time.Now(), r.limit()
-	err := c.retrying(ctx, r, f, func() error {
+	once := func() error {
 		if f.retries > 0 {
 			r.Timeout = max(limit-time.Since(began), time.Millisecond) // all tries together take no longer than one may
 		}
-		return c.leased(ctx, use, func(lease *conn.Lease) (err error) {
+		return c.leased(ctx, c.use(r, call), func(lease *conn.Lease) (err error) {
 			result, err = c.over(ctx, lease, r, f, call)
 			return err
 		})
+	}
+	err := c.retrying(ctx, r, f, func() error {
+		err := once()
+		if !c.unheard(ctx, r, f, err) {
+			return err
+		}
+		first := result
+		again := once()
+		if again != nil && errs.From(again).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+			result = first // what it came to counts where it was not made again
+			return err
+		}
+		return again
 	})
 	return result, err
 }
@@ -101,7 +113,7 @@ func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *fact
 	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
 		shorten(result, limit)
 	}
-	if !f.asked.Load() { // with other answers it would be another result
+	if !f.asked.Load() && !f.unclear.Load() { // with other answers it would be another result
 		keep.put(result)
 	}
 	return result, nil
@@ -170,7 +182,8 @@ func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request,
 	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch, facts: f}
 	how := upstream.Call{
 		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask,
-		Gate: func() error { return r.inTime(c.deps.Now()) }, Again: c.again(r, f),
+		Unclear: func() { f.unclear.Store(true) },
+		Gate:    func() error { return r.inTime(c.deps.Now()) }, Again: c.again(r, f),
 		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && limit > taskAfter) {

@@ -31,6 +31,8 @@ type facts struct {
 	repeats    int    // further requests that went on with the call, beside those
 	// asked says that the server asked somebody something.
 	asked atomic.Bool
+	// unclear says that a question was refused which may have been this call's.
+	unclear atomic.Bool
 	// tasked says that the server does the call as a task.
 	tasked atomic.Bool
 	cached bool // the result was kept; the tool was not called

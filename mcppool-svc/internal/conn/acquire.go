@@ -20,12 +20,20 @@ type Use struct {
 	Server  *spec.Server
 	User    string
 	Session string // held until ReleaseSession; empty: for this lease alone
+	// Call: it is for a tool call, during which the server may ask back.
+	Call bool
+	// Standing: it is for something that is made anew over another connection, should this one end.
+	Standing bool
+	// Patience is how long a call may wait for its turn, and Waiting is told first why it does; it may be nil. See Separate.
+	Patience time.Duration
+	Waiting  func(why error)
 }
 
 // Lease is the right to use a connection until Release.
 type Lease struct {
 	pool  *Pool
 	entry *entry
+	use   Use
 }
 
 // Client is the connection.
@@ -45,25 +53,36 @@ func (l *Lease) Retired() <-chan struct{} {
 	p, e := l.pool, l.entry
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.over == nil {
-		e.over = make(chan struct{})
+	if e.withdrawn == nil {
+		e.withdrawn = make(chan struct{})
 		if e.retired {
-			close(e.over)
+			close(e.withdrawn)
 		}
 	}
-	return e.over
+	return e.withdrawn
 }
 
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry
+	alone := p.separates(l.use)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.calls--
+	if l.use.Standing {
+		e.standing--
+	}
+	if l.use.Call {
+		e.running--
+		if alone && e.unsettled() {
+			p.forsake(e)
+		}
+	}
 	e.idle = time.Now()
-	if e.retired && e.calls == 0 {
+	if e.retired && e.over() {
 		p.finish(e)
 	}
+	p.wake()
 }
 
 // Discard says, before Release, that the connection failed and is of no use: the next lease is of another one. Calls of
@@ -80,44 +99,66 @@ func (l *Lease) Discard(err error) {
 // Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them
 // gives up. Errors are *upstream.Error, or *errs.Error where a limit is reached or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
-	k := keyOf(use)
+	k, until := keyOf(use), time.Now().Add(use.Patience)
 	for attempt := 1; ; attempt++ {
-		e, err := p.join(ctx, k, use)
+		e, err := p.enter(ctx, k, use, until)
 		if err != nil {
 			return nil, err
 		}
+		lease := &Lease{pool: p, entry: e, use: use}
 		select {
 		case <-e.ready:
 		case <-ctx.Done():
-			p.leave(e)
-			return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+			lease.Release()
+			return nil, gaveUp(ctx)
 		}
 		if e.err != nil {
-			p.leave(e)
+			lease.Release()
+			if e.nth > 0 {
+				continue // there are others, and there is a turn to wait for
+			}
 			return nil, e.err
 		}
 		select {
 		case <-e.client.Done():
 			// It died before its watcher could say so. A server that dies each time is not started for ever.
 			p.lost(e)
-			p.leave(e)
+			lease.Release()
 			if err := e.client.Err(); err != nil && attempt > 1 {
 				return nil, err
 			}
 		default:
 			if attempt == 1 && p.isDead(ctx, e) {
-				p.leave(e)
+				lease.Release()
 				continue
 			}
-			return &Lease{pool: p, entry: e}, nil
+			return lease, nil
 		}
 	}
 }
 
-// join counts the caller in at an entry, a new one where there is none.
-func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
+// gaveUp is what somebody hears who went away.
+func gaveUp(ctx context.Context) error {
+	return &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+}
+
+// enter counts the caller in at a connection, perhaps a new one.
+func (p *Pool) enter(ctx context.Context, k key, use Use, until time.Time) (*entry, error) {
+	if p.separates(use) {
+		return p.enterAlone(ctx, k, use, until)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if first := p.first(k); first != nil {
+		k = first.key
+	}
+	e, err := p.join(ctx, k, use)
+	p.turnedAway(err)
+	return e, err
+}
+
+// join counts the caller in at an entry, a new one where there is none. Called with mu held.
+func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 	if p.closed {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
 			"the MCP pool is stopping; try again later").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
@@ -131,22 +172,28 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 			return nil, err
 		}
 		p.made++
-		e = &entry{number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[hold]time.Time)}
+		e = &entry{
+			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[hold]time.Time), writes: p.writesOf(k),
+		}
 		p.entries[k], p.live[e] = e, true
+		p.raise(k)
 		p.tell(k)
 		// The attempt keeps the caller's trace, not its end.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
 	}
 	e.calls++
 	e.awaken()
+	if use.Call {
+		e.running++
+	}
+	if use.Standing {
+		e.standing++
+	}
 	if use.Session != "" {
 		e.sessions[hold{use.User, use.Session}] = time.Now()
 	}
 	return e, nil
 }
-
-// leave undoes join.
-func (p *Pool) leave(e *entry) { (&Lease{pool: p, entry: e}).Release() }
 
 // establish makes an entry's connection and tells those who wait for it.
 func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {

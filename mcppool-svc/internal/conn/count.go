@@ -6,7 +6,7 @@ type Load struct {
 	States map[string]int
 	// Used are those that count towards Limit.
 	Used, Limit int
-	// Waiting are calls that wait for a connection to be made.
+	// Waiting are calls that wait for a connection to be made, or for their turn on one.
 	Waiting int
 	// Refused are connections that a limit did not let be made, so far.
 	Refused uint64
@@ -19,6 +19,9 @@ func (p *Pool) Load() Load {
 	l := Load{
 		States: map[string]int{"connecting": 0, "busy": 0, "idle": 0, "closing": 0},
 		Limit:  p.cfg.MaxConnections, Refused: p.refused,
+	}
+	for _, queue := range p.queues {
+		l.Waiting += len(queue)
 	}
 	for e := range p.live {
 		switch {

@@ -49,7 +49,6 @@ func (p *Pool) makeRoom(k key, server *spec.Server) error {
 		if l.most == 0 || n < l.most || p.evict(l.counts) {
 			continue
 		}
-		p.refused++
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 			"%s, which is the limit; %s", fmt.Sprintf("%s %d MCP connections in use", l.who, n), l.advice).
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)

@@ -58,6 +58,7 @@ type Pool struct {
 	log     *slog.Logger
 	changed func(server, user string) // see Observe
 	attends func(user string) bool    // see Attended
+	asks    func(*spec.Server) bool   // see Separate
 
 	tools *catalog.Known // of all connections
 
@@ -72,6 +73,8 @@ type Pool struct {
 	live    map[*entry]bool  // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure // guarded by mu; the last failure, until the next success
 	refused uint64           // guarded by mu; connections that a limit did not let be made
+	top     map[key]int      // guarded by mu; the highest nth in use, by key of the first
+	queues  map[key][]*turn  // guarded by mu; calls that wait for one of those, by the same
 }
 
 // entry is one connection, from the first wish for it to its end. Fields below the line are guarded by the pool's mu.
@@ -80,20 +83,23 @@ type entry struct {
 	id     string        // the server's id, for logs
 	ready  chan struct{} // closed once connected or failed
 	begun  time.Time
-	number uint64        // no other entry has it
-	writes atomic.Uint64 // see Lease.Wrote
+	number uint64         // no other entry has it
+	writes *atomic.Uint64 // see Lease.Wrote; one for all that lead to the same
 
-	client   upstream.Client // after ready; nil where it failed
-	made     time.Time       // after ready
-	tools    *catalog.Cache  // after ready
-	err      error           // after ready
-	calls    int             // leases out
-	sessions map[hold]time.Time
-	idle     time.Time     // since when nobody needs it
-	retired  bool          // no longer handed out; closed with its last call
-	over     chan struct{} // closed when retired; nil where nobody asked for it
-	closing  bool
-	resting  bool // see rest
+	client    upstream.Client // after ready; nil where it failed
+	made      time.Time       // after ready
+	tools     *catalog.Cache  // after ready
+	err       error           // after ready
+	calls     int             // leases out
+	running   int             // those of tool calls among them
+	standing  int             // those of what stands among them
+	sessions  map[hold]time.Time
+	idle      time.Time     // since when nobody needs it
+	retired   bool          // no longer handed out; closed with its last call
+	withdrawn chan struct{} // closed when retired; nil where nobody asked for it
+	forsaken  bool          // retired, and closed also under what stands
+	closing   bool
+	resting   bool // see rest
 
 	heard   time.Time     // the last sign of life that was asked for
 	proving chan struct{} // closed when it is known whether there is one; nil while nobody asks
@@ -105,6 +111,7 @@ func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	return &Pool{
 		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewKnown(),
 		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
+		top: make(map[key]int), queues: make(map[key][]*turn),
 	}
 }
 
@@ -113,6 +120,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.cancel()
+	p.wake()
 	for e := range p.live {
 		p.retire(e)
 		p.finish(e)
@@ -123,14 +131,16 @@ func (p *Pool) Close() {
 
 // retire takes an entry out of circulation. Called with mu held.
 func (p *Pool) retire(e *entry) {
-	if !e.retired && e.over != nil {
-		close(e.over)
+	if !e.retired && e.withdrawn != nil {
+		close(e.withdrawn)
 	}
 	e.retired = true
 	if p.entries[e.key] == e {
 		delete(p.entries, e.key)
+		p.lower(e.key)
 		p.tell(e.key)
 	}
+	p.wake()
 }
 
 // finish closes an entry's connection in the background. Called with mu held, on a retired entry.
@@ -139,6 +149,7 @@ func (p *Pool) finish(e *entry) {
 		return // closed already, or still connecting: connected closes it
 	}
 	e.closing = true
+	p.wake()
 	p.work.Go(func() {
 		if err := e.client.Close(); err != nil {
 			p.log.Debug("closing a connection", "mcp_id", e.id, "error", err)

@@ -8,6 +8,7 @@ type key struct {
 	user     string // empty where all users share it
 	session  string // where each session has its own
 	revision string
+	nth      int // 0: the first; further ones are for calls that need one to themselves
 }
 
 // keyOf says which connection a use is of.
@@ -23,9 +24,16 @@ func keyOf(use Use) key {
 	return k
 }
 
-// place is what failures are remembered by: a server that cannot be reached is so for all of a user's sessions.
+// place is what failures are remembered by: a server that cannot be reached is so for all of a user's sessions. That there can
+// be no further connection says nothing of the first.
 func (k key) place() key {
-	k.session = ""
+	k.session, k.nth = "", min(k.nth, 1)
+	return k
+}
+
+// at is the nth connection beside the first.
+func (k key) at(nth int) key {
+	k.nth = nth
 	return k
 }
 

@@ -28,6 +28,7 @@ func (p *Pool) ReleaseSession(user, session string) int {
 func (p *Pool) release(e *entry, h hold, now time.Time) {
 	delete(e.sessions, h)
 	e.idle = now
+	p.wake()
 	if !e.ofSession() {
 		return
 	}
@@ -110,12 +111,12 @@ func (p *Pool) Status(server *spec.Server, user string) Status {
 
 // anyOf is the connection of a key; of a user's sessions any one, best one that works. Called with mu held.
 func (p *Pool) anyOf(k key, isolation spec.Isolation) *entry {
-	found := p.entries[k]
+	found := p.first(k)
 	if isolation != spec.PerTask {
 		return found
 	}
 	for _, e := range p.entries {
-		if e.place() == k && (found == nil || found.client == nil) {
+		if e.at(0).place() == k && (found == nil || found.client == nil) {
 			found = e
 		}
 	}

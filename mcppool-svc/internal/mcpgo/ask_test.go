@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -177,65 +179,6 @@ func TestWithdrawnQuestion(t *testing.T) {
 	}
 }
 
-// A question belongs to the call that it names; where it names none, to the only one, or to nobody.
-func TestWhoseQuestion(t *testing.T) {
-	c := dial(t, fakemcp.Good)
-	holding := make(chan struct{})
-	held := make(chan error, 1)
-	var once sync.Once
-	var warned atomic.Int32
-	stranger := &person{answer: says}
-	go func() {
-		_, err := c.CallTool(t.Context(), upstream.Call{Name: "hold", Arguments: []byte(`{}`), Ask: stranger.ask, Notify: func(n upstream.Notification) {
-			if n.Log != nil && n.Log.Logger == "pawl" {
-				warned.Add(1)
-			} else if n.Log != nil {
-				once.Do(func() { close(holding) })
-			}
-		}})
-		held <- err
-	}()
-	<-holding
-	p := &person{answer: says}
-	if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") {
-		t.Errorf("named: %s, %v", got, err)
-	}
-	for range 2 { // the second time the one that holds knows already
-		told := make(chan string, 10)
-		raw, err := c.CallTool(t.Context(), upstream.Call{Name: "form", Arguments: []byte(`{"n":-1}`), Ask: p.ask, Notify: func(n upstream.Notification) {
-			if n.Log != nil {
-				told <- n.Log.Data
-			}
-		}})
-		if got := string(raw); err != nil || !strings.Contains(got, "MCP server fake asked") || !strings.Contains(got, "nothing says which") ||
-			!strings.Contains(got, "`--isolation task`, or answer the question that is open first") {
-			t.Errorf("not named: %s, %v", got, err)
-		}
-		if n := len(told); n != 1 {
-			t.Fatalf("its follower was told %d times", n)
-		}
-		if text := <-told; !strings.Contains(text, "`--isolation task`") {
-			t.Errorf("its follower was told %q", text)
-		}
-	}
-	if n := warned.Load(); n != 1 {
-		t.Errorf("the one that holds was told %d times", n)
-	}
-	if _, err := callTool(t, c, "release", `{}`); err != nil {
-		t.Error(err)
-	}
-	if err := <-held; err != nil {
-		t.Error(err)
-	}
-	if len(stranger.questions()) != 0 {
-		t.Errorf("another call was asked %v", stranger.questions())
-	}
-	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("late"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
-	if got := c.(*client).elicited(t.Context(), request); got.Error == nil || !strings.Contains(got.Error.Message, "no tool call is running") {
-		t.Errorf("outside a call: %v", got)
-	}
-}
-
 // A call that ends closes its questions; who asked is told that nobody answered.
 func TestAskingEndsWithTheCall(t *testing.T) {
 	c := dial(t, fakemcp.Good)
@@ -363,10 +306,38 @@ func TestSSEAsking(t *testing.T) {
 	}
 }
 
-// What is of use only elsewhere is not advised.
-func TestUnclearUnderTask(t *testing.T) {
-	err := unclear(&spec.Server{ID: "s", Isolation: spec.PerTask})
-	if text := err.Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "answer the question that is open first") {
-		t.Error(text)
+// A connection that closes answers nothing in a person's place: what a server makes of that would be taken for the call's result.
+func TestClosingAnswersNothing(t *testing.T) {
+	c := overSSE(t, &fakemcp.SSE{Mode: fakemcp.Good}, Config{}).(*client)
+	p := &person{answer: waits}
+	_, end := c.enroll(t.Context(), upstream.Call{Ask: p.ask})
+	defer end(nil)
+	c.finish() // the first thing that Close does
+	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("q"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
+	if got := c.elicited(t.Context(), request); got != nil {
+		t.Errorf("the server is told %+v", got)
+	}
+}
+
+// A question that was taken back is answered no more over the older transport either.
+func TestWithdrawnOverSSE(t *testing.T) {
+	var posts atomic.Int32
+	address, err := url.Parse(serveWeb(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { posts.Add(1) })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := newSSE(http.DefaultClient, 1<<20, func(error) {})
+	wire.endpoint = address
+	var response *transport.JSONRPCResponse
+	wire.SetRequestHandler(func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+		return response, nil
+	})
+	for want, r := range []*transport.JSONRPCResponse{nil, transport.NewJSONRPCResultResponse(mcp.NewRequestId("q"), []byte(`{}`))} {
+		response = r
+		wire.question([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}`), make(chan struct{}, 1))
+		wire.work.Wait()
+		if got := posts.Load(); got != int32(want) {
+			t.Errorf("the response %v made %d posts, want %d", r, got, want)
+		}
 	}
 }

@@ -91,15 +91,20 @@ type client struct {
 	open  map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by keys of what the server calls them
 	early map[string]error                   // guarded by mu; ends that came before their question, by the same
 
-	wasUnclear bool // guarded by mu; a question was refused for that
+	wasUnclear bool    // guarded by mu; a question was refused for that
+	held       []*held // guarded by mu; questions of which it may yet turn out whose they are
+	unsettled  bool    // guarded by mu; a call was given up that the server never answered
+	// patience is how long that may take; unnamed is told of questions that name no call, and may be nil. Set as info is.
+	patience time.Duration
+	unnamed  func()
 }
 
 func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts ...mcpclient.ClientOption) *client {
 	c := &client{
 		wire: wire, era: e, log: log, done: make(chan struct{}),
 		calls: make(map[string]*running), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
-		release: func() {},
-		hide:    func(text string) string { return text },
+		release: func() {}, patience: clearWithin,
+		hide: func(text string) string { return text },
 	}
 	c.obituary = func() *upstream.Error {
 		if err := c.Err(); err != nil {
@@ -249,6 +254,11 @@ func within(d time.Duration, answered <-chan error) (error, bool) {
 
 // tellCancelled sends notifications/cancelled, beside whatever else the connection does.
 func (c *client) tellCancelled(id mcp.RequestId, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing.Load() {
+		return // nobody hears it any more, and Close waits for those that were on their way
+	}
 	c.notes.Go(func() { c.sendCancelled(id, reason) })
 }
 

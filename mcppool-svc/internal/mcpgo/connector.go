@@ -36,6 +36,8 @@ type Config struct {
 	Credentials func(s *spec.Server, user string) Credentials
 	// Memory remembers how servers were reached; nothing does where it is nil.
 	Memory Memory
+	// Askers remembers which servers ask without saying for which call; nothing does where it is nil.
+	Askers Memory
 }
 
 // Connector makes connections.
@@ -53,6 +55,9 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	}
 	if cfg.Memory == nil {
 		cfg.Memory = forgetful{}
+	}
+	if cfg.Askers == nil {
+		cfg.Askers = forgetful{}
 	}
 	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), memory: cfg.Memory}
 }

@@ -42,9 +42,13 @@ type round struct {
 }
 
 // CallTool implements upstream.Client.
-func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMessage, error) {
+func (c *client) CallTool(ctx context.Context, call upstream.Call) (raw json.RawMessage, err error) {
 	r, end := c.enroll(ctx, call)
-	defer end()
+	defer func() { end(err) }()
+	return c.converse(ctx, r, call)
+}
+
+func (c *client) converse(ctx context.Context, r *running, call upstream.Call) (json.RawMessage, error) {
 	if call.Follow != "" {
 		return c.followTask(ctx, r, mcpTask{id: call.Follow, status: "working"})
 	}

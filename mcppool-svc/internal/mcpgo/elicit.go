@@ -114,7 +114,8 @@ func (c *client) inquireWithin(ctx context.Context, r *running, q upstream.Quest
 		return answer, nil
 	case errors.Is(cause, errDone):
 		return upstream.Answer{Action: upstream.Accept}, nil
-	case errors.Is(cause, errWithdrawn):
+	case errors.Is(cause, errWithdrawn), errors.Is(cause, errClosed):
+		// What the server would make of an answer that nobody gave, over a connection that ends, would count as the call's result.
 		return upstream.Answer{}, errWithdrawn
 	case cause != nil:
 		return upstream.Answer{Action: upstream.Cancel}, nil

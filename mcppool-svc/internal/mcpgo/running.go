@@ -28,18 +28,23 @@ type running struct {
 	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
 }
 
-// enroll registers a call for what the server says and asks during it. Call the function in the end.
-func (c *client) enroll(ctx context.Context, call upstream.Call) (*running, func()) {
+// enroll registers a call for what the server says and asks during it. Call the function in the end, with what it came to.
+func (c *client) enroll(ctx context.Context, call upstream.Call) (*running, func(error)) {
 	ctx, end := context.WithCancel(ctx)
 	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), ctx: ctx, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.calls[r.token] = r
 	c.mu.Unlock()
-	return r, func() {
+	return r, func(err error) {
 		end()
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		delete(c.calls, r.token)
-		c.mu.Unlock()
+		if err != nil {
+			e := upstream.As(err)
+			c.unsettled = c.unsettled || e.Kind == upstream.Interrupted && e.Sent
+		}
+		c.sortOut()
 	}
 }
 
@@ -83,34 +88,32 @@ func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (
 	if err != nil {
 		meta = nil
 	}
-	r, err := c.meant(relatedTask(meta), tokenOf(meta))
-	if err == nil && r == nil {
-		return nil, c.refuseUnclear()
+	r, err := c.named(relatedTask(meta), tokenOf(meta))
+	if r != nil || err != nil {
+		return r, err
 	}
-	return r, err
+	if c.unnamed != nil {
+		c.unnamed()
+	}
+	return c.clarify()
 }
 
-// meant finds the call of a task or progress token, or the only one; nil where it may be another one as well.
-func (c *client) meant(task, token string) (*running, error) {
+// named finds the call of a task or progress token; nil where a question names none, and there are calls that may be meant.
+func (c *client) named(task, token string) (*running, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.calls[token]; r != nil {
 		return r, nil
 	}
-	var only *running
 	for _, r := range c.calls {
 		if task != "" && r.isTask(task) {
 			return r, nil
 		}
-		only = r
 	}
-	switch {
-	case only == nil || task != "":
+	if len(c.calls) == 0 || task != "" {
 		return nil, errNobody
-	case c.shared || len(c.calls) > 1:
-		return nil, nil // also of one call: the server may mean one of another user that has ended
 	}
-	return only, nil
+	return nil, nil
 }
 
 func relatedTask(meta map[string]json.RawMessage) string {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -95,22 +96,31 @@ func (t *sse) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 		return nil, errors.Join(errNotQueued, err)
 	}
 	id, answered := request.ID.String(), make(chan *transport.JSONRPCResponse, 1)
+	// The answer may come while the POST is still on its way; a stream that ends, ends both.
+	posting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	spare := context.AfterFunc(ctx, cancel)
+	posted := make(chan error, 1)
 	t.mu.Lock()
 	if t.waiting == nil {
 		defer t.mu.Unlock()
+		cancel()
 		return nil, errors.Join(errNotQueued, t.err)
 	}
 	t.waiting[id] = answered
+	t.work.Go(func() {
+		defer context.AfterFunc(t.life, cancel)()
+		defer cancel()
+		posted <- t.post(posting, body)
+	})
 	t.mu.Unlock()
 	defer t.forget(id)
-	// The answer may come while the POST is still on its way; a stream that ends, ends both.
-	posting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	posted := make(chan error, 1)
-	go func() { posted <- t.post(posting, body) }()
 	for {
 		select {
 		case response := <-answered:
+			// To end a POST whose answer is just read would end whichever request net/http has given its connection to.
+			if spare() {
+				time.AfterFunc(replyLimit, cancel)
+			}
 			if response == nil {
 				return nil, t.why()
 			}

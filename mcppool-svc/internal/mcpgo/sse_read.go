@@ -194,10 +194,14 @@ func (t *sse) question(data []byte, slots chan struct{}) {
 		defer func() { <-slots }()
 		response := transport.NewJSONRPCErrorResponse(request.ID, mcp.METHOD_NOT_FOUND, "not supported: "+cut(request.Method), nil)
 		if answer != nil {
-			if r, err := answer(t.life, request); err == nil && r != nil {
-				response = r
-			} else if err != nil {
+			r, err := answer(t.life, request)
+			switch {
+			case err != nil:
 				response = transport.NewJSONRPCErrorResponse(request.ID, mcp.INTERNAL_ERROR, fmt.Sprint(err), nil)
+			case r == nil:
+				return // the server wants no answer any more
+			default:
+				response = r
 			}
 		}
 		if body, err := json.Marshal(response); err == nil {

@@ -5,25 +5,94 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
+// clearWithin is how long a question waits until it is clear whose it is. Servers that wait for an answer do so for longer.
+const clearWithin = 15 * time.Second
+
+// held is a question that may be of several calls.
+type held struct{ whose chan *running } // buffered; nil: it is refused
+
+// clarify finds the call that a question is of which names none. It is the only one that runs; where several do, the one that
+// is left when the others have come back, since a server asks before it answers. It is refused where that shows too late, where each
+// of the calls may be waiting for an answer, and where users share the connection or a call was given up: what it asks may be
+// for somebody who is gone.
+func (c *client) clarify() (*running, error) {
+	h := &held{whose: make(chan *running, 1)}
+	c.mu.Lock()
+	c.held = append(c.held, h)
+	c.sortOut()
+	c.mu.Unlock()
+	timer := time.NewTimer(c.patience)
+	defer timer.Stop()
+	select {
+	case r := <-h.whose:
+		return c.clear(r)
+	case <-timer.C:
+	case <-c.done:
+	}
+	c.mu.Lock()
+	c.held = slices.DeleteFunc(c.held, func(other *held) bool { return other == h })
+	c.mu.Unlock()
+	select {
+	case r := <-h.whose: // in the last moment
+		return c.clear(r)
+	default:
+		return c.clear(nil)
+	}
+}
+
+func (c *client) clear(r *running) (*running, error) {
+	if r == nil {
+		return nil, c.refuseUnclear()
+	}
+	return r, nil
+}
+
+// sortOut says of questions whose they are, as far as that is clear. Where as many are held as calls run, each may be waiting:
+// then the newest is refused, so that one of the calls comes back. Called with mu held.
+func (c *client) sortOut() {
+	var only *running
+	for _, r := range c.calls {
+		only = r
+	}
+	keep := len(c.calls) - 1
+	switch {
+	case c.shared || c.unsettled:
+		only, keep = nil, 0
+	case keep > 0:
+		only = nil
+	}
+	keep = max(keep, 0)
+	for len(c.held) > keep {
+		last := len(c.held) - 1
+		c.held[last].whose <- only
+		c.held = c.held[:last]
+	}
+}
+
+// Settled implements upstream.Settler.
+func (c *client) Settled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unsettled
+}
+
 // unclear is why a question is refused that several running calls may be meant by. Most servers put it into the tool's error, where
 // whoever can change something has to understand it.
 func unclear(s *spec.Server) error {
-	when := "while several tool calls were running over its connection"
-	advice := "answer the question that is open first, or let the other call end, and call again"
-	switch s.Isolation {
-	case spec.PerUser:
-		advice = "register it with `--isolation task`, or " + advice
-	case spec.Shared:
-		when, advice = "over a connection that all users share", "register it with `--isolation task`, or `--isolation user`"
-	case spec.PerTask:
+	why := "while several tool calls were running over its connection"
+	advice := "from now on only one call at a time runs over a connection to it: call again"
+	if s.Isolation == spec.Shared {
+		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
 	}
-	return fmt.Errorf("MCP server %s asked for input %s, and nothing says which call this is asked for, so nobody was asked: %s. "+
-		"(To its authors: send the call's progressToken in _meta.)", s.ID, when, advice)
+	return fmt.Errorf("MCP server %s asked for input %s, and nothing says which call this is asked for, so nobody was asked; %s. "+
+		"(To its authors: send the call's progressToken in _meta.)", s.ID, why, advice)
 }
 
 // refuseUnclear refuses such a question, and tells those who follow the calls, each of them once, and the pool's log, once.
@@ -47,6 +116,9 @@ func (c *client) refuseUnclear() error {
 		return errors.Join(c.unclear, err)
 	}
 	for _, r := range untold {
+		if r.call.Unclear != nil {
+			r.call.Unclear()
+		}
 		r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: string(data)}})
 	}
 	return c.unclear

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -72,6 +73,7 @@ func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (u
 				w = "" // what is tried first need not be remembered
 			}
 			c.learn(origin, remembered, w)
+			conn.unnamed = sync.OnceFunc(func() { c.learnAsker(origin) })
 			return conn, nil
 		}
 		if first == nil || w == byHandshake || saysMore(err, w) {
@@ -89,6 +91,14 @@ func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (u
 func (c *Connector) learn(origin, remembered string, w way) {
 	if string(w) != remembered {
 		c.memory.Remember(origin, string(w))
+	}
+}
+
+// learnAsker remembers that a server asks without saying for which call, for as long as it is registered as it is.
+func (c *Connector) learnAsker(origin string) {
+	const asks = "asks"
+	if c.cfg.Askers.Recall(origin) != asks {
+		c.cfg.Askers.Remember(origin, asks)
 	}
 }
 

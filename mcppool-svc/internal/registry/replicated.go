@@ -94,21 +94,21 @@ func Readable(bucket, key string, value []byte) bool {
 		err = decode(value, &activation{})
 	case bucketRequests:
 		err = decode(value, &request{})
-	case bucketWays:
+	case bucketWays, bucketAskers:
 		err = decode(value, &wayRecord{})
 	}
 	return err == nil
 }
 
 // Lazy are the buckets that other replicas may learn of a little later.
-func Lazy() []string { return []string{bucketWays} }
+func Lazy() []string { return []string{bucketWays, bucketAskers} }
 
 // Applied takes in what other replicas wrote.
-func (w *Ways) Applied(places []replica.Place) {
+func (w *Memory) Applied(places []replica.Place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range places {
-		if p.Bucket != bucketWays {
+		if p.Bucket != w.bucket {
 			continue
 		}
 		var r wayRecord
@@ -118,7 +118,7 @@ func (w *Ways) Applied(places []replica.Place) {
 		}
 		switch {
 		case err != nil:
-			w.log.Warn("how another replica reached an MCP server cannot be read", "error", err)
+			w.log.Warn("what another replica found out about an MCP server cannot be read", "what", w.bucket, "error", err)
 		case value == nil:
 			delete(w.ways, p.Key)
 		default:

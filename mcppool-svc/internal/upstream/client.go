@@ -63,6 +63,8 @@ type Call struct {
 	// Ask gets an answer to what the server asks for, and returns when there is one or ctx ends; any other error is why the
 	// question is refused, and is told to the server. Where Ask is nil all are.
 	Ask func(context.Context, Question) (Answer, error)
+	// Unclear is told where a question was refused that may have been this call's. It may be nil.
+	Unclear func()
 
 	// Again is asked whether a request that goes on with a call is to be made once more after it failed the try-th time, and waits
 	// before it says yes. It may be nil: never.

@@ -100,3 +100,9 @@ type Rester interface {
 	// Wake takes it up again, before the client is used: what was known of the server's lists is out of date. It must not block.
 	Wake()
 }
+
+// Settler is a Client that knows whether its server may still be at work on a call that was given up.
+type Settler interface {
+	// Settled is false for good once a call was given up that the server never answered: it may ask for that one yet.
+	Settled() bool
+}

@@ -32,6 +32,9 @@ func (m *move) called(in flow.Called) error {
 	answers := s.GetAnswers()
 	forgetCall(s)
 	s.Outcome = in.Outcome
+	if in.Outcome == known {
+		s.Accepted = nil // the tool has had them
+	}
 	if in.Outcome != notExecuted {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}

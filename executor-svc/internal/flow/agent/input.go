@@ -29,13 +29,18 @@ func (m *move) asked(in flow.Asked) error {
 		return nil
 	}
 	s.RequestState, s.Answers, s.AnswersSent = in.RequestState, nil, false
+	left := m.answerAgain(s, in.Questions)
+	if len(left) == 0 {
+		m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
+		return nil
+	}
 	if err := m.stepTo(s, stepWaiting); err != nil {
 		return err
 	}
 	if err := m.executor(waiting); err != nil {
 		return err
 	}
-	for _, q := range in.Questions {
+	for _, q := range left {
 		m.question(s, q)
 	}
 	m.stop()
@@ -78,6 +83,7 @@ func (m *move) supplyInput(a *storagev1.SupplyInput) error {
 		answer.ContentJson = a.GetContentJson()
 	}
 	s.Answers = append(s.Answers, answer)
+	m.accept(s, w, a)
 	said := map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
 	}[a.GetAction()]

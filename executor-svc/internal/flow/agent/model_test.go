@@ -28,6 +28,7 @@ type world struct {
 	ended    bool
 	pool     *poolModel
 	no       refusals
+	yes      acceptances
 }
 
 func TestFlowHoldsWhateverHappens(t *testing.T) {
@@ -67,7 +68,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	cp := &storagev1.Checkpoint{Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN}
 	w := &world{
-		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, no: refusals{},
+		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, no: refusals{}, yes: acceptances{},
 	}
 	w.pool = newPoolModel(w)
 	return w
@@ -166,6 +167,7 @@ func (w *world) person() {
 	if w.pool.input(wait) && rapid.IntRange(0, 3).Draw(w.T, "input") > 0 {
 		action := executorv1.InputAnswer_Action(rapid.IntRange(1, 3).Draw(w.T, "action"))
 		w.no.said(w.pool.stepOf(wait), action)
+		w.yes.said(w.pool.step(w.pool.stepOf(wait)), action)
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{WaitId: wait, Action: action}}})
 		return
 	}
@@ -180,6 +182,7 @@ func (w *world) person() {
 	case 3, 4:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{}}})
 	case 5:
+		w.yes.retry(w.pool.stepOf(wait))
 		w.command(outcome(&storagev1.SettleOutcome{WaitId: wait, Answer: &storagev1.SettleOutcome_Retry{Retry: true}}))
 	case 6:
 		w.pool.seen(wait)
@@ -267,6 +270,7 @@ func (w *world) fact(f *storagev1.Fact) {
 		if w.no.final(f.GetOrdinal()) {
 			w.Fatalf("%s is called again although a person said no: %v", f.GetToolId(), w.events)
 		}
+		w.no.asked(f.GetOrdinal()) // a person wants it, who knows what they said before
 		w.attempts[attempt] = ""
 	case *storagev1.Fact_InputRequired:
 		if end, begun := w.attempts[attempt]; !begun || end != "" {
@@ -278,6 +282,11 @@ func (w *world) fact(f *storagev1.Fact) {
 	case *storagev1.Fact_StepError:
 		w.attemptEnds(f, attempt)
 		w.no.failed(f.GetOrdinal(), k.StepError.GetOutcome())
+		w.yes.failed(f.GetOrdinal(), k.StepError.GetOutcome())
+	case *storagev1.Fact_StatusChanged:
+		if wrong := w.yes.again(f, repeats(f.GetToolId())); wrong != "" {
+			w.Fatalf("%s: %v", wrong, w.events)
+		}
 	case *storagev1.Fact_StepWaitingForStart:
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
 			w.attemptEnds(f, attempt)

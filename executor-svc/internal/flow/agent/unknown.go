@@ -31,6 +31,7 @@ func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 	}
 	switch policy := m.t.Head.GetOnUnknownOutcome(); {
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
+		s.Accepted = nil // that the tool may run twice is nobody's word on what it asks for
 		return m.callAgain(s, in.Err, unknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
 		if err := m.recordError(s, in.Err, unknown); err != nil {

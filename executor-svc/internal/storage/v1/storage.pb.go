@@ -1088,7 +1088,9 @@ type ActiveStep struct {
 	// The answers to what the call asked for last.
 	Answers []*InputAnswer `protobuf:"bytes,24,rep,name=answers,proto3" json:"answers,omitempty"`
 	// The newest call was made with the answers: they are not given to the pool once more.
-	AnswersSent   bool `protobuf:"varint,25,opt,name=answers_sent,json=answersSent,proto3" json:"answers_sent,omitempty"`
+	AnswersSent bool `protobuf:"varint,25,opt,name=answers_sent,json=answersSent,proto3" json:"answers_sent,omitempty"`
+	// What people accepted in the step's calls, for when one is made again because its outcome was lost.
+	Accepted      []*Accepted `protobuf:"bytes,26,rep,name=accepted,proto3" json:"accepted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1291,6 +1293,86 @@ func (x *ActiveStep) GetAnswersSent() bool {
 	return false
 }
 
+func (x *ActiveStep) GetAccepted() []*Accepted {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+// An answer that a person gave to a tool's server, and that it gets again where it asks exactly the same after a loss.
+type Accepted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of what was asked, and in which call.
+	AskedHash []byte `protobuf:"bytes,1,opt,name=asked_hash,json=askedHash,proto3" json:"asked_hash,omitempty"`
+	// What was entered, as JSON.
+	ContentJson string `protobuf:"bytes,2,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
+	// The wait that the person answered.
+	WaitId string `protobuf:"bytes,3,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
+	// The attempt that had it last.
+	Attempt       uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Accepted) Reset() {
+	*x = Accepted{}
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Accepted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Accepted) ProtoMessage() {}
+
+func (x *Accepted) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
+func (*Accepted) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Accepted) GetAskedHash() []byte {
+	if x != nil {
+		return x.AskedHash
+	}
+	return nil
+}
+
+func (x *Accepted) GetContentJson() string {
+	if x != nil {
+		return x.ContentJson
+	}
+	return ""
+}
+
+func (x *Accepted) GetWaitId() string {
+	if x != nil {
+		return x.WaitId
+	}
+	return ""
+}
+
+func (x *Accepted) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
 // What a person answered to a tool's server.
 type InputAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1310,7 +1392,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1404,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1417,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InputAnswer) GetInputId() string {
@@ -1386,7 +1468,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1480,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1493,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -1457,7 +1539,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1551,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1564,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Wait) GetId() string {
@@ -1570,7 +1652,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1664,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1677,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Record) GetTime() int64 {
@@ -1664,7 +1746,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1758,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1771,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -2037,7 +2119,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2131,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2144,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FlowStart) GetName() string {
@@ -2090,7 +2172,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2184,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2197,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -2138,7 +2220,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2232,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2245,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -2193,7 +2275,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2287,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2300,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -2248,7 +2330,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2342,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2355,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -2307,7 +2389,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2401,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2414,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -2378,7 +2460,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2472,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2485,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -2444,7 +2526,7 @@ type InputRequired struct {
 
 func (x *InputRequired) Reset() {
 	*x = InputRequired{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2538,7 @@ func (x *InputRequired) String() string {
 func (*InputRequired) ProtoMessage() {}
 
 func (x *InputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2551,7 @@ func (x *InputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
 func (*InputRequired) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InputRequired) GetMessage() string {
@@ -2515,7 +2597,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2609,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2622,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -2579,7 +2661,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2673,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2686,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -2643,7 +2725,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2737,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2750,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -2707,7 +2789,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2801,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2814,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -2771,7 +2853,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2865,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2878,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -2846,7 +2928,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +2940,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +2953,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Command) GetTime() int64 {
@@ -3038,7 +3120,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3132,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3145,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Cancel) GetReason() string {
@@ -3088,7 +3170,7 @@ type Approve struct {
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3182,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3195,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -3156,7 +3238,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3250,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3263,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -3261,7 +3343,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3355,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3368,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Pause) GetReason() string {
@@ -3307,7 +3389,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3401,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3414,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -3355,7 +3437,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3449,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3462,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -3410,7 +3492,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3504,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3517,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -3467,7 +3549,7 @@ type SupplyInput struct {
 
 func (x *SupplyInput) Reset() {
 	*x = SupplyInput{}
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3561,7 @@ func (x *SupplyInput) String() string {
 func (*SupplyInput) ProtoMessage() {}
 
 func (x *SupplyInput) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3574,7 @@ func (x *SupplyInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
 func (*SupplyInput) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SupplyInput) GetWaitId() string {
@@ -3531,7 +3613,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3625,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3638,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -3621,7 +3703,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +3715,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +3728,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -3858,7 +3940,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tErrorNote\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\x95\a\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xc7\a\n" +
 	"\n" +
 	"ActiveStep\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
@@ -3890,7 +3972,14 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vmcp_task_id\x18\x16 \x01(\tR\tmcpTaskId\x12#\n" +
 	"\rrequest_state\x18\x17 \x01(\tR\frequestState\x121\n" +
 	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
-	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSentJ\x04\b\x0e\x10\x0f\"\xc0\x01\n" +
+	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSent\x120\n" +
+	"\baccepted\x18\x1a \x03(\v2\x14.storage.v1.AcceptedR\bacceptedJ\x04\b\x0e\x10\x0f\"\x7f\n" +
+	"\bAccepted\x12\x1d\n" +
+	"\n" +
+	"asked_hash\x18\x01 \x01(\fR\taskedHash\x12!\n" +
+	"\fcontent_json\x18\x02 \x01(\tR\vcontentJson\x12\x17\n" +
+	"\await_id\x18\x03 \x01(\tR\x06waitId\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\"\xc0\x01\n" +
 	"\vInputAnswer\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12<\n" +
 	"\x06action\x18\x02 \x01(\x0e2$.pawl.executor.v1.InputAnswer.ActionR\x06action\x12!\n" +
@@ -4103,7 +4192,7 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
@@ -4115,121 +4204,123 @@ var file_storage_v1_storage_proto_goTypes = []any{
 	(*RiskNote)(nil),            // 7: storage.v1.RiskNote
 	(*ErrorNote)(nil),           // 8: storage.v1.ErrorNote
 	(*ActiveStep)(nil),          // 9: storage.v1.ActiveStep
-	(*InputAnswer)(nil),         // 10: storage.v1.InputAnswer
-	(*Supplied)(nil),            // 11: storage.v1.Supplied
-	(*Wait)(nil),                // 12: storage.v1.Wait
-	(*Record)(nil),              // 13: storage.v1.Record
-	(*Fact)(nil),                // 14: storage.v1.Fact
-	(*FlowStart)(nil),           // 15: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 16: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 17: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 18: storage.v1.StepError
-	(*StepCancel)(nil),          // 19: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 20: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 21: storage.v1.StepWaitingForParam
-	(*InputRequired)(nil),       // 22: storage.v1.InputRequired
-	(*TextAdd)(nil),             // 23: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 24: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 25: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 26: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 27: storage.v1.ToolProgress
-	(*Command)(nil),             // 28: storage.v1.Command
-	(*Cancel)(nil),              // 29: storage.v1.Cancel
-	(*Approve)(nil),             // 30: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 31: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 32: storage.v1.Pause
-	(*Unpause)(nil),             // 33: storage.v1.Unpause
-	(*Reject)(nil),              // 34: storage.v1.Reject
-	(*SupplyParams)(nil),        // 35: storage.v1.SupplyParams
-	(*SupplyInput)(nil),         // 36: storage.v1.SupplyInput
-	(*TaskIndex)(nil),           // 37: storage.v1.TaskIndex
-	(*Agent)(nil),               // 38: storage.v1.Agent
-	(v1.Confirm)(0),             // 39: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 40: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 41: pawl.executor.v1.OnUnknownOutcome
-	(v1.ExecutorStatus)(0),      // 42: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 43: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 44: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 45: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 46: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 47: pawl.common.v1.Effect
-	(v1.InputAnswer_Action)(0),  // 48: pawl.executor.v1.InputAnswer.Action
-	(v1.WaitKind)(0),            // 49: pawl.executor.v1.WaitKind
+	(*Accepted)(nil),            // 10: storage.v1.Accepted
+	(*InputAnswer)(nil),         // 11: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 12: storage.v1.Supplied
+	(*Wait)(nil),                // 13: storage.v1.Wait
+	(*Record)(nil),              // 14: storage.v1.Record
+	(*Fact)(nil),                // 15: storage.v1.Fact
+	(*FlowStart)(nil),           // 16: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 17: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 18: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 19: storage.v1.StepError
+	(*StepCancel)(nil),          // 20: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 21: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 22: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 23: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 24: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 25: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 26: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 27: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 28: storage.v1.ToolProgress
+	(*Command)(nil),             // 29: storage.v1.Command
+	(*Cancel)(nil),              // 30: storage.v1.Cancel
+	(*Approve)(nil),             // 31: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 32: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 33: storage.v1.Pause
+	(*Unpause)(nil),             // 34: storage.v1.Unpause
+	(*Reject)(nil),              // 35: storage.v1.Reject
+	(*SupplyParams)(nil),        // 36: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 37: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 38: storage.v1.TaskIndex
+	(*Agent)(nil),               // 39: storage.v1.Agent
+	(v1.Confirm)(0),             // 40: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 41: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 42: pawl.executor.v1.OnUnknownOutcome
+	(v1.ExecutorStatus)(0),      // 43: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 44: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 45: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 46: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 47: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 48: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 49: pawl.executor.v1.InputAnswer.Action
+	(v1.WaitKind)(0),            // 50: pawl.executor.v1.WaitKind
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	39, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	40, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	40, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	41, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
 	3,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	41, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	42, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
 	2,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	42, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	43, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
 	0,  // 6: storage.v1.Checkpoint.phase:type_name -> storage.v1.Phase
 	7,  // 7: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
 	9,  // 8: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
-	12, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	13, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
 	6,  // 10: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
 	8,  // 11: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
 	0,  // 12: storage.v1.Checkpoint.paused_phase:type_name -> storage.v1.Phase
 	5,  // 13: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	43, // 14: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	43, // 15: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	44, // 16: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	45, // 17: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	46, // 18: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	47, // 19: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	43, // 20: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	44, // 14: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	44, // 15: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	45, // 16: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	46, // 17: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	47, // 18: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	48, // 19: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	44, // 20: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
 	7,  // 21: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
 	8,  // 22: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	11, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	10, // 24: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	48, // 25: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	49, // 26: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	6,  // 27: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	14, // 28: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	45, // 29: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	42, // 30: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	15, // 31: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	16, // 32: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	17, // 33: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	8,  // 34: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	18, // 35: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	19, // 36: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	20, // 37: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	21, // 38: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	23, // 39: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	24, // 40: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	25, // 41: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	27, // 42: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	22, // 43: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	7,  // 44: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 45: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	46, // 46: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	46, // 47: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	7,  // 48: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 49: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	42, // 50: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	26, // 51: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	44, // 52: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	29, // 53: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	30, // 54: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	34, // 55: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	35, // 56: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	31, // 57: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	32, // 58: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	33, // 59: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	36, // 60: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	43, // 61: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	11, // 62: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	48, // 63: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	42, // 64: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	39, // 65: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	3,  // 66: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	41, // 67: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	12, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	11, // 24: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	10, // 25: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	49, // 26: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	50, // 27: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	6,  // 28: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	15, // 29: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	46, // 30: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	43, // 31: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	16, // 32: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	17, // 33: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	18, // 34: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	8,  // 35: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	19, // 36: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	20, // 37: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	21, // 38: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	22, // 39: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	24, // 40: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	25, // 41: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	26, // 42: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	28, // 43: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	23, // 44: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	7,  // 45: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 46: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	47, // 47: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	47, // 48: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	7,  // 49: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 50: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	43, // 51: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	27, // 52: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	45, // 53: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	30, // 54: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	31, // 55: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	35, // 56: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	36, // 57: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	32, // 58: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	33, // 59: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	34, // 60: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	37, // 61: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	44, // 62: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	12, // 63: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	49, // 64: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	43, // 65: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	40, // 66: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	3,  // 67: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	42, // 68: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -4237,7 +4328,7 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[13].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[14].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -4256,7 +4347,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_ToolProgress)(nil),
 		(*Fact_InputRequired)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[27].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[28].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -4266,7 +4357,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Unpause)(nil),
 		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[30].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[31].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -4277,7 +4368,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

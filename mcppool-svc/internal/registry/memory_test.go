@@ -9,7 +9,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry/store"
 )
 
-func openWays(t *testing.T, dir string, now func() time.Time) (*Ways, store.Store) {
+func openWays(t *testing.T, dir string, now func() time.Time) (*Memory, store.Store) {
 	t.Helper()
 	st, err := store.Open(dir, Buckets()...)
 	if err != nil {
@@ -69,5 +69,27 @@ func TestWaysAreBounded(t *testing.T) {
 	}
 	if w.Recall("0") != "" || w.Recall("1") != "" || w.Recall("2") != "sse" || len(w.ways) != maxWays {
 		t.Errorf("%d are remembered, the first as %q", len(w.ways), w.Recall("0"))
+	}
+}
+
+// TestAskers: what is remembered of one kind is not of the other.
+func TestAskers(t *testing.T) {
+	dir := t.TempDir()
+	ways, st := openWays(t, dir, time.Now)
+	askers, err := NewAskers(st, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	askers.Remember("a", "asks")
+	ways.Remember("b", "sse")
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ways, st = openWays(t, dir, time.Now)
+	if askers, err = NewAskers(st, time.Now, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if ways.Recall("a") != "" || askers.Recall("a") != "asks" || askers.Recall("b") != "" {
+		t.Error("the two are mixed, or forgotten")
 	}
 }

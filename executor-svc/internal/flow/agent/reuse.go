@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"bytes"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// mostAccepted is how many bytes of answers a step keeps; what is beyond is asked for again where it is lost.
+const mostAccepted = 64 << 10
+
+// accept keeps what a person accepted: should the call be lost and made again, nobody is to be asked for the same twice. Who says
+// no to anything may have changed their mind about all of it. What was done in a browser cannot be given again.
+func (m *move) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
+	switch {
+	case a.GetAction() != executorv1.InputAnswer_ACTION_ACCEPT:
+		s.Accepted = nil
+		return
+	case w.GetUrl() != "":
+		return
+	}
+	size := len(a.GetContentJson())
+	for _, kept := range s.GetAccepted() {
+		size += len(kept.GetContentJson())
+	}
+	if size <= mostAccepted {
+		s.Accepted = append(s.Accepted, &storagev1.Accepted{
+			AskedHash: flow.QuestionHash(m.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
+			WaitId: w.GetId(), Attempt: s.GetAttempt(),
+		})
+	}
+}
+
+// answerAgain answers what a person accepted in an attempt that was lost, each answer once in each attempt, and returns what is
+// left to ask. The log says so.
+func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (left []flow.Question) {
+	for _, q := range questions {
+		a := m.accepted(s, q)
+		if a == nil {
+			left = append(left, q)
+			continue
+		}
+		s.Answers = append(s.Answers, &storagev1.InputAnswer{
+			InputId: q.InputID, Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson(), Deadline: q.Expire,
+		})
+		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
+		m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+			From: m.s.GetStatus(), SuppliedHash: flow.AnswerHash(given),
+			Reason: "the tool asks again for what was answered as " + a.GetWaitId() + " before its call was lost; it got that answer again",
+		}}})
+	}
+	return left
+}
+
+// accepted takes the answer to exactly this question; nil where there is none that this attempt has not given yet.
+func (m *move) accepted(s *storagev1.ActiveStep, q flow.Question) *storagev1.Accepted {
+	if q.URL != "" || len(s.GetAccepted()) == 0 {
+		return nil
+	}
+	hash := flow.QuestionHash(m.t, s, q.Message, q.SchemaJSON)
+	for i, a := range s.GetAccepted() {
+		if a.GetAttempt() < s.GetAttempt() && bytes.Equal(a.GetAskedHash(), hash) {
+			again := &storagev1.Accepted{AskedHash: hash, ContentJson: a.GetContentJson(), WaitId: a.GetWaitId(), Attempt: s.GetAttempt()}
+			s.Accepted[i] = again
+			return again
+		}
+	}
+	return nil
+}

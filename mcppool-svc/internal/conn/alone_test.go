@@ -1,0 +1,364 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/errs"
+)
+
+// inAsking is inPool with servers that ask without saying for which call.
+func inAsking(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
+	inPool(t, cfg, func(t *testing.T, p *Pool, f *fakes) {
+		p.Separate(func(*spec.Server) bool { return true })
+		test(t, p, f)
+	})
+}
+
+func ofCall(session string) Use {
+	return Use{User: "ann", Session: session, Call: true, Patience: time.Minute}
+}
+
+func wantNothingLeft(t *testing.T, p *Pool) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.top)+len(p.queues)+len(p.entries) != 0 {
+		t.Errorf("left over: %v, %v, %v", p.top, p.queues, p.entries)
+	}
+}
+
+func atMost(n int) *spec.Server {
+	s := server.Clone()
+	s.MaxConnections = n
+	return s
+}
+
+// Calls that run at once have a connection each; what is no call goes over the first; one after the other, calls go over one.
+func TestCallsAlone(t *testing.T) {
+	inAsking(t, Config{IdleTimeout: time.Minute}, func(t *testing.T, p *Pool, f *fakes) {
+		for range 3 {
+			acquire(t, p, ofCall("")).Release()
+		}
+		if f.count() != 1 {
+			t.Fatalf("calls one after the other made %d connections", f.count())
+		}
+		a, b, c := acquire(t, p, ofCall("")), acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+		list := acquire(t, p, Use{User: "ann"})
+		if f.count() != 3 || a.Client() == b.Client() || b.Client() == c.Client() || a.Client() == c.Client() {
+			t.Errorf("three calls have %d connections", f.count())
+		}
+		if list.Client() != f.made[0] {
+			t.Error("what is no call does not go over the first connection")
+		}
+		bobs := acquire(t, p, Use{User: "bob", Call: true})
+		if f.count() != 4 {
+			t.Error("two users share a connection")
+		}
+		b.Release()
+		if d := acquire(t, p, ofCall("")); d.Client() != f.made[1] {
+			t.Error("a free connection is not used again")
+		} else {
+			d.Release()
+		}
+		for _, l := range []*Lease{a, c, list, bobs} {
+			l.Release()
+		}
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		if l := p.Load(); l.Used != 0 {
+			t.Errorf("after the idle time: %+v", l)
+		}
+		wantNothingLeft(t, p)
+	})
+}
+
+// Only servers that ask, and only what is nobody else's, is split.
+func TestWhoIsNotSplit(t *testing.T) {
+	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		asks := map[string]bool{"asks": true}
+		p.Separate(func(s *spec.Server) bool { return asks[s.UID] })
+		shared := isolated(spec.Shared)
+		shared.UID = "asks"
+		for _, s := range []*spec.Server{server, shared} {
+			before := f.count()
+			a, b := acquire(t, p, Use{Server: s, User: "ann", Call: true}), acquire(t, p, Use{Server: s, User: "ann", Call: true})
+			if f.count() != before+1 {
+				t.Errorf("%s (%v) has %d connections", s.UID, s.Isolation, f.count()-before)
+			}
+			a.Release()
+			b.Release()
+		}
+		// It turns out to ask while two calls run: neither is to get company.
+		a, b := acquire(t, p, Use{User: "ann", Call: true}), acquire(t, p, Use{User: "ann", Call: true})
+		asks[server.UID] = true
+		c := acquire(t, p, Use{User: "ann", Call: true})
+		if c.Client() == a.Client() {
+			t.Error("a third call runs beside two")
+		}
+		a.Release()
+		d := acquire(t, p, Use{User: "ann", Call: true})
+		if d.Client() == b.Client() {
+			t.Error("a call runs beside one that began before")
+		}
+		for _, l := range []*Lease{b, c, d} {
+			l.Release()
+		}
+	})
+}
+
+// A task stays with the connection that its calls went over, which its server may remember.
+func TestTaskStaysWithItsConnection(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		acquire(t, p, Use{User: "ann", Session: "two"}).Release() // it listed the tools
+		<-time.After(time.Second)
+		a, b := acquire(t, p, ofCall("one")), acquire(t, p, ofCall("two"))
+		a.Release()
+		b.Release()
+		<-time.After(time.Second)
+		b = acquire(t, p, ofCall("two"))
+		if b.Client() != f.made[1] {
+			t.Error("the second task's next call goes over the first one's connection")
+		}
+		b.Release()
+		if n := p.ReleaseSession("ann", "two"); n != 2 {
+			t.Errorf("released %d", n)
+		}
+	})
+}
+
+// Over the limit calls wait, in order, are told why, and go on when a connection comes free.
+func TestCallsTakeTurns(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		use := ofCall("")
+		use.Server = atMost(2)
+		a, b := acquire(t, p, use), acquire(t, p, use)
+		var told atomic.Int32
+		use.Waiting = func(why error) {
+			told.Add(1)
+			if !strings.Contains(why.Error(), "only one of your calls at a time") {
+				t.Errorf("told %v", why)
+			}
+		}
+		got := make(chan *Lease)
+		var order []string
+		for _, name := range []string{"third", "fourth"} {
+			go func() {
+				l, err := p.Acquire(t.Context(), use)
+				if err != nil {
+					t.Error(err)
+				}
+				order = append(order, name)
+				got <- l
+			}()
+			synctest.Wait()
+		}
+		if l := p.Load(); l.Waiting != 2 || l.Refused != 0 || told.Load() != 2 {
+			t.Errorf("load = %+v, %d were told", l, told.Load())
+		}
+		b.Release()
+		third := <-got
+		a.Release()
+		fourth := <-got
+		if f.count() != 2 || order[0] != "third" || third.Client() != f.made[1] || fourth.Client() != f.made[0] {
+			t.Errorf("%d connections, order %v", f.count(), order)
+		}
+		third.Release()
+		fourth.Release()
+		p.Retire(use.Server.UID, "")
+		wantNothingLeft(t, p)
+	})
+}
+
+// Nobody waits for ever, or among too many; who gives up makes way.
+func TestTurnsAreBounded(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
+		use := ofCall("")
+		use.Server = atMost(1)
+		a := acquire(t, p, use)
+		errc := make(chan error, maxTurns)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			_, err := p.Acquire(ctx, use)
+			errc <- err
+		}()
+		synctest.Wait()
+		for range maxTurns - 1 {
+			go func() {
+				_, err := p.Acquire(t.Context(), use)
+				errc <- err
+			}()
+		}
+		synctest.Wait()
+		_, err := p.Acquire(t.Context(), use)
+		wantBusy(t, err)
+		cancel(errors.New("enough"))
+		if err := <-errc; upstream.As(err).Kind != upstream.Interrupted {
+			t.Errorf("who went away hears %v", err)
+		}
+		start := time.Now()
+		for range maxTurns - 1 {
+			wantBusy(t, <-errc)
+		}
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("they waited %v", took)
+		}
+		if l := p.Load(); l.Refused != maxTurns || l.Waiting != 0 {
+			t.Errorf("load = %+v", l)
+		}
+		a.Release()
+	})
+}
+
+func wantBusy(t *testing.T, err error) {
+	t.Helper()
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted ||
+		!strings.Contains(err.Error(), "answer the questions that are open") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// A connection that dies ends nobody else's, and its place is taken by who waits. The end of the pool ends the waiting.
+func TestTurnsAndDeaths(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		use := ofCall("")
+		use.Server = atMost(2)
+		a, b := acquire(t, p, use), acquire(t, p, use)
+		got := make(chan *Lease)
+		go func() { got <- acquire(t, p, use) }()
+		synctest.Wait()
+		f.made[1].fail(errors.New("died"))
+		c := <-got
+		if c.Client() != f.made[2] || fakeOf(a).isClosed() {
+			t.Error("who waited did not get a new connection, or another's was closed")
+		}
+		b.Release()
+		last := make(chan error)
+		go func() {
+			_, err := p.Acquire(t.Context(), use)
+			last <- err
+		}()
+		synctest.Wait()
+		go p.Close()
+		if err := <-last; errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN {
+			t.Errorf("at the end: %v", err)
+		}
+		a.Release()
+		c.Release()
+	})
+}
+
+// A server of which only one can run at a time is not the worse for asking.
+func TestOnlyOneCanRun(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		a := acquire(t, p, ofCall(""))
+		f.set(&upstream.Error{Kind: upstream.Unavailable, Message: "the database is locked"}, 0)
+		got := make(chan *Lease)
+		go func() { got <- acquire(t, p, ofCall("")) }()
+		synctest.Wait()
+		if st := p.Status(server, "ann"); st.State != Ready {
+			t.Errorf("status = %+v", st)
+		}
+		a.Release()
+		b := <-got
+		if b.Client() != f.made[0] {
+			t.Error("not over the one that there is")
+		}
+		b.Release()
+	})
+}
+
+// unsettled is a connection with a call that was never answered.
+type unsettled struct {
+	*fakeClient
+	settled atomic.Bool
+}
+
+func (u *unsettled) Settled() bool { return u.settled.Load() }
+
+// What a server asks after a call was given up may still be for that one: nobody else gets that connection.
+func TestUnsettledConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []*unsettled
+		p := New(Config{}, func(_ context.Context, s *spec.Server, _ string) (upstream.Client, error) {
+			u := &unsettled{fakeClient: newFakeClient(s)}
+			u.settled.Store(true)
+			made = append(made, u)
+			return u, nil
+		}, slog.New(slog.DiscardHandler))
+		p.Separate(func(*spec.Server) bool { return true })
+		subscription := acquire(t, p, Use{User: "ann", Standing: true})
+		reading := acquire(t, p, Use{User: "ann"})
+		a := acquire(t, p, ofCall(""))
+		made[0].settled.Store(false)
+		a.Release()
+		b := acquire(t, p, ofCall(""))
+		if len(made) != 2 || b.Client() != made[1] {
+			t.Fatalf("%d connections", len(made))
+		}
+		synctest.Wait()
+		if made[0].isClosed() {
+			t.Error("closed while something is read over it")
+		}
+		reading.Release()
+		synctest.Wait()
+		if !made[0].isClosed() {
+			t.Error("a subscription keeps it, and hears nothing of what calls do over the other one")
+		}
+		subscription.Release()
+		again := acquire(t, p, Use{User: "ann", Standing: true})
+		if again.Client() != made[1] {
+			t.Error("the next subscription is elsewhere")
+		}
+		again.Release()
+		b.Release()
+		synctest.Wait()
+		if made[1].isClosed() {
+			t.Error("the other one was closed")
+		}
+		p.Close()
+	})
+}
+
+// What is written over one connection counts for what was read over another.
+func TestWritesCountForAll(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
+		a, b := acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+		one, before := a.Stamp()
+		b.Wrote()
+		if same, after := a.Stamp(); same != one || after != before+1 {
+			t.Errorf("stamp %d/%d, was %d/%d", same, after, one, before)
+		}
+		a.Release()
+		b.Release()
+	})
+}
+
+// A change of the registration retires all of them.
+func TestRetireAlone(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		a, b := acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+		a.Release()
+		p.Retire(server.UID, "")
+		synctest.Wait()
+		if !f.made[0].isClosed() || f.made[1].isClosed() {
+			t.Error("the idle one was to be closed, and the busy one not yet")
+		}
+		b.Release()
+		synctest.Wait()
+		if !f.made[1].isClosed() {
+			t.Error("it is not closed after its call")
+		}
+		wantNothingLeft(t, p)
+	})
+}

@@ -1,0 +1,110 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry/store"
+)
+
+const (
+	bucketWays   = "ways"   // spec.Server.Origin → wayRecord: how it was reached, where that is not what is tried first
+	bucketAskers = "askers" // spec.Server.Origin → wayRecord: it asks for input without saying for which call
+	// maxWays is how many are remembered; the oldest give way.
+	maxWays = 10_000
+	// wayAge is how long a way is believed. A server that was upgraded may still take the older way, and nobody would ever ask for the
+	// newer one; to ask costs one more request, when a connection is made.
+	wayAge = 24 * time.Hour
+)
+
+// Memory remembers what was found out about servers. It is safe for concurrent use.
+type Memory struct {
+	bucket string
+	age    time.Duration // how long it is believed; 0: for good
+	store  store.Store
+	log    *slog.Logger
+	now    func() time.Time
+
+	mu   sync.Mutex
+	ways map[string]wayRecord // guarded by mu; by spec.Server.Origin
+}
+
+// wayRecord is one as stored.
+type wayRecord struct {
+	Version int       `json:"v"`
+	Way     string    `json:"way"`
+	Time    time.Time `json:"time"`
+}
+
+// NewWays reads how servers were reached last time.
+func NewWays(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
+	return newMemory(bucketWays, wayAge, st, now, log)
+}
+
+// NewAskers reads which servers ask for input without saying for which call.
+func NewAskers(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
+	return newMemory(bucketAskers, 0, st, now, log)
+}
+
+func newMemory(bucket string, age time.Duration, st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
+	w := &Memory{bucket: bucket, age: age, store: st, log: log, now: now, ways: make(map[string]wayRecord)}
+	err := st.Load(bucket, func(key string, value []byte) error {
+		var r wayRecord
+		if err := decode(value, &r); err != nil {
+			return fmt.Errorf("entry %q of %s: %w", key, bucket, err)
+		}
+		w.ways[key] = r
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading what was found out about MCP servers: %w", err)
+	}
+	return w, nil
+}
+
+// Recall returns what is known of a server; empty where there is nothing to say, or that is too long ago.
+func (w *Memory) Recall(origin string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.ways[origin]
+	if age := w.now().Sub(r.Time); w.age > 0 && (age >= w.age || age < 0) {
+		return "" // replaced by what is found out now
+	}
+	return r.Way
+}
+
+// Remember replaces that; an empty way forgets. What cannot be stored is found out again after a restart.
+func (w *Memory) Remember(origin, way string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var changes []store.Change
+	if way == "" {
+		delete(w.ways, origin)
+		changes = append(changes, store.Change{Bucket: w.bucket, Key: origin})
+	} else {
+		if _, known := w.ways[origin]; !known && len(w.ways) >= maxWays {
+			oldest := w.oldest()
+			delete(w.ways, oldest)
+			changes = append(changes, store.Change{Bucket: w.bucket, Key: oldest})
+		}
+		r := wayRecord{Version: recordVersion, Way: way, Time: w.now().UTC()}
+		w.ways[origin] = r
+		changes = append(changes, store.Change{Bucket: w.bucket, Key: origin, Value: encode(r)})
+	}
+	if err := w.store.Apply(changes...); err != nil {
+		w.log.Warn("what was found out about an MCP server cannot be stored", "what", w.bucket, "error", err)
+	}
+}
+
+// oldest is the origin that was remembered first. Called with mu held.
+func (w *Memory) oldest() string {
+	keys := make([]string, 0, len(w.ways))
+	for key := range w.ways {
+		keys = append(keys, key)
+	}
+	return slices.MinFunc(keys, func(a, b string) int { return cmp.Or(w.ways[a].Time.Compare(w.ways[b].Time), cmp.Compare(a, b)) })
+}
