@@ -177,6 +177,8 @@ type rig struct {
 	log     *slog.Logger
 	// stuck says that the engine cannot stop in an orderly way.
 	stuck bool
+	// keepPool lets the pool survive restarts.
+	keepPool bool
 
 	plannerClient plannerv1.PlannerServiceClient
 	poolClient    mcppoolv1.McpPoolServiceClient
@@ -220,7 +222,9 @@ func (r *rig) start() *rig {
 		r.t.Fatal(err)
 	}
 	r.j.Store = s
-	r.pool.Restart() // it dies with the executor, as in one process
+	if !r.keepPool {
+		r.pool.Restart() // it dies with the executor, as in one process
+	}
 	r.e = engine.New(r.cfg, engine.Deps{
 		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.Flow{}},
 		Runner: runner.New(r.runner, r.plannerClient, r.poolClient, r.log),
