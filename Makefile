@@ -47,10 +47,10 @@ microbench: ## Go benchmarks of the parts
 	go test -run '^$$' -bench . -benchmem work
 
 .PHONY: soak
-soak: ## Crash suite, simulation and the pool at length (an hour and three quarters)
-	PAWL_SOAK=1 go test -timeout 150m -count 1 -v ./test/crash/...
-	go test -timeout 30m -count 1 ./executor-svc/internal/sim -sim.seeds 50000
-	PAWL_SOAK=1 go test -timeout 60m -count 1 -v -run TestNothingGrows ./mcppool-svc/mcppool
+soak: ## Crash suite, simulation and the pool at length (three quarters of an hour)
+	PAWL_SOAK=1 go test -timeout 40m -count 1 -v -run 'TestEveryPoint|TestRandomKills' ./test/crash
+	go test -timeout 10m -count 1 -v -run TestSimulation ./executor-svc/internal/sim -sim.first $$(date +%s) -sim.seeds 1000000 -sim.for 5m
+	PAWL_SOAK=1 go test -timeout 10m -count 1 -v -run TestNothingGrows ./mcppool-svc/mcppool
 
 bin/buf: tools/go.mod
 	cd tools && GOWORK=off GOBIN=$(CURDIR)/bin go install tool

@@ -75,13 +75,17 @@ func files() []protoreflect.FileDescriptor {
 	}
 }
 
-// TestEveryRPCIsServed calls each RPC of the contracts once, where its annotation says, and sees it arrive.
+// TestEveryRPCIsServed calls each RPC of the contracts once, where its annotation says, and sees it arrive. A stream from the client is
+// nothing that REST has.
 func TestEveryRPCIsServed(t *testing.T) {
 	b := start(t, gateway.Config{})
 	for _, file := range files() {
 		for i := range file.Services().Len() {
 			for j := range file.Services().Get(i).Methods().Len() {
 				rpc := file.Services().Get(i).Methods().Get(j)
+				if rpc.IsStreamingClient() {
+					continue
+				}
 				t.Run(string(rpc.FullName()), func(t *testing.T) { b.in(t).calls(rpc) })
 			}
 		}

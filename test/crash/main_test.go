@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// soakVariable set, all combinations are tried, and random kills go on for 20 minutes.
+// soakVariable set, many more points are tried, and random kills go on for 20 minutes.
 const soakVariable = "PAWL_SOAK"
 
 func soaking() bool { return os.Getenv(soakVariable) != "" }

@@ -22,8 +22,12 @@ const (
 	onlyVariable = "PAWL_CRASH_ONLY"
 )
 
-// sample is how many of the cases outside the core are tried where not all are.
-const sample = 150
+const (
+	// sample is how many of the cases outside the core are tried.
+	sample = 150
+	// soakTrying is for how long they are tried where there is time: all of them would take hours.
+	soakTrying = 10 * time.Minute
+)
 
 // workers is how many victims are tried at once.
 const workers = 4
@@ -33,6 +37,9 @@ func TestEveryPoint(t *testing.T) {
 	s := newSession(t)
 	plain := s.undisturbed(t)
 	cases := s.choose(t, plain)
+	if soaking() {
+		s.until = time.Now().Add(soakTrying)
+	}
 	tried, asked := 0, 0
 	var slowest time.Duration
 	s.each(t, cases, func(c crash, a aftermath) {
@@ -53,6 +60,8 @@ func TestEveryPoint(t *testing.T) {
 type session struct {
 	idle   chan *worker
 	missed int
+	// until is when no further case is begun; zero: all are tried.
+	until time.Time
 }
 
 func newSession(t *testing.T) *session {
@@ -152,9 +161,6 @@ func (s *session) choose(t *testing.T, found map[kind]plain) []crash {
 	if only := os.Getenv(onlyVariable); only != "" {
 		return slices.DeleteFunc(cases, func(c crash) bool { return !strings.HasPrefix(c.String(), only) })
 	}
-	if soaking() {
-		return cases
-	}
 	var chosen, others []crash
 	for _, c := range cases {
 		if c.core() {
@@ -163,12 +169,20 @@ func (s *session) choose(t *testing.T, found map[kind]plain) []crash {
 			others = append(others, c)
 		}
 	}
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv(seedVariable), "1"), 10, 64)
+	usual := "1"
+	if soaking() { // another sample each time
+		usual = strconv.FormatInt(time.Now().Unix(), 10)
+	}
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv(seedVariable), usual), 10, 64)
 	if err != nil {
 		t.Fatalf("%s: %v", seedVariable, err)
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	if soaking() {
+		t.Logf("as many of %d cases as there is time for, with %s=%d", len(cases), seedVariable, seed)
+		return append(chosen, others...)
+	}
 	t.Logf("%d of %d cases: %d of the core, and a sample with %s=%d", len(chosen)+sample, len(cases), len(chosen), seedVariable, seed)
 	return append(chosen, others[:min(sample, len(others))]...)
 }
@@ -183,6 +197,10 @@ func (s *session) each(t *testing.T, cases []crash, then func(crash, aftermath),
 	var wg sync.WaitGroup
 	for _, c := range cases {
 		w := <-s.idle
+		if !s.until.IsZero() && time.Now().After(s.until) {
+			s.idle <- w
+			break
+		}
 		wg.Go(func() {
 			a, err := w.try(c, found[kind{c.flow.name, c.tool, c.place}].summary)
 			s.idle <- w

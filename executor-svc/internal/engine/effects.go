@@ -96,8 +96,10 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 			o.beside(o.session.Release)
 		default:
 			switch e.(type) {
-			case flow.Call, flow.Attach:
-				o.calling = true
+			case flow.Call:
+				o.calling, o.following = true, false
+			case flow.Attach:
+				o.calling, o.following = true, true
 			}
 			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
 		}

@@ -40,12 +40,13 @@ type owner struct {
 	// takenUp says that the flow was not asked yet how the loaded task goes on.
 	takeUp bool
 
-	// turn counts Abandon; calling says that a tool call has not come back.
-	turn    int
-	calling bool
-	cancel  context.CancelFunc
-	ctx     context.Context
-	effects sync.WaitGroup
+	// turn counts Abandon; calling says that a tool call has not come back, and following that it was made before.
+	turn      int
+	calling   bool
+	following bool
+	cancel    context.CancelFunc
+	ctx       context.Context
+	effects   sync.WaitGroup
 	// more takes effects for goroutines that have run one; it is closed when the last effect has ended.
 	more chan func()
 	// lost is closed when the claim was lost.
@@ -53,6 +54,8 @@ type owner struct {
 	abandon func()
 	// lapse fires when a deadline or the task's run time passes.
 	lapse *time.Timer
+	// harmless fires when the process has lived on with the task for a while since it was taken up; nil while nothing depends on it.
+	harmless <-chan time.Time
 	// lapsed says that it has fired for the running call, which was told to stop.
 	lapsed bool
 }
@@ -88,6 +91,7 @@ func (o *owner) own() (again bool) {
 	defer o.lapse.Stop()
 	for {
 		o.setLapse()
+		o.watchHarm()
 		items, err := o.gather()
 		switch {
 		case err != nil:
@@ -116,6 +120,8 @@ func (o *owner) own() (again bool) {
 		case <-o.lapse.C:
 			o.lapsed = true
 			o.in.put(item{input: flow.Lapsed{}, turn: o.turn})
+		case <-o.harmless:
+			o.in.put(item{input: flow.Harmless{}, turn: o.turn})
 		case <-o.lost:
 			return false
 		case <-o.e.draining:
@@ -349,13 +355,6 @@ func (o *owner) drain() {
 		case <-o.ctx.Done():
 			return
 		}
-	}
-}
-
-// left notes that the process stops in an orderly way, where the task has not got on since it was taken up.
-func (o *owner) left() {
-	if o.state.GetTakeups() > 0 && !o.idle() {
-		o.move([]item{{turn: o.turn, input: flow.Left{}}})
 	}
 }
 

@@ -179,6 +179,8 @@ type rig struct {
 	stuck bool
 	// accepts says that finish accepts what tools ask for; else it declines.
 	accepts bool
+	// keepPool lets the pool survive restarts.
+	keepPool bool
 
 	plannerClient plannerv1.PlannerServiceClient
 	poolClient    mcppoolv1.McpPoolServiceClient
@@ -222,7 +224,9 @@ func (r *rig) start() *rig {
 		r.t.Fatal(err)
 	}
 	r.j.Store = s
-	r.pool.Restart() // it dies with the executor, as in one process
+	if !r.keepPool {
+		r.pool.Restart() // it dies with the executor, as in one process
+	}
 	r.e = engine.New(r.cfg, engine.Deps{
 		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.Flow{}},
 		Runner: runner.New(r.runner, r.plannerClient, r.poolClient, r.log),

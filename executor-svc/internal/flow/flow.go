@@ -121,8 +121,9 @@ type (
 	Command struct{ *storagev1.Command }
 	// Lapsed says that a deadline or the task's run time may have passed.
 	Lapsed struct{}
-	// Left says that the process stops in an orderly way while the task has not got on since it was taken up.
-	Left struct{}
+	// Harmless says that the task, which has not got on since it was taken up, does not take its host down: the process has lived
+	// on with it for a while, or stops in an orderly way.
+	Harmless struct{}
 	// Begun is what Begin found.
 	Begun struct {
 		Tools *storagev1.ToolsLoaded
@@ -224,7 +225,7 @@ type (
 
 func (Command) input()     {}
 func (Lapsed) input()      {}
-func (Left) input()        {}
+func (Harmless) input()    {}
 func (Begun) input()       {}
 func (Planned) input()     {}
 func (Called) input()      {}

@@ -20,7 +20,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// stopEvery is how often the pool is asked to stop a call that it does not know yet.
+// stopEvery is how often the pool is asked to stop a call that it does not know yet, or while it is out of reach.
 const stopEvery = 250 * time.Millisecond
 
 // call is a call that is about to run or running. It exists before the call starts, so that stopping it is never lost.
@@ -28,7 +28,7 @@ type call struct {
 	id   string
 	at   where // it runs
 	done chan struct{}
-	// deaf: what the call asks for does not matter any more, only its end.
+	// deaf: the call was told to stop. Nothing more is sent for it, and what it asks for does not matter, only its end.
 	deaf atomic.Bool
 
 	mu      sync.Mutex
@@ -224,7 +224,7 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *
 			return nil, notSent
 		}
 		s.log.WarnContext(ctx, "the MCP pool cannot be reached; trying again", "pause", pause, "error", err)
-		if !sleep(ctx, pause) {
+		if !sleep(ctx, pause) || l.call.deaf.Load() { // told to stop meanwhile: it never begins
 			return nil, notSent
 		}
 	}
@@ -253,11 +253,11 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 		if err == nil {
 			return
 		}
-		if errs.From(err).Code != codes.NotFound {
+		if code := errs.From(err).Code; code != codes.NotFound && code != codes.Unavailable {
 			s.log.WarnContext(ctx, "asking the pool to stop a call", "call_id", c.id, "error", err)
 			return
 		}
-		// The pool may not have got the call yet, or is through with it.
+		// The pool may not have got the call yet, or is through with it, or is out of reach for a while.
 		again := time.NewTimer(stopEvery)
 		select {
 		case <-again.C:

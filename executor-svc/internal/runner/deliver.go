@@ -86,7 +86,7 @@ func (s *Session) giveAnswer(ctx context.Context, c *call, a *mcppoolv1.CallAnsw
 		if time.Now().Add(pause).After(deadline) {
 			return false, true
 		}
-		if !sleep(ctx, pause) {
+		if !sleep(ctx, pause) || c.deaf.Load() { // told to stop meanwhile: it gets no answer any more
 			return false, true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -160,7 +161,7 @@ func sameAddr(a, b string) bool {
 func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
 	req.TaskId, req.McpId, req.Name = "", "", ""
 	res, err := s.attachToCall(ctx, mcpID, req, l)
-	if l.taskID == "" || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND || errs.From(err).Metadata[errs.OutcomeKey] == notExecuted {
+	if l.taskID == "" || !notKnown(err) || errs.From(err).Metadata[errs.OutcomeKey] == notExecuted {
 		return res, err
 	}
 	l.name(req) // no pool has the call any more: the server is asked
@@ -170,31 +171,46 @@ func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppool
 // attachToCall is attachAnywhere for what pools know.
 func (s *Session) attachToCall(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
 	res, err := attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
-	if s.r.cfg.Replicas == nil || !elsewhere(err, req.GetPoolId()) {
+	unknown := func(err error) bool { return elsewhere(err, req.GetPoolId()) }
+	if s.r.cfg.Replicas == nil || !unknown(err) {
 		return res, err
 	}
 	for deadline := time.Now().Add(replicaPatience); ; {
-		hidden := false
-		for _, addr := range s.everywhere(ctx, req.GetPoolId()) {
-			var found *mcppoolv1.CallResult
-			var said error
-			_ = s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
-				found, said = attachOver(ctx, pool, req, l)
-				return nil
-			})
-			switch {
-			case said == nil && found != nil:
-				return found, nil
-			case errs.Reason(said) == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
-				hidden = true
-			case said != nil && !elsewhere(said, req.GetPoolId()):
-				return nil, said
-			}
+		found, hidden, said := s.search(ctx, req.GetPoolId(), unknown, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) (err error) {
+			res, err = attachOver(ctx, pool, req, l)
+			return err
+		})
+		if found {
+			return res, said
 		}
 		if !hidden || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
 			return nil, err
 		}
 	}
+}
+
+// search asks one replica after the other, first the one at which a pool was last seen, until one has something to say; unknown
+// are the errors of those that have not. hidden: one of them could not be asked.
+func (s *Session) search(ctx context.Context, pool string, unknown func(error) bool, ask func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, hidden bool, err error) {
+	for _, addr := range s.everywhere(ctx, pool) {
+		err := s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return ask(ctx, pool) })
+		switch {
+		case unreached(err):
+			hidden = true
+		case !unknown(err):
+			return true, hidden, err
+		}
+	}
+	return false, hidden, nil
+}
+
+// unreached says whether an error tells that a replica could not be asked, and nothing of a call.
+func unreached(err error) bool {
+	if err == nil {
+		return false
+	}
+	e := errs.From(err)
+	return e.Metadata[errs.OutcomeKey] == "" && (e.Reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || e.Code == codes.DeadlineExceeded)
 }
 
 func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
@@ -212,7 +228,7 @@ const poolKey = "pool_id"
 
 // elsewhere says whether a pool does not know a call that another one was to make.
 func elsewhere(err error, pool string) bool {
-	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+	if !notKnown(err) {
 		return false
 	}
 	e := errs.From(err)
@@ -225,16 +241,12 @@ func (s *Session) cancelAnywhere(ctx context.Context, w where, req *mcppoolv1.Ca
 	if s.r.cfg.Replicas == nil || err == nil {
 		return err
 	}
-	for _, addr := range s.everywhere(ctx, w.pool) {
-		ctx, done := context.WithTimeout(ctx, askLimit)
-		said := s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
-			_, err := pool.CancelCall(ctx, req)
-			return err
-		})
-		done()
-		if said == nil {
-			return nil
-		}
+	found, _, _ := s.search(ctx, w.pool, func(err error) bool { return err != nil }, briefly(func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+		_, err := pool.CancelCall(ctx, req)
+		return err
+	}))
+	if found {
+		return nil
 	}
 	return err
 }
@@ -242,25 +254,30 @@ func (s *Session) cancelAnywhere(ctx context.Context, w where, req *mcppoolv1.Ca
 // answerAnywhere gives an answer to the pool that has the call. hidden: that may be one which could not be asked.
 func (s *Session) answerAnywhere(ctx context.Context, w where, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (hidden bool, err error) {
 	_, err = s.r.pool.AnswerCall(s.toServer(ctx, w.mcp), req, grpc.Peer(to))
-	if s.r.cfg.Replicas == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+	if s.r.cfg.Replicas == nil || !notKnown(err) {
 		return false, err
 	}
-	for _, addr := range s.everywhere(ctx, w.pool) {
-		ctx, done := context.WithTimeout(ctx, askLimit)
-		said := s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error {
-			_, err := pool.AnswerCall(ctx, req)
-			return err
-		})
-		done()
-		switch errs.Reason(said) {
-		case commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
-		case commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
-			hidden = true
-		default:
-			return false, said
-		}
+	found, hidden, said := s.search(ctx, w.pool, notKnown, briefly(func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+		_, err := pool.AnswerCall(ctx, req)
+		return err
+	}))
+	if found {
+		return false, said
 	}
 	return hidden, err
+}
+
+func notKnown(err error) bool {
+	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
+}
+
+// briefly bounds what is asked of one replica.
+func briefly(ask func(context.Context, mcppoolv1.McpPoolServiceClient) error) func(context.Context, mcppoolv1.McpPoolServiceClient) error {
+	return func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+		ctx, done := context.WithTimeout(ctx, askLimit)
+		defer done()
+		return ask(ctx, pool)
+	}
 }
 
 // sleep waits; false where ctx ended.

@@ -46,6 +46,11 @@ type taskBook struct {
 	runs  map[string]int
 	// came holds what came back to a process that was alive.
 	came []cameBack
+	// tasked holds, by attempt, the MCP tasks that are durable; polled are those for which their server was asked.
+	tasked map[string]tasked
+	polled map[string]bool
+	// answered holds, by attempt and question, the call that took an answer.
+	answered map[string]string
 
 	owner  *proc
 	epoch  uint64
@@ -61,6 +66,12 @@ type taskBook struct {
 	// stopped is how many facts there were when a cancellation was acknowledged; -1: never.
 	stopped int
 	gone    bool
+}
+
+// tasked is the MCP task that does one of an attempt's calls.
+type tasked struct {
+	leg  uint32
+	task string
 }
 
 type intent struct{ tool, input string }
@@ -119,6 +130,7 @@ func (b *book) created(n journal.NewTask) {
 	defer b.mu.Unlock()
 	t := &taskBook{
 		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
+		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
 		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stale: map[uint64]bool{}, stopped: -1,
 	}
@@ -171,6 +183,13 @@ func (b *book) committed(t journal.Transition) {
 			}
 		case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError, *storagev1.Fact_StepCancel, *storagev1.Fact_StepWaitingForStart:
 			k.ended[id] = true
+			b.givenUp(k, id, f)
+		}
+	}
+	for _, s := range t.Checkpoint.GetActiveSteps() {
+		id := flow.CallID(k.id, s.GetOrdinal(), s.GetAttempt())
+		if s.GetMcpTaskId() != "" || k.tasked[id].leg != s.GetLeg() {
+			k.tasked[id] = tasked{s.GetLeg(), s.GetMcpTaskId()}
 		}
 	}
 	if n := uint64(len(k.facts)); n != t.Checkpoint.GetLastSeq() {
@@ -319,8 +338,54 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
 	case leg != (req.GetRequestState() != "") || leg != (len(req.GetAnswers()) > 0):
 		b.wrong("%s goes on with the state %q and %v", b.short(req.GetCallId()), req.GetRequestState(), req.GetAnswers())
+	case b.hasAnswers(k, id, req):
+		b.wrong("%s is given answers that another call has", b.short(req.GetCallId()))
 	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
 		b.wrong("%s is called without an idempotency key or a time to start by", b.short(req.GetCallId()))
+	}
+}
+
+// hasAnswers says whether an earlier call of an attempt took an answer that a later one is given.
+func (b *book) hasAnswers(k *taskBook, attempt string, req *mcppoolv1.CallToolRequest) bool {
+	return slices.ContainsFunc(req.GetAnswers(), func(a *mcppoolv1.CallAnswer) bool {
+		had := k.answered[attempt+" "+a.GetInputId()]
+		return had != "" && had != req.GetCallId()
+	})
+}
+
+// begins is called when a process is about to send something for a call: not once its task's cancellation was acknowledged.
+func (b *book) begins(p *proc, callID, what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k := b.tasks[callID[:36]]; k != nil && k.stopped >= 0 && k.owner == p && len(k.stale) == 0 && !p.isDead() {
+		b.wrong("%s %s after a cancellation was acknowledged", b.short(callID), what)
+	}
+}
+
+// took writes down which call got an answer.
+func (b *book) took(callID string, a *mcppoolv1.CallAnswer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	attempt, _ := attemptOf(callID)
+	b.tasks[callID[:36]].answered[attempt+" "+a.GetInputId()] = callID
+}
+
+// polls is called when a server is asked for the MCP task that does a call.
+func (b *book) polls(callID, task string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tasks[callID[:36]].polled[task] = true
+}
+
+// givenUp checks the end of an attempt: where an MCP task does its call, its server knows what no pool knows (DESIGN 4, rule 2).
+func (b *book) givenUp(k *taskBook, id string, f *storagev1.Fact) {
+	e := f.GetStepError().GetError()
+	if f.GetStepWaitingForStart() != nil {
+		e = f.GetStepWaitingForStart().GetOutcomeUnknown()
+	}
+	task := k.tasked[id].task
+	if task != "" && !k.polled[task] && f.GetAttempt() != 0 && e.GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
+		b.wrong("%s is given up, and its server was not asked for the task", b.short(id))
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -81,7 +82,19 @@ var planted = map[string]struct {
 		plant{journal: func(j journal.Journal) journal.Journal { return moreSlots{j} }}, []string{"tasks run at once"},
 	},
 	"answers that may have arrived are given to another call": {
-		plant{flow: onFlow(giveAnswersAgain), config: func(c *config) { c.asks, c.poolCrashes, c.crashEvery = 1, 6, 10 }}, []string{"is executed twice"},
+		plant{flow: onFlow(giveAnswersAgain), config: func(c *config) { c.asks, c.defers, c.poolCrashes, c.crashEvery = 1, 0, 6, 10 }}, []string{"answers that another call has", "is executed twice"},
+	},
+	"a cancel does not reach the call": {
+		plant{flow: onFlow(stopNothing), config: func(c *config) { c.poolCrashes, c.crashEvery, c.netFails = 6, 10, 2 }},
+		[]string{"is sent after a cancellation", "is answered after a cancellation"},
+	},
+	"an MCP task is forgotten with its process": {
+		plant{flow: func(f flow.Flow) flow.Flow { return forgetsTasks{f} }, config: func(c *config) { c.defers, c.crashes, c.poolCrashes, c.crashEvery = 1, 4, 6, 10 }},
+		[]string{"its server was not asked for the task"},
+	},
+	"an MCP task is asked for under another's name": {
+		plant{flow: func(f flow.Flow) flow.Flow { return &mixesTasks{Flow: f} }, config: func(c *config) { c.defers, c.crashes, c.poolCrashes, c.crashEvery = 1, 4, 6, 10 }},
+		[]string{"is asked for by the name of"},
 	},
 	"planning goes round an unknown call": {
 		plant{flow: onFlow(forgetUnknown)}, []string{"although it may have run"},
@@ -189,6 +202,39 @@ func (b beginsAgain) TakeUp(t *flow.Task, recovered bool) (flow.Transition, erro
 		t.State.Phase = storagev1.Phase_PHASE_BEGIN
 	}
 	return b.Flow.TakeUp(t, recovered)
+}
+
+func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	tr, err := f.On(t, in)
+	tr.Effects = slices.DeleteFunc(tr.Effects, func(e flow.Effect) bool { _, stop := e.(flow.StopCall); return stop })
+	return tr, err
+}
+
+// forgetsTasks does not know the MCP tasks of the process before it.
+type forgetsTasks struct{ flow.Flow }
+
+func (f forgetsTasks) TakeUp(t *flow.Task, recovered bool) (flow.Transition, error) {
+	for _, s := range t.State.GetActiveSteps() {
+		s.McpTaskId = ""
+	}
+	return f.Flow.TakeUp(t, recovered)
+}
+
+// mixesTasks takes the first MCP task for everybody's.
+type mixesTasks struct {
+	flow.Flow
+	mu    sync.Mutex
+	first string
+}
+
+func (m *mixesTasks) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
+	if named, ok := in.(flow.Tasked); ok {
+		m.mu.Lock()
+		named.TaskID, m.first = cmp.Or(m.first, named.TaskID), cmp.Or(m.first, named.TaskID)
+		m.mu.Unlock()
+		in = named
+	}
+	return m.Flow.On(t, in)
 }
 
 // lateIntents says that an intent is durable, and stores it with the task's next transition.

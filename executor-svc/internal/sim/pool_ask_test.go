@@ -77,8 +77,8 @@ func (p *pool) asks(c *call, r roll, short string) bool {
 	return true
 }
 
-// open returns what a call asks for beyond what was told, and what is closed when it asks for more.
-func (p *pool) open(c *call, told *int) (open []*asking, more <-chan struct{}) {
+// open returns what a call asks for beyond what was told, the MCP task that does it, and what is closed when there is more.
+func (p *pool) open(c *call, told *int) (open []*asking, task *mcpTask, more <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, q := range c.asked[*told:] {
@@ -87,11 +87,12 @@ func (p *pool) open(c *call, told *int) (open []*asking, more <-chan struct{}) {
 		}
 	}
 	*told = len(c.asked)
-	return open, c.more
+	return open, c.task, c.more
 }
 
 // AnswerCall may get through although nobody learns it.
 func (c *poolClient) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallRequest, opts ...grpc.CallOption) (*mcppoolv1.AnswerCallResponse, error) {
+	c.w.book.begins(c.p, req.GetCallId(), "is answered")
 	p, r, err := c.reach(ctx, "answers "+c.w.book.shortID(req.GetCallId()))
 	if err != nil {
 		return nil, err
@@ -119,6 +120,7 @@ func (p *pool) answer(req *mcppoolv1.AnswerCallRequest) error {
 		case q.in.GetInputId() != req.GetAnswer().GetInputId():
 		case q.answer == nil:
 			q.answer = req.GetAnswer()
+			p.w.book.took(c.req.GetCallId(), req.GetAnswer())
 			close(q.given)
 			return nil
 		case proto.Equal(q.answer, req.GetAnswer()):

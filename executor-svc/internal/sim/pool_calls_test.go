@@ -36,6 +36,7 @@ func (s *callsStream) Send(m *mcppoolv1.CallToolsRequest) error {
 		s.c.w.plant.request(req)
 	}
 	short := s.c.w.book.shortID(req.GetCallId())
+	s.c.w.book.begins(s.c.p, req.GetCallId(), "is sent")
 	p, _, err := s.c.reach(s.ctx, "sends call "+short)
 	if err == nil && s.pool != nil && p != s.pool {
 		err = cut() // the process at the other end died
@@ -72,6 +73,8 @@ func (s *callsStream) Recv() (*mcppoolv1.CallToolsResponse, error) {
 		call.Event = &mcppoolv1.CallToolResponse_Progress{Progress: m.progress}
 	case m.asked != nil:
 		call.Event = &mcppoolv1.CallToolResponse_InputRequired{InputRequired: m.asked}
+	case m.task != nil:
+		call.Event = &mcppoolv1.CallToolResponse_Task{Task: m.task}
 	default:
 		s.now = nil
 		call.Event = &mcppoolv1.CallToolResponse_Result{Result: m.res}

@@ -62,10 +62,15 @@ func (p *pool) begin(k *conn, req *mcppoolv1.CallToolRequest) (c *call, fresh bo
 		return nil, false
 	}
 	p.epochs[req.GetSessionId()] = req.GetEpoch()
-	c = &call{req: req, stop: make(chan struct{}), done: make(chan struct{}), more: make(chan struct{})}
+	return p.enter(req), true
+}
+
+// enter takes a call into the ledger. Called with mu held.
+func (p *pool) enter(req *mcppoolv1.CallToolRequest) *call {
+	c := &call{req: req, stop: make(chan struct{}), done: make(chan struct{}), more: make(chan struct{})}
 	c.halt = sync.OnceFunc(func() { close(c.stop) })
-	p.calls[id] = c
-	return c, true
+	p.calls[req.GetCallId()] = c
+	return c
 }
 
 // serveAttach follows a call that was made before, or proves what it can.
@@ -82,6 +87,8 @@ func (p *pool) serveAttach(k *conn, req *mcppoolv1.AttachCallRequest, short stri
 		p.mu.Unlock()
 		k.refuse(failedPrecondition, staleOwner, errs.OutcomeUnknown, "a newer owner has been here")
 		return
+	case c == nil && req.GetTaskId() != "":
+		c = p.adopt(req, short)
 	case c == nil:
 		p.epochs[req.GetSessionId()] = req.GetEpoch()
 		if !buried {
@@ -108,10 +115,15 @@ func (p *pool) follow(k *conn, c *call, short string) {
 	if k.gone() {
 		return
 	}
+	var toldTask *mcpTask
 	for told := 0; ; {
-		open, more := p.open(c, &told)
+		open, task, more := p.open(c, &told)
 		for _, q := range open {
 			k.put(message{asked: q.in})
+		}
+		if task != toldTask {
+			toldTask = task
+			k.put(message{task: &mcppoolv1.CallTask{TaskId: task.id}})
 		}
 		select {
 		case <-c.done:
@@ -156,6 +168,10 @@ func (p *pool) execute(c *call, short string) {
 	r, err := p.w.s.pass(context.Background(), p.dead, "tool begins "+short)
 	if err != nil {
 		return // it never came to the tool
+	}
+	if r.oneIn(p.w.cfg.defers, 50) {
+		p.defers(c, short)
+		return
 	}
 	if r.oneIn(4, 6) && !p.works(c, r, short) {
 		return
@@ -242,10 +258,10 @@ func (p *pool) finish(c *call, r roll) {
 			p.does(c)
 		}
 		answer(true)
-	case fails && n < 16 && len(c.asked) == 0: // refused, proven
+	case fails && n < 16 && len(c.asked) == 0 && c.task == nil: // refused, proven
 		c.err = errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "not allowed").
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-	case fails && n < 26: // the server's connection closed (A14)
+	case fails && n < 26 && c.task == nil: // the server's connection closed (A14)
 		if r.oneIn(2, 13) {
 			p.does(c)
 		}

@@ -41,8 +41,9 @@ type call struct {
 	done chan struct{}
 	res  *mcppoolv1.CallResult
 	err  error
-	// asked is what it waits for; more is closed when that changes.
+	// asked is what it waits for, and task the MCP task that does it; more is closed when these change.
 	asked []*asking
+	task  *mcpTask
 	more  chan struct{}
 	did   bool
 }
@@ -63,6 +64,7 @@ type conn struct {
 type message struct {
 	progress *mcppoolv1.CallProgress
 	asked    *mcppoolv1.CallInputRequired
+	task     *mcppoolv1.CallTask
 	res      *mcppoolv1.CallResult
 	err      error
 }
@@ -230,6 +232,8 @@ func (s attachStream) Recv() (*mcppoolv1.AttachCallResponse, error) {
 		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: m.progress}}, nil
 	case m.asked != nil:
 		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: m.asked}}, nil
+	case m.task != nil:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Task{Task: m.task}}, nil
 	}
 	return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: m.res}}, nil
 }

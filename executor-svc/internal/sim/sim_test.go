@@ -14,6 +14,7 @@ var (
 	oneSeed = flag.Uint64("sim.seed", 0, "simulate this seed alone, and print its trace")
 	seeds   = flag.Uint64("sim.seeds", 0, "how many seeds to simulate; 0 for the usual number")
 	first   = flag.Uint64("sim.first", 1, "the first of them")
+	lasts   = flag.Duration("sim.for", 0, "simulate no further seed after this time; 0 for no bound")
 )
 
 // ram is a folder in memory where there is one: what is simulated is not the disk.
@@ -44,7 +45,7 @@ func TestSimulation(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				for failed.Load() < 5 {
+				for failed.Load() < 5 && (*lasts == 0 || time.Since(began) < *lasts) {
 					seed := next.Add(1) - 1
 					if seed >= *first+n {
 						return

@@ -98,8 +98,8 @@ func (m *move) on(in flow.Input) error {
 		return m.command(in.Command)
 	case flow.Lapsed:
 		return m.lapsed()
-	case flow.Left:
-		return m.left()
+	case flow.Harmless:
+		return m.harmless()
 	case flow.Begun:
 		return m.begun(in)
 	case flow.Planned:

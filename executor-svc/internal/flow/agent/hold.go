@@ -229,8 +229,9 @@ func (m *move) recover(recovered bool) {
 	}
 }
 
-// left: a process that stopped in an orderly way is no sign of a task that takes its host down.
-func (m *move) left() error {
+// harmless forgets how often the task was taken up: whatever ends this process, or the ones before it, was not the task.
+func (m *move) harmless() error {
+	m.unchanged = m.s.GetTakeups() == 0
 	m.s.Takeups = 0
 	return nil
 }
