@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -20,6 +21,8 @@ const name = "mcppool-svc"
 type settings struct {
 	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
 	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect anew, and so to find new replicas by name (${default})."`
+	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}), through which models are asked for MCP servers that may (sampling)."`
+	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to the planner."`
 	mcppool.Config   `embed:""`
 	process.Flags    `embed:""`
 }
@@ -32,9 +35,28 @@ func main() {
 			return err
 		}
 		options := process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
-		return process.Run(ctx, options, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
-			s.KeepResults = true
-			return mcppool.New(ctx, s.Config, mcppool.Deps{Log: log})
-		})
+		return process.Run(ctx, options, s.build)
 	})
 }
+
+// build dials the planner, which does not have to be there yet.
+func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+	planner, err := serve.Dial(s.Planner, s.ServiceKey)
+	if err != nil {
+		return nil, err
+	}
+	s.KeepResults = true
+	service, err := mcppool.New(ctx, s.Config, mcppool.Deps{Log: log, Planner: planner})
+	if err != nil {
+		return nil, errors.Join(err, planner.Close())
+	}
+	return dialed{service, planner.Close}, nil
+}
+
+// dialed is a service that closes its connections behind it.
+type dialed struct {
+	*mcppool.Service
+	hangUp func() error
+}
+
+func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.hangUp()) }

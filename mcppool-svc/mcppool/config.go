@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc"
 
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
@@ -69,6 +70,10 @@ type Deps struct {
 	Log   *slog.Logger     // nothing is logged where nil
 	Now   func() time.Time // time.Now where nil; for what the pool remembers and refuses, not for its timers
 	Meter metric.Meter     // the process's where nil, which measures nothing unless telemetry is set up
+
+	// Planner is what models are asked through that MCP servers want asked, with the pool's own identity, a service's; none are
+	// where it is nil.
+	Planner grpc.ClientConnInterface
 
 	// Builtins are MCP servers of the program around the pool, by name, which is their id; everybody has them active.
 	Builtins map[string]Builtin

@@ -59,7 +59,7 @@ func server(name string, raw json.RawMessage, dir string) (Server, error) {
 	if s.GetId() != name {
 		s.DisplayName = name
 	}
-	for _, read := range []func(*mcppoolv1.McpServer) error{f.common, f.limits, f.policies, f.permissions, f.sharing} {
+	for _, read := range []func(*mcppoolv1.McpServer) error{f.common, f.limits, f.policies, f.permissions, f.sharing, f.sampling} {
 		if err := read(s); err != nil {
 			return Server{}, err
 		}

@@ -19,7 +19,7 @@ func TestEveryKey(t *testing.T) {
 	got, err := mcpfile.Parse([]byte(`{"mcpServers": {"fs": {
 		"command": "npx", "args": ["fs"], "env": {"A": "b"}, "cwd": "sub", "roots": ["data", "/abs", "file:///x"],
 		"enabled": false, "trusted": true, "autoActivate": true, "onlyWhenNamed": true, "description": "files", "owner": "ann",
-		"timeout": 90, "startTimeout": "20s", "cacheTtl": "5m", "pinning": "allow_new", "isolation": "task", "maxConnections": 3,
+		"timeout": 90, "startTimeout": "20s", "cacheTtl": "5m", "pinning": "allow_new", "isolation": "task", "maxConnections": 3, "sampling": {"model": "fast", "maxTokens": 100, "maxRequests": 2},
 		"tools": {"get_*": {"effect": "read", "idempotent": true, "risk": "medium"}},
 		"permissions": [{"users": ["ann"], "tools": ["move_file"], "effects": ["write"], "decision": "deny"}, {"decision": "ask"}],
 		"icon": "x", "alwaysAllow": []}}}`), "/dir")
@@ -34,6 +34,7 @@ func TestEveryKey(t *testing.T) {
 		Roots:       []string{"/dir/data", "/abs", "file:///x"},
 		CallTimeout: durationpb.New(90 * time.Second), StartTimeout: durationpb.New(20 * time.Second), CacheTtl: durationpb.New(5 * time.Minute),
 		Pinning: mcppoolv1.Pinning_PINNING_ALLOW_NEW, Isolation: mcppoolv1.Isolation_ISOLATION_TASK, MaxConnections: 3,
+		Sampling: &mcppoolv1.SamplingPolicy{Model: "fast", MaxTokens: 100, MaxRequests: 2},
 		ToolPolicies: map[string]*mcppoolv1.ToolPolicy{
 			"get_*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM},
 		},
@@ -85,6 +86,9 @@ func TestMalformed(t *testing.T) {
 		{`"isolation": "none"`, `"isolation" must be one of`},
 		{`"maxConnections": -1`, `"maxConnections" is not a whole number`},
 		{`"maxConnections": 1.5`, `"maxConnections" is not a whole number`},
+		{`"sampling": "fast"`, `"sampling" is not true, false`},
+		{`"sampling": {"tokens": 1}`, `"sampling" is not true, false`},
+		{`"sampling": {"maxTokens": -1}`, `"sampling" is not true, false`},
 		{`"roots": "x"`, `"roots" is not a list`},
 		{`"roots": [""]`, `"roots": folder 1 is empty`},
 		{`"env": {"A": 1}`, `"env" is not an object of texts`},

@@ -60,8 +60,8 @@ func remembered(err error) bool {
 
 // harmless says whether a call that failed so can be made again.
 func (f *facts) harmless(err error) bool {
-	if f.asked.Load() || f.tasked.Load() {
-		return false // a person would be asked again, or a task begun beside the first
+	if f.asked.Load() || f.tasked.Load() || f.cost.any() {
+		return false // a person would be asked again, a task begun beside the first, or a model paid for twice
 	}
 	outcome := errs.From(err).Metadata[errs.OutcomeKey]
 	return outcome == errs.OutcomeNotExecuted || f.repeatable && outcome == errs.OutcomeUnknown

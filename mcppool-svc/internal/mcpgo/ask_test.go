@@ -365,7 +365,7 @@ func TestSSEAsking(t *testing.T) {
 
 // What is of use only elsewhere is not advised.
 func TestUnclearUnderTask(t *testing.T) {
-	err := unclear(&spec.Server{ID: "s", Isolation: spec.PerTask})
+	err := unclear(&spec.Server{ID: "s", Isolation: spec.PerTask}, anInput)
 	if text := err.Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "answer the question that is open first") {
 		t.Error(text)
 	}

@@ -41,7 +41,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	} else {
 		conn = newClient(&over.tap, &over.httpTap, e, c.log, opts...)
 	}
-	conn.unclear = unclear(s)
+	conn.of(s)
 	conn.roots, conn.shared, conn.web = s.Roots, s.Isolation == spec.Shared, true
 	conn.reply = (&replier{url: s.HTTP.URL, web: web.client, conn: conn}).send
 	conn.hide = web.hide

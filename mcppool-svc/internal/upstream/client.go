@@ -63,6 +63,8 @@ type Call struct {
 	// Ask gets an answer to what the server asks for, and returns when there is one or ctx ends; any other error is why the
 	// question is refused, and is told to the server. Where Ask is nil all are.
 	Ask func(context.Context, Question) (Answer, error)
+	// Sample has a model asked, as the server wants it; its error is told to the server. Where Sample is nil none is.
+	Sample func(context.Context, Sample) (Sampled, error)
 
 	// Resume goes on with a call that ended by asking, with Answers by the ids of the questions; nil: it is a new one.
 	Resume  *Continuation
