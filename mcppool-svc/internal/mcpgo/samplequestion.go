@@ -80,6 +80,18 @@ func (p *sampleParams) check() error {
 		return invalidSample("maxTokens must be at least 1")
 	case p.Temperature != nil && (*p.Temperature < 0 || *p.Temperature > hottest):
 		return invalidSample("temperature must be between 0 and %d", hottest)
+	}
+	for _, m := range p.Messages {
+		if m.Role != "user" && m.Role != "assistant" {
+			return invalidSample("the role %.40q of a message is neither user nor assistant", m.Role)
+		}
+	}
+	return p.checkWords()
+}
+
+// checkWords looks at what stops the model, and at the names of models.
+func (p *sampleParams) checkWords() error {
+	switch {
 	case len(p.StopSequences) > maxStops:
 		return invalidSample("stopSequences are more than %d", maxStops)
 	case len(p.ModelPreferences.Hints) > maxHints:
@@ -93,11 +105,6 @@ func (p *sampleParams) check() error {
 	for _, h := range p.ModelPreferences.Hints {
 		if len(h.Name) > maxSampleWord {
 			return invalidSample("one of the hints of modelPreferences is longer than %d", maxSampleWord)
-		}
-	}
-	for _, m := range p.Messages {
-		if m.Role != "user" && m.Role != "assistant" {
-			return invalidSample("the role %.40q of a message is neither user nor assistant", m.Role)
 		}
 	}
 	return nil
