@@ -22,7 +22,8 @@ type settings struct {
 	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
 	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect anew, and so to find new replicas by name (${default})."`
 	Peers            []string      `placeholder:"ADDR" help:"The other replicas, host:port, or dns:///name:port for a name that leads to all of them: they share registered servers, approved tools and logins. May be repeated."`
-	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to other replicas."`
+	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}), through which models are asked for MCP servers that may (sampling)."`
+	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to the planner and to other replicas."`
 	mcppool.Config   `embed:""`
 	process.Flags    `embed:""`
 }
@@ -35,13 +36,33 @@ func main() {
 			return err
 		}
 		options := process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
-		return process.Run(ctx, options, func(ctx context.Context, log *slog.Logger) (process.Service, error) {
-			if s.KeepResults = true; len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
-				return nil, errors.New("with --keys the other replicas want a key from this one too; make one with " +
-					"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
-			}
-			s.Config.Peers, s.Config.ServiceKey, s.Self = s.Peers, s.ServiceKey, s.GRPC
-			return mcppool.New(ctx, s.Config, mcppool.Deps{Log: log})
-		})
+		return process.Run(ctx, options, s.build)
 	})
 }
+
+// build dials the planner, which does not have to be there yet.
+func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+	if len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
+		return nil, errors.New("with --keys the other replicas want a key from this one too; make one with " +
+			"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
+	}
+	planner, err := serve.Dial(s.Planner, s.ServiceKey)
+	if err != nil {
+		return nil, err
+	}
+	s.KeepResults = true
+	s.Config.Peers, s.Config.ServiceKey, s.Self = s.Peers, s.ServiceKey, s.GRPC
+	service, err := mcppool.New(ctx, s.Config, mcppool.Deps{Log: log, Planner: planner})
+	if err != nil {
+		return nil, errors.Join(err, planner.Close())
+	}
+	return dialed{service, planner.Close}, nil
+}
+
+// dialed is a service that closes its connections behind it.
+type dialed struct {
+	*mcppool.Service
+	hangUp func() error
+}
+
+func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.hangUp()) }

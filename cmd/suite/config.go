@@ -31,6 +31,8 @@ type Config struct {
 	Builtins map[string]mcppool.Builtin
 	// DefaultModel plans where neither a task nor its agent names a model; empty: the planner's default.
 	DefaultModel string
+	// Models is a file of named language models; empty: there are none.
+	Models string
 	// AllowHosts are Host headers that the gateway takes beside loopback and the address it listens on.
 	AllowHosts []string
 	// AllowOrigins are web origins whose pages may call the gateway.

@@ -111,12 +111,12 @@ func (s *Suite) services(ctx context.Context) (err error) {
 	if pool.LoginRedirectURI == "" {
 		pool.LoginRedirectURI = landingPage(s.cfg.HTTPAddr)
 	}
-	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins})
+	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins, Planner: s.as("mcppool", identity.RoleService)})
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.pool.Close)
-	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel}, planner.Deps{Log: s.log})
+	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel, Models: s.cfg.Models}, planner.Deps{Log: s.log})
 	if err != nil {
 		return err
 	}

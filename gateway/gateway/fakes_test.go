@@ -305,6 +305,11 @@ func (f *fakePlanner) GenerateAnswer(r *plannerv1.GenerateAnswerRequest, s grpc.
 	return nil
 }
 
+func (f *fakePlanner) Generate(r *plannerv1.GenerateRequest, s grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
+	f.journal.add(s.Context(), plannerv1.PlannerService_Generate_FullMethodName, r)
+	return nil
+}
+
 func (f *fakePlanner) CheckPlaybook(ctx context.Context, r *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
 	return answer[plannerv1.CheckPlaybookRequest, plannerv1.CheckPlaybookResponse](ctx, f.journal, plannerv1.PlannerService_CheckPlaybook_FullMethodName, r)
 }

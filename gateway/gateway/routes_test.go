@@ -33,9 +33,9 @@ func bodies() map[string]string {
 		"GetFlowName": `{"context": {}}`, "AssessFlowRisk": `{"context": {}}`, "PlanSteps": `{"context": {}}`,
 		"CreateNextStep": `{"context": {}}`, "GetFirstInputParams": inContext, "FillParams": inContext, "AssessToolRisk": inContext,
 		"IsParamError": inContext, "DescribeError": inContext, "GetMissingParams": inContext, "GenerateAnswer": `{"context": {}}`,
-		"CheckPlaybook": `{"playbook": "p"}`,
-		"AnswerCall":    `{"callId": "c", "answer": {"inputId": "i", "action": "ACTION_DECLINE"}}`,
-		"GetPrompt":     `{"name": "p"}`, "Complete": `{"prompt": "p", "argument": "a"}`, "FinishMcpLogin": `{"state": "s"}`,
+		"CheckPlaybook": `{"playbook": "p"}`, "Generate": `{"messages": [{"role": "MODEL_ROLE_USER", "parts": [{"text": "Hello"}]}]}`,
+		"AnswerCall": `{"callId": "c", "answer": {"inputId": "i", "action": "ACTION_DECLINE"}}`,
+		"GetPrompt":  `{"name": "p"}`, "Complete": `{"prompt": "p", "argument": "a"}`, "FinishMcpLogin": `{"state": "s"}`,
 	}
 }
 

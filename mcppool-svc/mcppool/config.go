@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc"
 
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
@@ -80,6 +81,9 @@ type Deps struct {
 
 	dialPeer     func(addr string) (peer.Conn, error) // of tests; nil: over the network
 	peerInterval time.Duration                        // of tests
+	// Planner is what models are asked through that MCP servers want asked, with the pool's own identity, a service's; none are
+	// where it is nil.
+	Planner grpc.ClientConnInterface
 
 	// Builtins are MCP servers of the program around the pool, by name, which is their id; everybody has them active.
 	Builtins map[string]Builtin

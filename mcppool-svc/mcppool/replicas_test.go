@@ -289,7 +289,7 @@ func TestReplicasShareLogins(t *testing.T) {
 // refused asks for what it missed before it gives the login up.
 func TestLoginRenewedElsewhere(t *testing.T) {
 	r, auth, now := guardedReplicas(t, 2, fakeauth.Switches{Life: 10 * time.Minute}, func(_ int, _ *Config, deps *Deps) {
-		deps.peerInterval = time.Hour // what is not pushed is not heard of
+		deps.peerInterval = time.Second // what is not pushed is not heard of at once
 	})
 	r.guarded(0, auth).login(t, "ann")
 	if o := r.guarded(1, auth).echo(t, "ann"); o.text() != "hi" {

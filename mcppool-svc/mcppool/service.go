@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/mcppool-svc/internal/api"
 	"pawl.dev/mcppool-svc/internal/cache"
@@ -28,6 +29,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/sampling"
 	"pawl.dev/mcppool-svc/internal/spec"
 )
 
@@ -153,10 +155,18 @@ func (s *Service) openPins(st *replica.Store, now func() time.Time) (*pin.Book, 
 
 func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls) call.Deps {
 	return call.Deps{
-		Lookup: s.registry.Lookup,
-		Now:    deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: s.pins, Cache: s.cache,
+		Lookup: s.registry.Lookup, Models: models(deps.Planner),
+		Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: s.pins, Cache: s.cache,
 		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
 	}
+}
+
+// models are what servers may ask, where there is a planner to ask through.
+func models(planner grpc.ClientConnInterface) call.Models {
+	if planner == nil {
+		return nil
+	}
+	return sampling.New(plannerv1.NewPlannerServiceClient(planner))
 }
 
 // configured lists the servers that come from files, flags and the program around.

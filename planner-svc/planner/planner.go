@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"google.golang.org/grpc"
 
@@ -12,6 +13,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/api"
 	"pawl.dev/planner-svc/internal/contexts"
+	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/playbook"
 	"pawl.dev/planner-svc/internal/prompt"
@@ -25,6 +27,8 @@ const MaxRequestBytes = 64 << 20
 // Config is what an operator decides.
 type Config struct {
 	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
+
+	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which can be asked as they are."` // "": there are none
 
 	KeptContexts     int `placeholder:"N" default:"1000" help:"How many tasks' contexts are kept, so that requests need not repeat them; -1 keeps none (${default})."` // 0 is 1000
 	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"How large the kept contexts may be together (${default})."`                                     // 0 is 64 MiB
@@ -48,6 +52,7 @@ type Deps struct {
 // Service is the planner.
 type Service struct {
 	server *api.Server
+	named  *models.Book
 }
 
 // New makes the service. An unknown default model is an error that names the models.
@@ -60,7 +65,11 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	deterministic := offline.New()
 	playbooks := playbook.New(deterministic)
-	models, err := reason.NewModels(cfg.DefaultModel, deterministic, playbooks)
+	planning, err := reason.NewModels(cfg.DefaultModel, deterministic, playbooks)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	named, err := cfg.named(planning)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
@@ -68,11 +77,28 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	reasoner, err := reason.New(models, prompts, deps.Log)
+	reasoner, err := reason.New(planning, prompts, deps.Log)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	return &Service{server: api.New(reasoner, contexts.New(cfg.contexts()), playbooks)}, nil
+	return &Service{server: api.New(reasoner, contexts.New(cfg.contexts()), playbooks, named), named: named}, nil
+}
+
+// named are the operator's models. Those that can plan hear of them.
+func (c Config) named(planning *reason.Models) (*models.Book, error) {
+	if c.Models == "" {
+		return models.None(), nil
+	}
+	book, err := models.Open(c.Models, []string{offline.Name, reason.PlaybookModel}, os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(book.List()))
+	for _, n := range book.List() {
+		names = append(names, n.Name)
+	}
+	planning.Beside(names)
+	return book, nil
 }
 
 // Register adds PlannerService to a server or an in-process connection.
@@ -86,5 +112,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close releases what New took: nothing, as long as models are computed here.
-func (s *Service) Close() error { return nil }
+// Close releases what New took: connections to the providers of models.
+func (s *Service) Close() error {
+	s.named.Close()
+	return nil
+}

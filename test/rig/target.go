@@ -38,6 +38,8 @@ type Options struct {
 	Workspace string
 	// Servers are further entries of the mcpServers file, beside `t`, the server of package mcpserver.
 	Servers map[string]any
+	// Models is a file of named language models.
+	Models string
 	// MaxRunning is how many tasks may run at once; the default where 0.
 	MaxRunning int
 	// MaxRequests is how many requests are taken from one user within RequestWindow; any number where 0.
@@ -104,7 +106,7 @@ func InProcess(t testing.TB, o Options) *Target {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	s, err := suite.New(t.Context(), suite.Config{
 		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", MCPConfigs: []string{MCPConfig(t, o)},
-		Workspace: o.Workspace, KeysFile: o.Keys,
+		Workspace: o.Workspace, KeysFile: o.Keys, Models: o.Models,
 		Executor: executor.Config{MaxRunning: o.MaxRunning, MaxRequests: o.MaxRequests, RequestWindow: o.RequestWindow},
 	}, log)
 	if err != nil {
@@ -143,13 +145,16 @@ func Binary(t testing.TB, bin Binaries, o Options) *Target {
 func FourProcesses(t testing.TB, bin Binaries, o Options) *Target {
 	t.Helper()
 	executor, pool, planner, gateway := FreeAddr(t), FreeAddr(t), FreeAddr(t), FreeAddr(t)
-	poolArgs := []string{"--grpc", pool, "--data", t.TempDir(), "--mcp-config", MCPConfig(t, o), "--workspace", o.Workspace}
+	poolArgs := []string{"--grpc", pool, "--data", t.TempDir(), "--mcp-config", MCPConfig(t, o), "--workspace", o.Workspace, "--planner", planner}
 	executorArgs := append([]string{"--grpc", executor, "--data", t.TempDir(), "--planner", planner, "--pool", pool}, o.limits()...)
 	plannerArgs := []string{"--grpc", planner}
+	if o.Models != "" {
+		plannerArgs = append(plannerArgs, "--models", o.Models)
+	}
 	gatewayArgs := []string{"--http", gateway, "--executor", executor, "--pool", pool, "--planner", planner}
 	if o.Keys != "" {
 		executorArgs = append(executorArgs, "--keys", o.Keys, "--service-key", o.ServiceKey)
-		poolArgs = append(poolArgs, "--keys", o.Keys)
+		poolArgs = append(poolArgs, "--keys", o.Keys, "--service-key", o.ServiceKey)
 		plannerArgs = append(plannerArgs, "--keys", o.Keys)
 	}
 	target := &Target{HTTP: "http://" + gateway, Processes: map[string]*Process{

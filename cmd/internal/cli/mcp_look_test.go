@@ -64,6 +64,7 @@ func TestMCPShow(t *testing.T) {
 	s.LastError, s.ServerInfo, s.Capabilities = "it ended", "secure-filesystem-server 0.2.0 (MCP 2025-11-25)", []string{"resources", "prompts"}
 	s.Pinning, s.Isolation, s.Login = mcppoolv1.Pinning_PINNING_ALLOW_NEW, mcppoolv1.Isolation_ISOLATION_TASK, mcppoolv1.LoginState_LOGIN_STATE_REQUIRED
 	s.CallTimeout, s.MaxConnections, s.CacheTtl, s.Roots = durationpb.New(5*time.Minute), 3, durationpb.New(time.Minute), []string{"/src/app"}
+	s.Sampling = &mcppoolv1.SamplingPolicy{Model: "fast", MaxRequests: 3}
 	s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}}
 	s.Permissions = []*mcppoolv1.PermissionRule{{Tools: []string{"drop*"}, Users: []string{"bob"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE},
 		Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}}
@@ -79,7 +80,8 @@ func TestMCPAddTrust(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	w.pawl("mcp", "add", "wiki", "--url", "http://x/mcp", "--allow", "read_*", "--ask", "edit", "--deny", "read_secret", "--pinning", "trust-all",
-		"--isolation", "shared", "--call-timeout", "5m", "--cache-ttl", "10s", "--max-connections", "3").expect(t, 0, "wiki is registered", "")
+		"--isolation", "shared", "--call-timeout", "5m", "--cache-ttl", "10s", "--max-connections", "3",
+		"--sampling", "fast", "--sample-tokens", "500", "--sample-requests", "3").expect(t, 0, "wiki is registered", "")
 	rule := func(d mcppoolv1.PermissionDecision, tools ...string) *mcppoolv1.PermissionRule {
 		return &mcppoolv1.PermissionRule{Decision: d, Tools: tools}
 	}
@@ -87,6 +89,7 @@ func TestMCPAddTrust(t *testing.T) {
 		Id: "wiki", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x/mcp"}},
 		Pinning: mcppoolv1.Pinning_PINNING_TRUST_ALL, Isolation: mcppoolv1.Isolation_ISOLATION_SHARED,
 		CallTimeout: durationpb.New(5 * time.Minute), CacheTtl: durationpb.New(10 * time.Second), MaxConnections: 3,
+		Sampling: &mcppoolv1.SamplingPolicy{Model: "fast", MaxTokens: 500, MaxRequests: 3},
 		Permissions: []*mcppoolv1.PermissionRule{
 			rule(mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY, "read_secret"),
 			rule(mcppoolv1.PermissionDecision_PERMISSION_DECISION_ASK, "edit"),
@@ -97,6 +100,11 @@ func TestMCPAddTrust(t *testing.T) {
 	if diff := cmp.Diff(want, w.pool.Server("wiki"), protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
+	w.pawl("mcp", "add", "any", "--url", "http://x/mcp", "--sampling", "any").expect(t, 0, "any is registered", "")
+	if diff := cmp.Diff(&mcppoolv1.SamplingPolicy{}, w.pool.Server("any").GetSampling(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	w.pawl("mcp", "add", "x", "--url", "http://x/mcp", "--sample-tokens", "5").expect(t, 64, "", "go with --sampling")
 	w.pawl("mcp", "add", "x", "--url", "http://x/mcp", "--pinning", "all").expect(t, 64, "", "--pinning")
 	w.pawl("mcp", "add", "x", "--url", "http://x/mcp", "--call-timeout=-1s").expect(t, 64, "", "negative")
 }

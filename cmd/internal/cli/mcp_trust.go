@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ type MCPTrustFlags struct {
 	StartTimeout   *time.Duration `placeholder:"DURATION" help:"The longest that connecting may take (default: 30s)."`
 	MaxConnections *uint32        `placeholder:"N" help:"Connections to it at once."`
 	CacheTTL       *time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"Results of reading tools may be given again for so long."`
+	Sampling       string         `placeholder:"MODEL" help:"It may have this named model asked in the middle of a call (pawl models); any: what it hints at, else the default."`
+	SampleTokens   uint32         `placeholder:"N" help:"The longest answer of a model, in tokens (default: 1024)."`
+	SampleRequests uint32         `placeholder:"N" help:"How often it may have models asked during one call (default: 10)."`
 	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
 }
 
@@ -50,6 +54,12 @@ func (f *MCPTrustFlags) apply(s *mcppoolv1.McpServer) ([]string, error) {
 	limits, err := f.limits(s)
 	if err != nil {
 		return nil, err
+	}
+	if err := f.sampling(s); err != nil {
+		return nil, err
+	}
+	if f.namesSampling() {
+		fields = append(fields, "sampling")
 	}
 	for _, root := range f.Root {
 		abs, err := filepath.Abs(root)
@@ -88,6 +98,35 @@ func (f *MCPTrustFlags) limits(s *mcppoolv1.McpServer) ([]string, error) {
 
 // namesRules says whether the command line has rules.
 func (f *MCPTrustFlags) namesRules() bool { return len(f.Deny)+len(f.Ask)+len(f.Allow) > 0 }
+
+// anyModel as a model: the server's hints choose.
+const anyModel = "any"
+
+// namesSampling says whether the command line says anything of models.
+func (f *MCPTrustFlags) namesSampling() bool {
+	return f.Sampling != "" || f.SampleTokens > 0 || f.SampleRequests > 0
+}
+
+// sampling lets a server have models asked.
+func (f *MCPTrustFlags) sampling(s *mcppoolv1.McpServer) error {
+	if f.Sampling != "" {
+		if s.Sampling == nil {
+			s.Sampling = &mcppoolv1.SamplingPolicy{}
+		}
+		if s.Sampling.Model = f.Sampling; f.Sampling == anyModel {
+			s.Sampling.Model = ""
+		}
+	}
+	if f.SampleTokens == 0 && f.SampleRequests == 0 {
+		return nil
+	}
+	if s.GetSampling() == nil {
+		return exit.Usagef("--sample-tokens and --sample-requests go with --sampling").Then("name a model (pawl models), or --sampling any")
+	}
+	s.Sampling.MaxTokens = cmp.Or(f.SampleTokens, s.GetSampling().GetMaxTokens())
+	s.Sampling.MaxRequests = cmp.Or(f.SampleRequests, s.GetSampling().GetMaxRequests())
+	return nil
+}
 
 // rules puts what is refused before what is allowed: the first that fits decides.
 func (f *MCPTrustFlags) rules() []*mcppoolv1.PermissionRule {

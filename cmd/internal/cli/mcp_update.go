@@ -28,7 +28,7 @@ type MCPUpdateCmd struct {
 	Effect   map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
 	MCPTrustFlags
 	MCPLoginFlags
-	Unset   []string `sep:"none" placeholder:"WHAT" help:"Take away: env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, scopes or oauth (repeatable)."`
+	Unset   []string `sep:"none" placeholder:"WHAT" help:"Take away: env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth (repeatable)."`
 	From    string   `type:"existingfile" placeholder:"FILE" help:"Make all of it as this file in the mcpServers format has it."`
 	NoCheck bool     `name:"no-check" help:"Do not connect to see whether it works."`
 }

@@ -106,6 +106,9 @@ func takeAway(s *mcppoolv1.McpServer, what string) (field string, err error) {
 	case what == "rules":
 		s.Permissions = nil
 		return "permissions", nil
+	case what == "sampling":
+		s.Sampling = nil
+		return "sampling", nil
 	case what == "roots":
 		s.Roots = nil
 		return "roots", nil
@@ -122,7 +125,7 @@ func takeAway(s *mcppoolv1.McpServer, what string) (field string, err error) {
 		return "", exit.Usagef("--unset %s: %s is not a server that has it", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
 	}
 	return "", exit.Usagef("--unset %q: there is nothing of that name", what).
-		Then("use env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, scopes or oauth")
+		Then("use env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth")
 }
 
 // takeNamed takes away what has a name of its own.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/render"
@@ -16,6 +17,7 @@ func (ModelsCmd) Help() string {
 	return `Examples:
 
     pawl models
+    PAWL_MODELS=models.yaml pawl models     # named models are in a file: docs/models.md
     pawl run --model offline "How many Go files are there?"`
 }
 
@@ -30,14 +32,27 @@ func (c *ModelsCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			return render.JSONDocument(a.Console.Out, list)
 		}
 		t := a.table()
-		t.Row("MODEL", "", "WHAT")
+		t.Row("MODEL", "USE", "WHAT")
 		for _, m := range list.GetModels() {
-			mark := ""
-			if m.GetIsDefault() {
-				mark = "default"
-			}
-			t.Row(m.GetName(), mark, m.GetDescription())
+			t.Row(m.GetName(), modelUse(m), m.GetDescription())
 		}
 		return t.Write(a.Console.Out)
 	})
+}
+
+// modelUse says what a model is good for.
+func modelUse(m *plannerv1.Model) string {
+	var uses []string
+	for _, of := range []struct {
+		can, first bool
+		what       string
+	}{{m.GetCanPlan(), m.GetIsDefault(), "plans"}, {m.GetCanGenerate(), m.GetIsGenerateDefault(), "answers"}} {
+		switch {
+		case of.can && of.first:
+			uses = append(uses, of.what+" (default)")
+		case of.can:
+			uses = append(uses, of.what)
+		}
+	}
+	return strings.Join(uses, ", ")
 }

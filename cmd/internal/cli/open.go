@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -63,7 +64,7 @@ type embedded struct {
 func (a *App) embed(ctx context.Context, g *Globals, dir string) (discover.Suite, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// No folder is the server `workspace` here: a task that waits now may go on from a command in another folder.
-	cfg := suite.Config{DataDir: dir, GRPCAddr: "127.0.0.1:0", Version: a.Version}
+	cfg := suite.Config{DataDir: dir, GRPCAddr: "127.0.0.1:0", Version: a.Version, Models: os.Getenv("PAWL_MODELS")}
 	err := kong.ApplyDefaults(&cfg.Executor) // those of `pawl up`
 	var s Suite
 	if err == nil {

@@ -28,6 +28,7 @@ type UpCmd struct {
 	Workspace   string   `type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
 	NoWorkspace bool     `help:"Run no MCP server workspace."`
 	Model       string   `placeholder:"NAME" help:"The model that plans where nothing else is said."`
+	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON), which MCP servers may ask that have sampling."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
 
@@ -105,7 +106,7 @@ func (c *UpCmd) Run(ctx context.Context, a *App, g *Globals) (err error) {
 
 func (c *UpCmd) config(a *App, g *Globals) (suite.Config, error) {
 	cfg := suite.Config{
-		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Executor: c.Executor, Pool: c.Pool.config(), Version: a.Version,
+		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Models: c.Models, Executor: c.Executor, Pool: c.Pool.config(), Version: a.Version,
 		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
 		HTTPAddr: listenAddr(c.HTTP), GRPCAddr: listenAddr(c.GRPC),
 	}

@@ -108,7 +108,8 @@ func (p Planner) Register(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerSe
 // ListModels lists them.
 func (Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
 	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{
-		{Name: "offline", Description: "Deterministic; needs no key.", IsDefault: true},
-		{Name: "playbook", Description: "Follows steps that a person wrote."},
+		{Name: "offline", Description: "Deterministic; needs no key.", IsDefault: true, CanPlan: true},
+		{Name: "playbook", Description: "Follows steps that a person wrote.", CanPlan: true},
+		{Name: "fast", Description: "openai gpt-5-mini", CanGenerate: true, IsGenerateDefault: true},
 	}}, nil
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -97,6 +98,7 @@ func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string) error {
 	row("pinning", strings.ReplaceAll(lower(s.GetPinning().String(), "PINNING_"), "_", "-"))
 	row("isolation", isolationText(s.GetIsolation()))
 	row("limits", limits(s))
+	row("sampling", samplingText(s))
 	row("roots", strings.Join(s.GetRoots(), ", "))
 	b.WriteString(policies(st, s))
 	if s.GetLastError() != "" {
@@ -150,6 +152,20 @@ func isolationText(i mcppoolv1.Isolation) string {
 		return "one connection for all users"
 	}
 	return ""
+}
+
+// samplingText says which models a server may have asked, and how often.
+func samplingText(s *mcppoolv1.McpServer) string {
+	p := s.GetSampling()
+	if p == nil {
+		return ""
+	}
+	const tokens, requests = 1024, 10 // the pool's defaults
+	model := p.GetModel()
+	if model == "" {
+		model = "the model that it hints at, or the default"
+	}
+	return fmt.Sprintf("may have %s asked: %d times a call, %d tokens each", model, cmp.Or(p.GetMaxRequests(), requests), cmp.Or(p.GetMaxTokens(), tokens))
 }
 
 func limits(s *mcppoolv1.McpServer) string {

@@ -65,6 +65,9 @@ func ToMessage(s *spec.Server) *mcppoolv1.McpServer {
 	}
 	m.Isolation, m.MaxConnections = mcppoolv1.Isolation(s.Isolation+1), uint32(s.MaxConnections)
 	m.CacheTtl = duration(s.CacheTTL)
+	if p := s.Sampling; p != nil {
+		m.Sampling = &mcppoolv1.SamplingPolicy{Model: p.Model, MaxTokens: uint32(p.MaxTokens), MaxRequests: uint32(p.MaxRequests)}
+	}
 	switch {
 	case s.Stdio != nil:
 		m.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
@@ -102,6 +105,9 @@ func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
 	}
 	s.Isolation, s.MaxConnections = spec.Isolation(max(m.GetIsolation(), 1)-1), int(m.GetMaxConnections())
 	s.CacheTTL = m.GetCacheTtl().AsDuration()
+	if p := m.GetSampling(); p != nil {
+		s.Sampling = &spec.Sampling{Model: p.GetModel(), MaxTokens: int(p.GetMaxTokens()), MaxRequests: int(p.GetMaxRequests())}
+	}
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
 		s.Stdio = &spec.Stdio{

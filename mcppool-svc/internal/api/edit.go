@@ -21,7 +21,7 @@ var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	otherFields     = []string{
 		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
-		"pinning", "permissions", "roots", "isolation", "max_connections", "cache_ttl",
+		"pinning", "permissions", "roots", "isolation", "max_connections", "cache_ttl", "sampling",
 	}
 	// A client sends back what it read; these say which server, or are ours to say.
 	ignoredFields = []string{
@@ -31,8 +31,8 @@ var (
 )
 
 // onlyOperators is the refusal of what only they may say.
-const onlyOperators = "only an operator may say what an MCP server's tools do, who may call them, and who shares connections and results " +
-	"(trusted, tool_policies, permissions, isolation, max_connections, cache_ttl)"
+const onlyOperators = "only an operator may say what an MCP server's tools do, who may call them, who shares connections and results, and " +
+	"whether it may ask models (trusted, tool_policies, permissions, isolation, max_connections, cache_ttl, sampling)"
 
 // edit applies an update to a copy of a server, within what the caller may change.
 func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
@@ -67,6 +67,7 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 	server.OnlyWhenNamed, server.Pinning, server.Permissions = edited.OnlyWhenNamed, edited.Pinning, edited.Permissions
 	server.CallTimeout, server.StartTimeout = edited.CallTimeout, edited.StartTimeout
 	server.Isolation, server.MaxConnections, server.CacheTTL = edited.Isolation, edited.MaxConnections, edited.CacheTTL
+	server.Sampling = edited.Sampling
 	return check(server)
 }
 

@@ -180,8 +180,9 @@ func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request,
 	ctx, watch := watch(ctx, limit)
 	defer watch.stop()
 	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch, facts: f}
+	s := &sampler{caller: c, request: r, watch: watch, facts: f}
 	how := upstream.Call{
-		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask,
+		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask, Sample: s.sample,
 		Unclear: func() { f.unclear.Store(true) },
 		Gate:    func() error { return r.inTime(c.deps.Now()) }, Again: c.again(r, f),
 		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,

@@ -50,6 +50,9 @@ type Deps struct {
 	Pins  *pin.Book    // which tools may be used
 	Cache *cache.Cache // results of tools that only read; may be nil
 
+	// Models have models asked that servers want asked; may be nil, then none are.
+	Models Models
+
 	MaxResult    int           // bytes of a result as servers send it, what is above is cut off; 0: any
 	InputTimeout time.Duration // how long a question stays open
 }
@@ -120,7 +123,7 @@ func (c *Caller) run(ctx context.Context, call *ledger.Call, r Request) {
 	took := time.Since(start)
 	end := ledger.End{Result: result, Err: err}
 	if err == nil {
-		result.CallId, result.Duration = r.CallID, durationpb.New(took)
+		result.CallId, result.Duration, result.ModelUsage = r.CallID, durationpb.New(took), f.cost.usage()
 	}
 	c.record(ctx, r, &f, took, end)
 	c.ledger.End(call, end)

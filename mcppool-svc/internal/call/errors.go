@@ -31,10 +31,10 @@ const (
 // are callers' errors already pass.
 func Explain(stage Stage, err error) *errs.Error {
 	var done *errs.Error
-	if errors.As(err, &done) {
+	e := upstream.As(err)
+	if e.Kind != upstream.NoModel && errors.As(err, &done) {
 		return done
 	}
-	e := upstream.As(err)
 	out := explain(stage, e)
 	switch {
 	case stage == Preparing || !e.Sent:
@@ -65,6 +65,8 @@ func explain(stage Stage, e *upstream.Error) *errs.Error {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
 	case upstream.Interrupted:
 		return interrupted(e)
+	case upstream.NoModel:
+		return withoutModel(e)
 	default:
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
 	}

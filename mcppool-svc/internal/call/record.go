@@ -35,6 +35,7 @@ type facts struct {
 	unclear atomic.Bool
 	// tasked says that the server does the call as a task.
 	tasked atomic.Bool
+	cost   cost // of models that the server had asked
 	cached bool // the result was kept; the tool was not called
 }
 

@@ -73,8 +73,8 @@ func remembered(err error) bool {
 
 // harmless says whether a call that failed so can be made again.
 func (f *facts) harmless(err error) bool {
-	if f.asked.Load() || f.tasked.Load() {
-		return false // a person would be asked again, or a task begun beside the first
+	if f.asked.Load() || f.tasked.Load() || f.cost.any() {
+		return false // a person would be asked again, a task begun beside the first, or a model paid for twice
 	}
 	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.Begun {
 		return false // what could be made again was

@@ -39,7 +39,9 @@ func TestParse(t *testing.T) {
       "tools": {"search": {"effect": "read", "idempotent": true, "risk": "low"}, "*": {"effect": "destructive"}}
     },
     "login": {"url": "https://b.example/mcp", "oauth": {"clientId": "c", "clientSecret": "${env:S}", "scopes": ["a"], "grant": "client_credentials"}},
-    "off": {"command": "x", "disabled": true},
+    "off": {"command": "x", "disabled": true, "sampling": false},
+    "models": {"command": "x", "sampling": true},
+    "model": {"command": "x", "sampling": {"model": "fast", "maxTokens": 9, "maxRequests": 3}},
     "off2": {"command": "x", "enabled": false, "autoApprove": []}
   }
 }`
@@ -71,7 +73,10 @@ func TestParse(t *testing.T) {
 	}}
 	off.ID, off.Stdio, off.Disabled = "off", &spec.Stdio{Command: "x"}, true
 	off2.ID, off2.Stdio, off2.Disabled = "off2", &spec.Stdio{Command: "x"}, true
-	want := []*spec.Server{&files, &search, &login, &off, &off2}
+	models, model := config, config
+	models.ID, models.Stdio, models.Sampling = "models", &spec.Stdio{Command: "x"}, &spec.Sampling{}
+	model.ID, model.Stdio, model.Sampling = "model", &spec.Stdio{Command: "x"}, &spec.Sampling{Model: "fast", MaxTokens: 9, MaxRequests: 3}
+	want := []*spec.Server{&files, &search, &login, &off, &models, &model, &off2}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(spec.Server{}, "UID"), cmpopts.IgnoreUnexported(spec.Server{})); diff != "" {
 		t.Error(diff)
 	}
@@ -106,6 +111,10 @@ func TestC1ParseErrors(t *testing.T) {
 		{"stdio with url", `{"type":"stdio","url":"http://a"}`, "does not go with"},
 		{"sse with command", `{"type":"sse","command":"x"}`, "does not go with"},
 		{"roots", `{"command":"x","roots":"/a"}`, `"roots" is not a list`},
+		{"sampling", `{"command":"x","sampling":"fast"}`, `"sampling" is not true, false`},
+		{"sampling tokens", `{"command":"x","sampling":{"maxTokens":-1}}`, "sampling.max_tokens"},
+		{"sampling requests", `{"command":"x","sampling":{"maxRequests":1001}}`, "sampling.max_requests"},
+		{"sampling key", `{"command":"x","sampling":{"tokens":1}}`, `"sampling" is not true, false`},
 		{"no folder", `{"command":"x","roots":["file:a"]}`, "neither an absolute path nor a file: URI"},
 		{"unknown type", `{"type":"websocket","url":"ws://a"}`, `"websocket"`},
 		{"args", `{"command":"x","args":"y"}`, `"args" is not a list of texts`},

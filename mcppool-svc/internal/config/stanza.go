@@ -102,6 +102,7 @@ func (f *fields) common(s *spec.Server) error {
 		func() (bool, error) { return f.pinning(s) },
 		func() (bool, error) { return f.permissions(s) },
 		func() (bool, error) { return f.sharing(s) },
+		func() (bool, error) { return f.sampling(s) },
 	} {
 		if _, err := step(); err != nil {
 			return err

@@ -24,6 +24,8 @@ var askingDefinitions = []string{
 	`{"name":"askcrash","description":"Asks, and ends the process when the answer comes.","inputSchema":{"type":"object"}}`,
 	`{"name":"askanyway","description":"Asks, and ends without waiting for the answer.","inputSchema":{"type":"object"}}`,
 	`{"name":"needroots","description":"Wants roots in the middle of a call.","inputSchema":{"type":"object"}}`,
+	`{"name":"sample","description":"Has a model asked n times, and tells what it said.","inputSchema":{"type":"object"}}`,
+	`{"name":"sampleform","description":"Has a model and a person asked.","inputSchema":{"type":"object"}}`,
 	`{"name":"needmodel","description":"Wants a model in the middle of a call.","inputSchema":{"type":"object"}}`,
 	`{"name":"shed","description":"Puts the call off n times.","inputSchema":{"type":"object"}}`,
 }
@@ -37,6 +39,7 @@ var asking = map[string]func(*server, request){
 	"pagefirst": (*server).pageFirst,
 	"many":      (*server).many,
 	"withdraw":  (*server).withdraw,
+	"sample":    (*server).sample,
 	"badpage": func(s *server, r request) {
 		s.text(r.message, s.question(r, `{"mode":"url","elicitationId":"e0","url":"http://evil.example/","message":"Open it"}`))
 	},
@@ -62,6 +65,11 @@ func form(message, schema string) string {
 
 // send asks, and returns the question's id and what its answer comes to.
 func (s *server) send(r request, params string) (string, chan message) {
+	return s.request(r, "elicitation/create", params)
+}
+
+// request asks by a method.
+func (s *server) request(r request, method, params string) (string, chan message) {
 	ch := make(chan message, 1)
 	s.mu.Lock()
 	s.asked++
@@ -75,7 +83,7 @@ func (s *server) send(r request, params string) (string, chan message) {
 	if r.n < 0 {
 		meta = "" // without a word whose question it is
 	}
-	s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"elicitation/create","params":{%s%s}`, id, meta, params[1:]))
+	s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{%s%s}`, id, method, meta, params[1:]))
 	return id, ch
 }
 

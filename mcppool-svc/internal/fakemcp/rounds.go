@@ -43,6 +43,20 @@ var rounds = map[string]func(*server, request){
 	"needmodel": func(s *server, r request) {
 		s.want(r, "s", map[string]string{"m": `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`})
 	},
+	"sample": func(s *server, r request) {
+		if answer := r.responses["m"]; answer != nil {
+			s.text(r.message, string(answer))
+			return
+		}
+		s.want(r, "s", map[string]string{"m": `{"method":"sampling/createMessage","params":` + r.sampling() + `}`})
+	},
+	"sampleform": func(s *server, r request) {
+		if answer := r.responses["m"]; answer != nil {
+			s.text(r.message, string(answer)+" "+string(r.responses["name"]))
+			return
+		}
+		s.want(r, "s", map[string]string{"m": `{"method":"sampling/createMessage","params":` + r.sampling() + `}`, "name": elicitation("Your name?")})
+	},
 	"shed": func(s *server, r request) {
 		var n int
 		_, _ = fmt.Sscan(r.state, &n)

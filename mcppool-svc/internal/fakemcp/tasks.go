@@ -11,6 +11,7 @@ import (
 var taskDefinitions = []string{
 	`{"name":"job","description":"Takes until finish.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
 	`{"name":"askingjob","description":"Asks, then ends.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
+	`{"name":"samplingjob","description":"Has a model asked, then ends.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
 	`{"name":"failingjob","description":"Fails.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
 	`{"name":"maybejob","description":"Says how it was called.","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`,
 	`{"name":"finish","description":"Ends all jobs.","inputSchema":{"type":"object"}}`,
@@ -19,7 +20,7 @@ var taskDefinitions = []string{
 
 // jobs are the tools themselves.
 var jobs = map[string]func(*server, request){
-	"job": (*server).start, "askingjob": (*server).start, "failingjob": (*server).start, "finish": (*server).finish,
+	"job": (*server).start, "askingjob": (*server).start, "samplingjob": (*server).start, "failingjob": (*server).start, "finish": (*server).finish,
 	"maybejob": func(s *server, r request) {
 		if s.mode != Modern && !r.task {
 			s.text(r.message, "maybejob at once")
@@ -73,7 +74,7 @@ func (s *server) start(r request) {
 	s.jobs[j.id] = j
 	s.mu.Unlock()
 	switch r.name {
-	case "askingjob":
+	case "askingjob", "samplingjob":
 		j.status = "input_required"
 	case "failingjob":
 		j.end("failed")
@@ -155,7 +156,11 @@ func (s *server) detailed(j *job) string {
 	more := `{"resultType":"complete",`
 	switch j.state() {
 	case "input_required":
-		more += `"inputRequests":{"name":` + elicitation("Job name?") + `},`
+		wanted := elicitation("Job name?")
+		if j.tool == "samplingjob" {
+			wanted = `{"method":"sampling/createMessage","params":` + j.r.sampling() + `}`
+		}
+		more += `"inputRequests":{"name":` + wanted + `},`
 	case "completed":
 		more += `"result":` + j.outcome() + `,`
 	case "failed":
@@ -167,11 +172,15 @@ func (s *server) detailed(j *job) string {
 // result waits for a task's end, and asks meanwhile what the task asks, up to 2025-11-25.
 func (s *server) result(m message, j *job) {
 	j.mu.Lock()
-	ask := j.tool == "askingjob" && !j.begun
+	ask := (j.tool == "askingjob" || j.tool == "samplingjob") && !j.begun
 	j.begun = true
 	j.mu.Unlock()
 	if ask {
-		_, ch := s.send(request{}, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+j.id+`"}},`+form("Job name?", NameSchema)[1:])
+		method, params := "elicitation/create", form("Job name?", NameSchema)
+		if j.tool == "samplingjob" {
+			method, params = "sampling/createMessage", j.r.sampling()
+		}
+		_, ch := s.request(request{}, method, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+j.id+`"}},`+params[1:])
 		answer := told(<-ch)
 		j.mu.Lock()
 		j.answer = answer

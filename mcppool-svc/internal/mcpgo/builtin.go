@@ -24,7 +24,7 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *spec.Server) (*client
 	t := &tap{Interface: transport.NewInProcessTransportWithOptions(srv, transport.WithElicitationHandler(asks)), blind: true}
 	conn := newClient(t, t, legacy, c.log, legacy.option())
 	conn.direct, asks.conn = true, conn
-	conn.unclear = unclear(s)
+	conn.of(s)
 	conn.release = func() { _ = closer.Close() }
 	if err := c.handshake(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -44,8 +45,10 @@ type client struct {
 	ear *ear
 	// roots are what the server is told when it asks for them.
 	roots []string
-	// unclear is why a question is refused that several calls may be meant by.
-	unclear error
+	// server is whose connection it is.
+	server *spec.Server
+	// sampling: the server may have models asked.
+	sampling bool
 	// reply sends the answer to a request of the server: mcp-go's transports wait 30 s for it over HTTP, and log for everybody
 	// where it cannot be sent. nil where the transport has other ways.
 	reply func(context.Context, *transport.JSONRPCResponse) error

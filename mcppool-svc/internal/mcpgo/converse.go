@@ -91,6 +91,7 @@ func (c *client) resumed(call upstream.Call) (round, error) {
 			"the MCP server speaks an older revision by now than when it asked, and cannot go on with the call; call it anew")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
+	maps.Copy(next.responses, from.Models)
 	for id, answer := range call.Answers {
 		if _, name, ok := strings.Cut(id, ":"); ok {
 			next.responses[name] = answer.Result()

@@ -29,6 +29,9 @@ var (
 // capabilities are what servers are told that they may ask.
 func (c *client) capabilities() mcp.ClientCapabilities {
 	can := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
+	if c.sampling {
+		can.Sampling = &mcp.SamplingCapability{} // without tools and context
+	}
 	if c.era == modern {
 		can.Extensions = map[string]any{tasksExtension: struct{}{}}
 	}
@@ -38,14 +41,20 @@ func (c *client) capabilities() mcp.ClientCapabilities {
 // serve answers requests of the server that are handled here; false leaves one to mcp-go. It may block for as long as a
 // person takes: where the transport gives up before, the answer goes its own way.
 func (c *client) serve(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, bool) {
-	if request.Method != string(mcp.MethodElicitationCreate) {
+	var answer func(context.Context, transport.JSONRPCRequest) *transport.JSONRPCResponse
+	switch request.Method {
+	case string(mcp.MethodElicitationCreate):
+		answer = c.elicited
+	case string(mcp.MethodSamplingCreateMessage):
+		answer = c.sampled
+	default:
 		return nil, false
 	}
 	defer c.serving.Add(-1)
 	if c.serving.Add(1) > maxServing {
 		return nil, true // a flood is not worth an answer each
 	}
-	response := c.elicited(ctx, request)
+	response := answer(ctx, request)
 	if c.reply == nil || response == nil {
 		return response, true
 	}
@@ -84,7 +93,7 @@ func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage
 	if err != nil {
 		return upstream.Answer{}, err
 	}
-	r, err := c.whose(ctx, params)
+	r, err := c.whose(ctx, params, anInput)
 	if err != nil {
 		return upstream.Answer{}, err
 	}

@@ -44,7 +44,8 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	} else {
 		conn = newClient(&over.tap, &over.httpTap, e, c.log, opts...)
 	}
-	conn.unclear, conn.ear = unclear(s), ear
+	conn.of(s)
+	conn.ear = ear
 	conn.roots, conn.shared, conn.web = s.Roots, s.Isolation == spec.Shared, true
 	conn.reply = (&replier{url: s.HTTP.URL, web: web.client, conn: conn}).send
 	conn.hide = web.hide

@@ -22,11 +22,19 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	if err := next.keep(fields); err != nil {
 		return next, err
 	}
-	questions, err := c.readInputs(fields["inputRequests"], &next)
+	questions, samples, err := c.readInputs(fields["inputRequests"], &next)
 	if err != nil {
 		return next, err
 	}
 	keep := upstream.Continuation{Server: next.state, Round: next.number, Roots: slices.Sorted(maps.Keys(next.responses))}
+	// Models first: what they say goes with the questions, and is not paid for again where another pool goes on.
+	if keep.Models, err = c.sampleAll(r, samples); err != nil {
+		return next, err
+	}
+	maps.Copy(next.responses, keep.Models)
+	if len(questions) == 0 {
+		return next, nil
+	}
 	state, err := keep.Encode()
 	if err != nil {
 		return next, brokenInput(err.Error())
@@ -42,52 +50,61 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	return next, err
 }
 
-// readInputs splits what is asked for into questions for the person and what is answered here.
-func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]upstream.Question, error) {
-	requests, err := strict.Object(raw)
-	if err != nil || len(requests) > maxInputs {
-		return nil, brokenInput(fmt.Sprintf("its inputRequests are no object of at most %d", maxInputs))
-	}
-	questions := make(map[string]upstream.Question, len(requests))
-	next.responses = make(map[string]json.RawMessage, len(requests))
-	for name, raw := range requests {
-		q, answer, err := c.readInput(name, raw)
-		if err != nil {
-			return nil, err
-		}
-		if answer != nil {
-			next.responses[name] = answer
-			continue
-		}
-		questions[name] = q
-	}
-	return questions, nil
+// input is something that is asked for: of the person, of a model, or answered here.
+type input struct {
+	question upstream.Question
+	sample   *upstream.Sample
+	answer   json.RawMessage
 }
 
-func (c *client) readInput(name string, raw json.RawMessage) (q upstream.Question, answer json.RawMessage, err error) {
+// readInputs splits what is asked for into questions for the person, those for models, and what is answered here.
+func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]upstream.Question, map[string]upstream.Sample, error) {
+	requests, err := strict.Object(raw)
+	if err != nil || len(requests) > maxInputs {
+		return nil, nil, brokenInput(fmt.Sprintf("its inputRequests are no object of at most %d", maxInputs))
+	}
+	questions, samples := make(map[string]upstream.Question, len(requests)), make(map[string]upstream.Sample)
+	next.responses = make(map[string]json.RawMessage, len(requests))
+	for name, raw := range requests {
+		in, err := c.readInput(name, raw)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case in.answer != nil:
+			next.responses[name] = in.answer
+		case in.sample != nil:
+			samples[name] = *in.sample
+		default:
+			questions[name] = in.question
+		}
+	}
+	return questions, samples, nil
+}
+
+func (c *client) readInput(name string, raw json.RawMessage) (in input, err error) {
 	request, err := strict.Object(raw)
 	if err != nil || name == "" || len(name) > maxInputName {
-		return q, nil, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
+		return in, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
 	}
 	switch method := stringOf(request["method"]); method {
 	case string(mcp.MethodElicitationCreate):
 		params, err := strict.Object(request["params"])
 		if err == nil {
-			q, err = readQuestion(params)
+			in.question, err = readQuestion(params)
 		}
 		if err != nil {
-			return q, nil, brokenInput(fmt.Sprintf("its question %.100q: %v", name, err))
+			return in, brokenInput(fmt.Sprintf("its question %.100q: %v", name, err))
 		}
-		return q, nil, nil
+		return in, nil
 	case string(mcp.MethodListRoots):
 		if len(c.roots) == 0 {
-			return q, nil, refusedInput(name, "roots, and none are configured")
+			return in, refusedInput(name, "roots, and none are configured")
 		}
-		return q, c.rootsResult(), nil
+		return input{answer: c.rootsResult()}, nil
 	case string(mcp.MethodSamplingCreateMessage):
-		return q, nil, refusedInput(name, "a model's answer (sampling), which is not allowed")
+		return c.readSampling(name, request["params"])
 	default:
-		return q, nil, refusedInput(name, fmt.Sprintf("%.100q, which is not known", method))
+		return in, refusedInput(name, fmt.Sprintf("%.100q, which is not known", method))
 	}
 }
 

@@ -99,7 +99,7 @@ func FuzzAsks(f *testing.F) {
 		}
 		var next round
 		if next.keep(fields) == nil {
-			questions, err := c.readInputs(fields["inputRequests"], &next)
+			questions, _, err := c.readInputs(fields["inputRequests"], &next)
 			for name, q := range questions {
 				if err != nil || name == "" || (q.URL == "") == (q.Schema == "") {
 					t.Errorf("question %q: %+v, %v", name, q, err)

@@ -24,6 +24,8 @@ type running struct {
 	mu    sync.Mutex
 	asked int    // guarded by mu; questions that came as requests of their own
 	task  string // guarded by mu; the MCP task that does the call
+	// warned says that its follower was told why no model was asked. Guarded by mu.
+	warned bool
 
 	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
 }
@@ -79,8 +81,8 @@ func (r *running) isTask(id string) bool {
 var errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
 
 // whose finds the call that a server asks for: the one on whose stream the question came, or whose task or progress token it
-// names, or else the only one there is.
-func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (*running, error) {
+// names, or else the only one there is. what is what it asks for.
+func (c *client) whose(ctx context.Context, params map[string]json.RawMessage, what wanted) (*running, error) {
 	if r := exchangeOf(ctx).run; r != nil {
 		return r, nil
 	}
@@ -95,7 +97,7 @@ func (c *client) whose(ctx context.Context, params map[string]json.RawMessage) (
 	if c.unnamed != nil {
 		c.unnamed()
 	}
-	return c.clarify()
+	return c.clarify(what)
 }
 
 // named finds the call of a task or progress token; nil where a question names none, and there are calls that may be meant.

@@ -19,7 +19,7 @@ func (c *Connector) connectSSE(ctx context.Context, s *spec.Server, user string)
 	wire := newSSE(web.client, c.cfg.MaxMessage, func(err error) { conn.fail(err) })
 	t := &httpTap{tap{Interface: wire, judge: wire.judge}}
 	conn = newClient(&t.tap, t, legacy, c.log, c.options(s, legacy)...)
-	conn.unclear = unclear(s)
+	conn.of(s)
 	conn.roots, conn.shared = s.Roots, s.Isolation == spec.Shared
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections

@@ -72,7 +72,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		}
 		return err
 	}
-	conn.unclear = unclear(s)
+	conn.of(s)
 	conn.roots, conn.shared, conn.lines = s.Roots, s.Isolation == spec.Shared, in
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }

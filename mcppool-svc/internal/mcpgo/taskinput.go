@@ -79,16 +79,24 @@ func (f *follower) open(ctx context.Context, name string, raw json.RawMessage) {
 
 // answer is what the person, or the pool, says to one thing. What cannot be asked is declined.
 func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage) (json.RawMessage, error) {
-	q, response, err := f.c.readInput(name, raw)
+	in, err := f.c.readInput(name, raw)
+	if err == nil && in.sample != nil {
+		var got upstream.Sampled
+		if got, err = f.c.sample(ctx, f.r, *in.sample, ""); err == nil {
+			in.answer, err = got.Result()
+		}
+	}
 	switch {
+	case errors.Is(err, errWithdrawn):
+		return nil, err
 	case err != nil:
 		f.r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
 		return upstream.Answer{Action: upstream.Decline}.Result(), nil
-	case response != nil:
-		return response, nil
+	case in.answer != nil:
+		return in.answer, nil
 	}
-	q.ID = "t:" + name
-	answer, err := f.c.inquireWithin(ctx, f.r, q, "", "")
+	in.question.ID = "t:" + name
+	answer, err := f.c.inquireWithin(ctx, f.r, in.question, "", "")
 	if err != nil && !errors.Is(err, errWithdrawn) {
 		return upstream.Answer{Action: upstream.Decline}.Result(), nil
 	}

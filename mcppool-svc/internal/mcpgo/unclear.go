@@ -22,7 +22,7 @@ type held struct{ whose chan *running } // buffered; nil: it is refused
 // is left when the others have come back, since a server asks before it answers. It is refused where that shows too late, where each
 // of the calls may be waiting for an answer, and where users share the connection or a call was given up: what it asks may be
 // for somebody who is gone.
-func (c *client) clarify() (*running, error) {
+func (c *client) clarify(what wanted) (*running, error) {
 	h := &held{whose: make(chan *running, 1)}
 	c.mu.Lock()
 	c.held = append(c.held, h)
@@ -32,7 +32,7 @@ func (c *client) clarify() (*running, error) {
 	defer timer.Stop()
 	select {
 	case r := <-h.whose:
-		return c.clear(r)
+		return c.clear(r, what)
 	case <-timer.C:
 	case <-c.done:
 	}
@@ -41,15 +41,15 @@ func (c *client) clarify() (*running, error) {
 	c.mu.Unlock()
 	select {
 	case r := <-h.whose: // in the last moment
-		return c.clear(r)
+		return c.clear(r, what)
 	default:
-		return c.clear(nil)
+		return c.clear(nil, what)
 	}
 }
 
-func (c *client) clear(r *running) (*running, error) {
+func (c *client) clear(r *running, what wanted) (*running, error) {
 	if r == nil {
-		return nil, c.refuseUnclear()
+		return nil, c.refuseUnclear(what)
 	}
 	return r, nil
 }
@@ -83,20 +83,30 @@ func (c *client) Settled() bool {
 	return !c.unsettled
 }
 
+// wanted is what a server asks for.
+type wanted string
+
+// What there is to ask for.
+const (
+	anInput wanted = "input"
+	aModel  wanted = "a model's answer"
+)
+
 // unclear is why a question is refused that several running calls may be meant by. Most servers put it into the tool's error, where
 // whoever can change something has to understand it.
-func unclear(s *spec.Server) error {
+func unclear(s *spec.Server, what wanted) error {
 	why := "while several tool calls were running over its connection"
 	advice := "from now on only one call at a time runs over a connection to it: call again"
 	if s.Isolation == spec.Shared {
 		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
 	}
-	return fmt.Errorf("MCP server %s asked for input %s, and nothing says which call this is asked for, so nobody was asked; %s. "+
-		"(To its authors: send the call's progressToken in _meta.)", s.ID, why, advice)
+	return fmt.Errorf("MCP server %s asked for %s %s, and nothing says which call this is asked for, so nobody was asked; %s. "+
+		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
 }
 
 // refuseUnclear refuses such a question, and tells those who follow the calls, each of them once, and the pool's log, once.
-func (c *client) refuseUnclear() error {
+func (c *client) refuseUnclear(what wanted) error {
+	why := unclear(c.server, what)
 	c.mu.Lock()
 	first := !c.wasUnclear
 	c.wasUnclear = true
@@ -109,11 +119,11 @@ func (c *client) refuseUnclear() error {
 	}
 	c.mu.Unlock()
 	if first {
-		c.log.WarnContext(context.Background(), "a question of an MCP server was refused", "error", c.unclear)
+		c.log.WarnContext(context.Background(), "a question of an MCP server was refused", "error", why)
 	}
-	data, err := json.Marshal(c.unclear.Error())
+	data, err := json.Marshal(why.Error())
 	if err != nil {
-		return errors.Join(c.unclear, err)
+		return errors.Join(why, err)
 	}
 	for _, r := range untold {
 		if r.call.Unclear != nil {
@@ -121,5 +131,5 @@ func (c *client) refuseUnclear() error {
 		}
 		r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: string(data)}})
 	}
-	return c.unclear
+	return why
 }

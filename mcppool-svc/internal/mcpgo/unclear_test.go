@@ -229,11 +229,11 @@ func TestAskersAreRemembered(t *testing.T) {
 
 // Users who share a connection are told what can be done about it.
 func TestUnclearWhereShared(t *testing.T) {
-	if text := unclear(&spec.Server{ID: "s", Isolation: spec.Shared}).Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
+	if text := unclear(&spec.Server{ID: "s", Isolation: spec.Shared}, anInput).Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
 		t.Error(text)
 	}
 	for _, i := range []spec.Isolation{spec.PerUser, spec.PerTask} {
-		if text := unclear(&spec.Server{ID: "s", Isolation: i}).Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
+		if text := unclear(&spec.Server{ID: "s", Isolation: i}, anInput).Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
 			t.Error(text)
 		}
 	}

@@ -38,6 +38,7 @@ type record struct {
 	Isolation    string            `json:"isolation,omitempty"`
 	Connections  int               `json:"max_connections,omitempty"`
 	CacheTTL     time.Duration     `json:"cache_ttl,omitempty"` // ns
+	Sampling     *spec.Sampling    `json:"sampling,omitempty"`
 	Generation   uint64            `json:"generation"`
 	Change       string            `json:"change,omitempty"`
 	CreateTime   time.Time         `json:"create_time"`
@@ -106,7 +107,7 @@ func toRecord(s *spec.Server) record {
 	if s.Pinning != spec.PinChanges {
 		r.Pinning = s.Pinning.String()
 	}
-	r.Connections, r.CacheTTL = s.MaxConnections, s.CacheTTL
+	r.Connections, r.CacheTTL, r.Sampling = s.MaxConnections, s.CacheTTL, s.Sampling
 	if s.Isolation != spec.PerUser {
 		r.Isolation = s.Isolation.String()
 	}
@@ -131,7 +132,7 @@ func (r record) server() *spec.Server {
 	}
 	s.Pinning, _ = spec.ParsePinning(r.Pinning)       // of no name: the default, which is the strictest
 	s.Isolation, _ = spec.ParseIsolation(r.Isolation) // of no name: the default, which shares nothing between users
-	s.MaxConnections, s.CacheTTL = r.Connections, r.CacheTTL
+	s.MaxConnections, s.CacheTTL, s.Sampling = r.Connections, r.CacheTTL, r.Sampling
 	for name, p := range r.Policies {
 		if s.Policies == nil {
 			s.Policies = make(map[string]spec.Policy, len(r.Policies))

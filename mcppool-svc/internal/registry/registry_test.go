@@ -68,7 +68,7 @@ func TestEverythingIsStored(t *testing.T) {
 		ID: "full", Owner: "ann", DisplayName: "Full", Description: "all of it",
 		HTTP:     &spec.HTTP{URL: "https://a.example", Headers: map[string]string{"A": "secret"}, PublicOnly: true},
 		Disabled: true, AutoActivate: true, Trusted: true, ByOperator: true, CallTimeout: time.Minute, StartTimeout: time.Second,
-		Pinning:     spec.PinNothing,
+		Pinning: spec.PinNothing, Sampling: &spec.Sampling{Model: "fast", MaxTokens: 9, MaxRequests: 3},
 		Permissions: []spec.Rule{{Users: []string{"bob"}, Tools: []string{"a*"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE}, Decision: spec.Ask}},
 		Policies:    map[string]spec.Policy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH}},
 	}

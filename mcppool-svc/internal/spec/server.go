@@ -48,6 +48,7 @@ type Server struct {
 	Isolation      Isolation
 	MaxConnections int           // of all users; 0: as many as the pool allows
 	CacheTTL       time.Duration // how long results of reading tools may be given again; 0: they are not kept
+	Sampling       *Sampling     // what it may ask of models; nil: nothing
 
 	FromConfig bool
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
@@ -131,7 +132,11 @@ func (s *Server) Revision() string {
 	if s.revision != "" {
 		return s.revision
 	}
-	sum := sha256.Sum256(binaryOf(s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Roots, s.Isolation))
+	all := []any{s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Roots, s.Isolation}
+	if s.Sampling != nil {
+		all = append(all, "sampling") // is announced when a connection is made; its bounds are not
+	}
+	sum := sha256.Sum256(binaryOf(all...))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -200,6 +205,7 @@ func (s *Server) Clone() *Server {
 	c.Policies = maps.Clone(s.Policies)
 	c.Permissions = slices.Clone(s.Permissions)
 	c.Roots = slices.Clone(s.Roots)
+	c.Sampling = s.Sampling.clone()
 	return &c
 }
 

@@ -42,9 +42,9 @@ func ParseIsolation(name string) (Isolation, bool) {
 	return 0, false
 }
 
-// SameSharing says whether two registrations agree on what only operators may say of connections and kept results.
+// SameSharing says whether two registrations agree on what only operators may say of connections, kept results and models.
 func (s *Server) SameSharing(o *Server) bool {
-	return s.Isolation == o.Isolation && s.MaxConnections == o.MaxConnections && s.CacheTTL == o.CacheTTL
+	return s.Isolation == o.Isolation && s.MaxConnections == o.MaxConnections && s.CacheTTL == o.CacheTTL && s.Sampling.same(o.Sampling)
 }
 
 // validateSharing says what is wrong with it. The error is *Invalid.
@@ -55,5 +55,5 @@ func (s *Server) validateSharing() error {
 	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
 		return invalid("cache_ttl", "is not between 0 and %s", span.Text(LongestCache))
 	}
-	return nil
+	return s.Sampling.validate()
 }

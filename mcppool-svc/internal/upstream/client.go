@@ -69,6 +69,8 @@ type Call struct {
 	// Again is asked whether a request that goes on with a call is to be made once more after it failed the try-th time, and waits
 	// before it says yes. It may be nil: never.
 	Again func(ctx context.Context, try int, err *Error) bool
+	// Sample has a model asked, as the server wants it; its error is told to the server. Where Sample is nil none is.
+	Sample func(context.Context, Sample) (Sampled, error)
 
 	// Resume goes on with a call that ended by asking, with Answers by the ids of the questions; nil: it is a new one.
 	Resume  *Continuation

@@ -29,6 +29,8 @@ const (
 	AddressRefused
 	// LoginRequired: the server wants a login that the user has to make; nothing was executed.
 	LoginRequired
+	// NoModel: the server wanted a model asked, and that was refused or failed.
+	NoModel
 )
 
 // Error is how a connect or a request failed.

@@ -53,6 +53,8 @@ type Continuation struct {
 	Server *string `json:"server,omitempty"`
 	// Roots are the server's names of requests for roots, which the pool answers itself.
 	Roots []string `json:"roots,omitempty"`
+	// Models are what models have said by the server's names of its requests: they are not asked again.
+	Models map[string]json.RawMessage `json:"models,omitempty"`
 	// Round is how many times the server has asked by now.
 	Round int `json:"round"`
 }

@@ -14,7 +14,7 @@ import (
 // Handlers refuse calls without a principal themselves, also where no interceptor did. What they answer is tested over gRPC
 // in the planner package.
 func TestNobodyIsRefused(t *testing.T) {
-	s, ctx := New(nil, nil, nil), t.Context()
+	s, ctx := New(nil, nil, nil, nil), t.Context()
 	for name, call := range map[string]func() error{
 		"GetFlowName":    func() error { _, err := s.GetFlowName(ctx, &plannerv1.GetFlowNameRequest{}); return err },
 		"AssessFlowRisk": func() error { _, err := s.AssessFlowRisk(ctx, &plannerv1.AssessFlowRiskRequest{}); return err },
@@ -29,9 +29,14 @@ func TestNobodyIsRefused(t *testing.T) {
 		"IsParamError":     func() error { _, err := s.IsParamError(ctx, &plannerv1.IsParamErrorRequest{}); return err },
 		"DescribeError":    func() error { _, err := s.DescribeError(ctx, &plannerv1.DescribeErrorRequest{}); return err },
 		"GetMissingParams": func() error { _, err := s.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{}); return err },
-		"GenerateAnswer":   func() error { return s.GenerateAnswer(&plannerv1.GenerateAnswerRequest{}, nobody{t: t}) },
-		"CheckPlaybook":    func() error { _, err := s.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{}); return err },
-		"ListModels":       func() error { _, err := s.ListModels(ctx, &plannerv1.ListModelsRequest{}); return err },
+		"GenerateAnswer": func() error {
+			return s.GenerateAnswer(&plannerv1.GenerateAnswerRequest{}, nobody[plannerv1.GenerateAnswerResponse]{t: t})
+		},
+		"Generate": func() error {
+			return s.Generate(&plannerv1.GenerateRequest{}, nobody[plannerv1.GenerateResponse]{t: t})
+		},
+		"CheckPlaybook": func() error { _, err := s.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{}); return err },
+		"ListModels":    func() error { _, err := s.ListModels(ctx, &plannerv1.ListModelsRequest{}); return err },
 	} {
 		if err := call(); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED {
 			t.Errorf("%s: %v", name, err)
@@ -40,9 +45,9 @@ func TestNobodyIsRefused(t *testing.T) {
 }
 
 // nobody is a stream without a principal.
-type nobody struct {
-	grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]
+type nobody[T any] struct {
+	grpc.ServerStreamingServer[T]
 	t *testing.T
 }
 
-func (n nobody) Context() context.Context { return n.t.Context() }
+func (n nobody[T]) Context() context.Context { return n.t.Context() }

@@ -7,6 +7,7 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/contexts"
+	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/playbook"
 	"pawl.dev/planner-svc/internal/reason"
 )
@@ -17,6 +18,7 @@ type Server struct {
 	reasoner  *reason.Reasoner
 	contexts  *contexts.Store
 	playbooks Playbooks
+	models    *models.Book
 }
 
 // Playbooks parses playbooks: a playbook.Model.
@@ -26,9 +28,10 @@ type Playbooks interface {
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
-// New makes the handlers over a reasoner. What requests tell about tasks is kept in the store, for those that go on from there.
-func New(r *reason.Reasoner, kept *contexts.Store, playbooks Playbooks) *Server {
-	return &Server{reasoner: r, contexts: kept, playbooks: playbooks}
+// New makes the handlers over a reasoner, and over the models that can be asked as they are. What requests tell about tasks is kept in the
+// store, for those that go on from there.
+func New(r *reason.Reasoner, kept *contexts.Store, playbooks Playbooks, named *models.Book) *Server {
+	return &Server{reasoner: r, contexts: kept, playbooks: playbooks, models: named}
 }
 
 // caller refuses calls of nobody.
@@ -137,12 +140,4 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 		return nil, err
 	}
 	return &plannerv1.CheckPlaybookResponse{Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal}, nil
-}
-
-// ListModels implements PlannerService.
-func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
-	if err := caller(ctx); err != nil {
-		return nil, err
-	}
-	return &plannerv1.ListModelsResponse{Models: s.reasoner.Models().List()}, nil
 }

@@ -1,6 +1,7 @@
 package reason
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -19,7 +20,11 @@ const PlaybookModel = "playbook"
 type Models struct {
 	byName map[string]model.Model
 	order  []string // the default first
+	beside []string // that cannot plan
 }
+
+// Beside tells of models that can be asked as they are, but not plan: a task that names one hears that.
+func (m *Models) Beside(names []string) { m.beside = names }
 
 // NewModels takes the models in the order in which they are listed. The default must be one of them.
 func NewModels(defaultModel string, list ...model.Model) (*Models, error) {
@@ -48,7 +53,7 @@ func NewModels(defaultModel string, list ...model.Model) (*Models, error) {
 func (m *Models) List() []*plannerv1.Model {
 	var out []*plannerv1.Model
 	for i, name := range m.order {
-		out = append(out, &plannerv1.Model{Name: name, Description: m.byName[name].Info().Description, IsDefault: i == 0})
+		out = append(out, &plannerv1.Model{Name: name, Description: m.byName[name].Info().Description, IsDefault: i == 0, CanPlan: true})
 	}
 	return out
 }
@@ -67,6 +72,9 @@ func (m *Models) choose(tc *plannerv1.TaskContext) (model.Model, error) {
 		return nil, invalid("context.playbook", "the model %q needs a playbook; give one, or another model", PlaybookModel)
 	}
 	chosen, ok := m.byName[name]
+	if !ok && slices.Contains(m.beside, name) {
+		return nil, invalid("context.model", "the model %q answers what it is asked (Generate), and cannot plan tasks; %s can", name, strings.Join(m.order, ", "))
+	}
 	if !ok {
 		return nil, invalid("context.model", "there is no model %q; there are %s", name, strings.Join(m.order, ", "))
 	}

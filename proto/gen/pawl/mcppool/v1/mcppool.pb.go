@@ -318,7 +318,71 @@ func (x CallAnswer_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallAnswer_Action.Descriptor instead.
 func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27, 0}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28, 0}
+}
+
+// What a server may ask of models (sampling), on the account of whoever configured them.
+type SamplingPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The planner's named model that answers; empty: what the server hints at, else the planner's default.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// The longest answer, in tokens; 0: 1024.
+	MaxTokens uint32 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	// How often during one call; 0: 10.
+	MaxRequests   uint32 `protobuf:"varint,3,opt,name=max_requests,json=maxRequests,proto3" json:"max_requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SamplingPolicy) Reset() {
+	*x = SamplingPolicy{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SamplingPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SamplingPolicy) ProtoMessage() {}
+
+func (x *SamplingPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SamplingPolicy.ProtoReflect.Descriptor instead.
+func (*SamplingPolicy) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SamplingPolicy) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *SamplingPolicy) GetMaxTokens() uint32 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
+}
+
+func (x *SamplingPolicy) GetMaxRequests() uint32 {
+	if x != nil {
+		return x.MaxRequests
+	}
+	return 0
 }
 
 // An MCP server.
@@ -391,14 +455,16 @@ type McpServer struct {
 	// empty until it was connected to.
 	Capabilities []string `protobuf:"bytes,30,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// Since when the caller's connection is in its state; absent where there is none. Output only.
-	StateTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
+	StateTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
+	// The server may have a model asked in the middle of a call (sampling), within these bounds; absent: it may not. Operators only.
+	Sampling      *SamplingPolicy `protobuf:"bytes,32,opt,name=sampling,proto3" json:"sampling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[0]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +476,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[0]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +489,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{0}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *McpServer) GetId() string {
@@ -656,6 +722,13 @@ func (x *McpServer) GetStateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *McpServer) GetSampling() *SamplingPolicy {
+	if x != nil {
+		return x.Sampling
+	}
+	return nil
+}
+
 type isMcpServer_Transport interface {
 	isMcpServer_Transport()
 }
@@ -698,7 +771,7 @@ type StdioTransport struct {
 
 func (x *StdioTransport) Reset() {
 	*x = StdioTransport{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[1]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +783,7 @@ func (x *StdioTransport) String() string {
 func (*StdioTransport) ProtoMessage() {}
 
 func (x *StdioTransport) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[1]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +796,7 @@ func (x *StdioTransport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdioTransport.ProtoReflect.Descriptor instead.
 func (*StdioTransport) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{1}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StdioTransport) GetCommand() string {
@@ -772,7 +845,7 @@ type HttpTransport struct {
 
 func (x *HttpTransport) Reset() {
 	*x = HttpTransport{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[2]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +857,7 @@ func (x *HttpTransport) String() string {
 func (*HttpTransport) ProtoMessage() {}
 
 func (x *HttpTransport) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[2]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +870,7 @@ func (x *HttpTransport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpTransport.ProtoReflect.Descriptor instead.
 func (*HttpTransport) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{2}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HttpTransport) GetUrl() string {
@@ -841,7 +914,7 @@ type BuiltinTransport struct {
 
 func (x *BuiltinTransport) Reset() {
 	*x = BuiltinTransport{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[3]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +926,7 @@ func (x *BuiltinTransport) String() string {
 func (*BuiltinTransport) ProtoMessage() {}
 
 func (x *BuiltinTransport) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[3]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +939,7 @@ func (x *BuiltinTransport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuiltinTransport.ProtoReflect.Descriptor instead.
 func (*BuiltinTransport) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{3}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BuiltinTransport) GetName() string {
@@ -898,7 +971,7 @@ type ToolPolicy struct {
 
 func (x *ToolPolicy) Reset() {
 	*x = ToolPolicy{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[4]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +983,7 @@ func (x *ToolPolicy) String() string {
 func (*ToolPolicy) ProtoMessage() {}
 
 func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[4]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +996,7 @@ func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPolicy.ProtoReflect.Descriptor instead.
 func (*ToolPolicy) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{4}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToolPolicy) GetEffect() v1.Effect {
@@ -964,7 +1037,7 @@ type PermissionRule struct {
 
 func (x *PermissionRule) Reset() {
 	*x = PermissionRule{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1049,7 @@ func (x *PermissionRule) String() string {
 func (*PermissionRule) ProtoMessage() {}
 
 func (x *PermissionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1062,7 @@ func (x *PermissionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRule.ProtoReflect.Descriptor instead.
 func (*PermissionRule) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{5}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PermissionRule) GetUsers() []string {
@@ -1035,7 +1108,7 @@ type CreateMcpServerRequest struct {
 
 func (x *CreateMcpServerRequest) Reset() {
 	*x = CreateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1120,7 @@ func (x *CreateMcpServerRequest) String() string {
 func (*CreateMcpServerRequest) ProtoMessage() {}
 
 func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1133,7 @@ func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*CreateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{6}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateMcpServerRequest) GetMcpServer() *McpServer {
@@ -1095,7 +1168,7 @@ type GetMcpServerRequest struct {
 
 func (x *GetMcpServerRequest) Reset() {
 	*x = GetMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1180,7 @@ func (x *GetMcpServerRequest) String() string {
 func (*GetMcpServerRequest) ProtoMessage() {}
 
 func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1193,7 @@ func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*GetMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{7}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetMcpServerRequest) GetId() string {
@@ -1145,7 +1218,7 @@ type ListMcpServersRequest struct {
 
 func (x *ListMcpServersRequest) Reset() {
 	*x = ListMcpServersRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1230,7 @@ func (x *ListMcpServersRequest) String() string {
 func (*ListMcpServersRequest) ProtoMessage() {}
 
 func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1243,7 @@ func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpServersRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{8}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListMcpServersRequest) GetPageSize() int32 {
@@ -1207,7 +1280,7 @@ type ListMcpServersResponse struct {
 
 func (x *ListMcpServersResponse) Reset() {
 	*x = ListMcpServersResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1292,7 @@ func (x *ListMcpServersResponse) String() string {
 func (*ListMcpServersResponse) ProtoMessage() {}
 
 func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1305,7 @@ func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{9}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListMcpServersResponse) GetMcpServers() []*McpServer {
@@ -1262,7 +1335,7 @@ type UpdateMcpServerRequest struct {
 
 func (x *UpdateMcpServerRequest) Reset() {
 	*x = UpdateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1347,7 @@ func (x *UpdateMcpServerRequest) String() string {
 func (*UpdateMcpServerRequest) ProtoMessage() {}
 
 func (x *UpdateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1360,7 @@ func (x *UpdateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{10}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpdateMcpServerRequest) GetMcpServer() *McpServer {
@@ -1317,7 +1390,7 @@ type DeleteMcpServerRequest struct {
 
 func (x *DeleteMcpServerRequest) Reset() {
 	*x = DeleteMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1402,7 @@ func (x *DeleteMcpServerRequest) String() string {
 func (*DeleteMcpServerRequest) ProtoMessage() {}
 
 func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1415,7 @@ func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{11}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteMcpServerRequest) GetId() string {
@@ -1368,7 +1441,7 @@ type DeleteMcpServerResponse struct {
 
 func (x *DeleteMcpServerResponse) Reset() {
 	*x = DeleteMcpServerResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1453,7 @@ func (x *DeleteMcpServerResponse) String() string {
 func (*DeleteMcpServerResponse) ProtoMessage() {}
 
 func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1466,7 @@ func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{12}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
 }
 
 // Which server.
@@ -1407,7 +1480,7 @@ type ActivateMcpServerRequest struct {
 
 func (x *ActivateMcpServerRequest) Reset() {
 	*x = ActivateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1492,7 @@ func (x *ActivateMcpServerRequest) String() string {
 func (*ActivateMcpServerRequest) ProtoMessage() {}
 
 func (x *ActivateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1505,7 @@ func (x *ActivateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*ActivateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ActivateMcpServerRequest) GetId() string {
@@ -1453,7 +1526,7 @@ type DeactivateMcpServerRequest struct {
 
 func (x *DeactivateMcpServerRequest) Reset() {
 	*x = DeactivateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1538,7 @@ func (x *DeactivateMcpServerRequest) String() string {
 func (*DeactivateMcpServerRequest) ProtoMessage() {}
 
 func (x *DeactivateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1551,7 @@ func (x *DeactivateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeactivateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeactivateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{14}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeactivateMcpServerRequest) GetId() string {
@@ -1509,7 +1582,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1594,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1607,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{15}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListToolsRequest) GetMcpId() string {
@@ -1598,7 +1671,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1683,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1696,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListToolsResponse) GetTools() []*v1.Tool {
@@ -1684,7 +1757,7 @@ type QuarantinedTool struct {
 
 func (x *QuarantinedTool) Reset() {
 	*x = QuarantinedTool{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1769,7 @@ func (x *QuarantinedTool) String() string {
 func (*QuarantinedTool) ProtoMessage() {}
 
 func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1782,7 @@ func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedTool.ProtoReflect.Descriptor instead.
 func (*QuarantinedTool) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QuarantinedTool) GetTool() *v1.Tool {
@@ -1777,7 +1850,7 @@ type ApproveToolRequest struct {
 
 func (x *ApproveToolRequest) Reset() {
 	*x = ApproveToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1862,7 @@ func (x *ApproveToolRequest) String() string {
 func (*ApproveToolRequest) ProtoMessage() {}
 
 func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1875,7 @@ func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveToolRequest.ProtoReflect.Descriptor instead.
 func (*ApproveToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApproveToolRequest) GetMcpId() string {
@@ -1837,7 +1910,7 @@ type ApproveToolResponse struct {
 
 func (x *ApproveToolResponse) Reset() {
 	*x = ApproveToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1922,7 @@ func (x *ApproveToolResponse) String() string {
 func (*ApproveToolResponse) ProtoMessage() {}
 
 func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1935,7 @@ func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveToolResponse.ProtoReflect.Descriptor instead.
 func (*ApproveToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ApproveToolResponse) GetTool() *v1.Tool {
@@ -1920,7 +1993,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2005,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2018,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallToolRequest) GetMcpId() string {
@@ -2086,7 +2159,7 @@ type CallToolResponse struct {
 
 func (x *CallToolResponse) Reset() {
 	*x = CallToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2171,7 @@ func (x *CallToolResponse) String() string {
 func (*CallToolResponse) ProtoMessage() {}
 
 func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2184,7 @@ func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolResponse.ProtoReflect.Descriptor instead.
 func (*CallToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallToolResponse) GetEvent() isCallToolResponse_Event {
@@ -2216,7 +2289,7 @@ type CallToolsRequest struct {
 
 func (x *CallToolsRequest) Reset() {
 	*x = CallToolsRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2301,7 @@ func (x *CallToolsRequest) String() string {
 func (*CallToolsRequest) ProtoMessage() {}
 
 func (x *CallToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2314,7 @@ func (x *CallToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolsRequest.ProtoReflect.Descriptor instead.
 func (*CallToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallToolsRequest) GetCall() *CallToolRequest {
@@ -2267,7 +2340,7 @@ type CallToolsResponse struct {
 
 func (x *CallToolsResponse) Reset() {
 	*x = CallToolsResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2352,7 @@ func (x *CallToolsResponse) String() string {
 func (*CallToolsResponse) ProtoMessage() {}
 
 func (x *CallToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2365,7 @@ func (x *CallToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolsResponse.ProtoReflect.Descriptor instead.
 func (*CallToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallToolsResponse) GetEvent() isCallToolsResponse_Event {
@@ -2353,7 +2426,7 @@ type CallProgress struct {
 
 func (x *CallProgress) Reset() {
 	*x = CallProgress{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2438,7 @@ func (x *CallProgress) String() string {
 func (*CallProgress) ProtoMessage() {}
 
 func (x *CallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2451,7 @@ func (x *CallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallProgress.ProtoReflect.Descriptor instead.
 func (*CallProgress) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallProgress) GetProgress() float64 {
@@ -2417,7 +2490,7 @@ type CallLog struct {
 
 func (x *CallLog) Reset() {
 	*x = CallLog{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2502,7 @@ func (x *CallLog) String() string {
 func (*CallLog) ProtoMessage() {}
 
 func (x *CallLog) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2515,7 @@ func (x *CallLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallLog.ProtoReflect.Descriptor instead.
 func (*CallLog) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallLog) GetLevel() string {
@@ -2488,7 +2561,7 @@ type CallInputRequired struct {
 
 func (x *CallInputRequired) Reset() {
 	*x = CallInputRequired{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2573,7 @@ func (x *CallInputRequired) String() string {
 func (*CallInputRequired) ProtoMessage() {}
 
 func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2586,7 @@ func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallInputRequired.ProtoReflect.Descriptor instead.
 func (*CallInputRequired) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallInputRequired) GetInputId() string {
@@ -2573,7 +2646,7 @@ type CallAnswer struct {
 
 func (x *CallAnswer) Reset() {
 	*x = CallAnswer{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2658,7 @@ func (x *CallAnswer) String() string {
 func (*CallAnswer) ProtoMessage() {}
 
 func (x *CallAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2671,7 @@ func (x *CallAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnswer.ProtoReflect.Descriptor instead.
 func (*CallAnswer) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallAnswer) GetInputId() string {
@@ -2641,7 +2714,7 @@ type CallTask struct {
 
 func (x *CallTask) Reset() {
 	*x = CallTask{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2726,7 @@ func (x *CallTask) String() string {
 func (*CallTask) ProtoMessage() {}
 
 func (x *CallTask) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2739,7 @@ func (x *CallTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTask.ProtoReflect.Descriptor instead.
 func (*CallTask) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallTask) GetTaskId() string {
@@ -2717,7 +2790,7 @@ type AnswerCallRequest struct {
 
 func (x *AnswerCallRequest) Reset() {
 	*x = AnswerCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2802,7 @@ func (x *AnswerCallRequest) String() string {
 func (*AnswerCallRequest) ProtoMessage() {}
 
 func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2815,7 @@ func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerCallRequest.ProtoReflect.Descriptor instead.
 func (*AnswerCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AnswerCallRequest) GetCallId() string {
@@ -2768,7 +2841,7 @@ type AnswerCallResponse struct {
 
 func (x *AnswerCallResponse) Reset() {
 	*x = AnswerCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2853,7 @@ func (x *AnswerCallResponse) String() string {
 func (*AnswerCallResponse) ProtoMessage() {}
 
 func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2866,7 @@ func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerCallResponse.ProtoReflect.Descriptor instead.
 func (*AnswerCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 // How a call ended: the tool answered. The outcome is KNOWN.
@@ -2812,14 +2885,16 @@ type CallResult struct {
 	// It is a result that was kept (cache_ttl); the tool was not called.
 	Cached bool `protobuf:"varint,6,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Content was left out, because the result was larger than the pool allows; what is missing is said in its place.
-	Truncated     bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// What the models cost that the server had asked during the call (sampling); absent where it asked none.
+	ModelUsage    *v1.Usage `protobuf:"bytes,8,opt,name=model_usage,json=modelUsage,proto3" json:"model_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallResult) Reset() {
 	*x = CallResult{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +2906,7 @@ func (x *CallResult) String() string {
 func (*CallResult) ProtoMessage() {}
 
 func (x *CallResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2919,7 @@ func (x *CallResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResult.ProtoReflect.Descriptor instead.
 func (*CallResult) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallResult) GetIsError() bool {
@@ -2896,6 +2971,13 @@ func (x *CallResult) GetTruncated() bool {
 	return false
 }
 
+func (x *CallResult) GetModelUsage() *v1.Usage {
+	if x != nil {
+		return x.ModelUsage
+	}
+	return nil
+}
+
 // Which call.
 type AttachCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2922,7 +3004,7 @@ type AttachCallRequest struct {
 
 func (x *AttachCallRequest) Reset() {
 	*x = AttachCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3016,7 @@ func (x *AttachCallRequest) String() string {
 func (*AttachCallRequest) ProtoMessage() {}
 
 func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3029,7 @@ func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AttachCallRequest) GetCallId() string {
@@ -3025,7 +3107,7 @@ type AttachCallResponse struct {
 
 func (x *AttachCallResponse) Reset() {
 	*x = AttachCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3119,7 @@ func (x *AttachCallResponse) String() string {
 func (*AttachCallResponse) ProtoMessage() {}
 
 func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3132,7 @@ func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
 func (*AttachCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
@@ -3155,7 +3237,7 @@ type AckCallRequest struct {
 
 func (x *AckCallRequest) Reset() {
 	*x = AckCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3249,7 @@ func (x *AckCallRequest) String() string {
 func (*AckCallRequest) ProtoMessage() {}
 
 func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3262,7 @@ func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
 func (*AckCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AckCallRequest) GetCallIds() []string {
@@ -3201,7 +3283,7 @@ type AckCallResponse struct {
 
 func (x *AckCallResponse) Reset() {
 	*x = AckCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3295,7 @@ func (x *AckCallResponse) String() string {
 func (*AckCallResponse) ProtoMessage() {}
 
 func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3308,7 @@ func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
 func (*AckCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AckCallResponse) GetAcknowledged() uint32 {
@@ -3249,7 +3331,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3343,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3274,7 +3356,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -3300,7 +3382,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3394,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3407,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
 }
 
 // Which session.
@@ -3341,7 +3423,7 @@ type ReleaseSessionRequest struct {
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3435,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3448,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -3394,7 +3476,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3488,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3501,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{39}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -3444,7 +3526,7 @@ type WatchMcpServersResponse struct {
 
 func (x *WatchMcpServersResponse) Reset() {
 	*x = WatchMcpServersResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3538,7 @@ func (x *WatchMcpServersResponse) String() string {
 func (*WatchMcpServersResponse) ProtoMessage() {}
 
 func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3551,7 @@ func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*WatchMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{40}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchMcpServersResponse) GetMcpServer() *McpServer {
@@ -3497,7 +3579,12 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\x9d\r\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\x87\x01\n" +
+	"\x0eSamplingPolicy\x12\x1e\n" +
+	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12(\n" +
+	"\n" +
+	"max_tokens\x18\x02 \x01(\rB\t\xbaH\x06*\x04\x18\xc0\x84=R\tmaxTokens\x12+\n" +
+	"\fmax_requests\x18\x03 \x01(\rB\b\xbaH\x05*\x03\x18\xe8\aR\vmaxRequests\"\xda\r\n" +
 	"\tMcpServer\x12?\n" +
 	"\x02id\x18\x01 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -3537,7 +3624,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x05login\x18\x1d \x01(\x0e2\x1b.pawl.mcppool.v1.LoginStateR\x05login\x12\"\n" +
 	"\fcapabilities\x18\x1e \x03(\tR\fcapabilities\x129\n" +
 	"\n" +
-	"state_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x1a\\\n" +
+	"state_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x12;\n" +
+	"\bsampling\x18  \x01(\v2\x1f.pawl.mcppool.v1.SamplingPolicyR\bsampling\x1a\\\n" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +
@@ -3716,7 +3804,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x12;\n" +
 	"\x06answer\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.CallAnswerB\x06\xbaH\x03\xc8\x01\x01R\x06answer\"\x14\n" +
-	"\x12AnswerCallResponse\"\x8a\x02\n" +
+	"\x12AnswerCallResponse\"\xc2\x02\n" +
 	"\n" +
 	"CallResult\x12\x19\n" +
 	"\bis_error\x18\x01 \x01(\bR\aisError\x122\n" +
@@ -3725,7 +3813,9 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\acall_id\x18\x04 \x01(\tR\x06callId\x125\n" +
 	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x16\n" +
 	"\x06cached\x18\x06 \x01(\bR\x06cached\x12\x1c\n" +
-	"\ttruncated\x18\a \x01(\bR\ttruncated\"\xb5\x02\n" +
+	"\ttruncated\x18\a \x01(\bR\ttruncated\x126\n" +
+	"\vmodel_usage\x18\b \x01(\v2\x15.pawl.common.v1.UsageR\n" +
+	"modelUsage\"\xb5\x02\n" +
 	"\x11AttachCallRequest\x12#\n" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x128\n" +
@@ -3836,214 +3926,218 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(ConnectionState)(0),                  // 0: pawl.mcppool.v1.ConnectionState
 	(Pinning)(0),                          // 1: pawl.mcppool.v1.Pinning
 	(Isolation)(0),                        // 2: pawl.mcppool.v1.Isolation
 	(PermissionDecision)(0),               // 3: pawl.mcppool.v1.PermissionDecision
 	(CallAnswer_Action)(0),                // 4: pawl.mcppool.v1.CallAnswer.Action
-	(*McpServer)(nil),                     // 5: pawl.mcppool.v1.McpServer
-	(*StdioTransport)(nil),                // 6: pawl.mcppool.v1.StdioTransport
-	(*HttpTransport)(nil),                 // 7: pawl.mcppool.v1.HttpTransport
-	(*BuiltinTransport)(nil),              // 8: pawl.mcppool.v1.BuiltinTransport
-	(*ToolPolicy)(nil),                    // 9: pawl.mcppool.v1.ToolPolicy
-	(*PermissionRule)(nil),                // 10: pawl.mcppool.v1.PermissionRule
-	(*CreateMcpServerRequest)(nil),        // 11: pawl.mcppool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),           // 12: pawl.mcppool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),         // 13: pawl.mcppool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),        // 14: pawl.mcppool.v1.ListMcpServersResponse
-	(*UpdateMcpServerRequest)(nil),        // 15: pawl.mcppool.v1.UpdateMcpServerRequest
-	(*DeleteMcpServerRequest)(nil),        // 16: pawl.mcppool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil),       // 17: pawl.mcppool.v1.DeleteMcpServerResponse
-	(*ActivateMcpServerRequest)(nil),      // 18: pawl.mcppool.v1.ActivateMcpServerRequest
-	(*DeactivateMcpServerRequest)(nil),    // 19: pawl.mcppool.v1.DeactivateMcpServerRequest
-	(*ListToolsRequest)(nil),              // 20: pawl.mcppool.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),             // 21: pawl.mcppool.v1.ListToolsResponse
-	(*QuarantinedTool)(nil),               // 22: pawl.mcppool.v1.QuarantinedTool
-	(*ApproveToolRequest)(nil),            // 23: pawl.mcppool.v1.ApproveToolRequest
-	(*ApproveToolResponse)(nil),           // 24: pawl.mcppool.v1.ApproveToolResponse
-	(*CallToolRequest)(nil),               // 25: pawl.mcppool.v1.CallToolRequest
-	(*CallToolResponse)(nil),              // 26: pawl.mcppool.v1.CallToolResponse
-	(*CallToolsRequest)(nil),              // 27: pawl.mcppool.v1.CallToolsRequest
-	(*CallToolsResponse)(nil),             // 28: pawl.mcppool.v1.CallToolsResponse
-	(*CallProgress)(nil),                  // 29: pawl.mcppool.v1.CallProgress
-	(*CallLog)(nil),                       // 30: pawl.mcppool.v1.CallLog
-	(*CallInputRequired)(nil),             // 31: pawl.mcppool.v1.CallInputRequired
-	(*CallAnswer)(nil),                    // 32: pawl.mcppool.v1.CallAnswer
-	(*CallTask)(nil),                      // 33: pawl.mcppool.v1.CallTask
-	(*AnswerCallRequest)(nil),             // 34: pawl.mcppool.v1.AnswerCallRequest
-	(*AnswerCallResponse)(nil),            // 35: pawl.mcppool.v1.AnswerCallResponse
-	(*CallResult)(nil),                    // 36: pawl.mcppool.v1.CallResult
-	(*AttachCallRequest)(nil),             // 37: pawl.mcppool.v1.AttachCallRequest
-	(*AttachCallResponse)(nil),            // 38: pawl.mcppool.v1.AttachCallResponse
-	(*AckCallRequest)(nil),                // 39: pawl.mcppool.v1.AckCallRequest
-	(*AckCallResponse)(nil),               // 40: pawl.mcppool.v1.AckCallResponse
-	(*CancelCallRequest)(nil),             // 41: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),            // 42: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),         // 43: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),        // 44: pawl.mcppool.v1.ReleaseSessionResponse
-	(*WatchMcpServersResponse)(nil),       // 45: pawl.mcppool.v1.WatchMcpServersResponse
-	nil,                                   // 46: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                   // 47: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                   // 48: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),           // 49: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 50: google.protobuf.Timestamp
-	(LoginState)(0),                       // 51: pawl.mcppool.v1.LoginState
-	(*OAuth)(nil),                         // 52: pawl.mcppool.v1.OAuth
-	(v1.Effect)(0),                        // 53: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                     // 54: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),         // 55: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                       // 56: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),               // 57: google.protobuf.Struct
-	(*status.Status)(nil),                 // 58: google.rpc.Status
-	(*Content)(nil),                       // 59: pawl.mcppool.v1.Content
-	(*WatchMcpServersRequest)(nil),        // 60: pawl.mcppool.v1.WatchMcpServersRequest
-	(*TestMcpServerRequest)(nil),          // 61: pawl.mcppool.v1.TestMcpServerRequest
-	(*GetMcpServerLogRequest)(nil),        // 62: pawl.mcppool.v1.GetMcpServerLogRequest
-	(*ListResourcesRequest)(nil),          // 63: pawl.mcppool.v1.ListResourcesRequest
-	(*ListResourceTemplatesRequest)(nil),  // 64: pawl.mcppool.v1.ListResourceTemplatesRequest
-	(*ReadResourceRequest)(nil),           // 65: pawl.mcppool.v1.ReadResourceRequest
-	(*SubscribeResourceRequest)(nil),      // 66: pawl.mcppool.v1.SubscribeResourceRequest
-	(*ListPromptsRequest)(nil),            // 67: pawl.mcppool.v1.ListPromptsRequest
-	(*GetPromptRequest)(nil),              // 68: pawl.mcppool.v1.GetPromptRequest
-	(*CompleteRequest)(nil),               // 69: pawl.mcppool.v1.CompleteRequest
-	(*StartMcpLoginRequest)(nil),          // 70: pawl.mcppool.v1.StartMcpLoginRequest
-	(*FinishMcpLoginRequest)(nil),         // 71: pawl.mcppool.v1.FinishMcpLoginRequest
-	(*DeleteMcpLoginRequest)(nil),         // 72: pawl.mcppool.v1.DeleteMcpLoginRequest
-	(*TestMcpServerResponse)(nil),         // 73: pawl.mcppool.v1.TestMcpServerResponse
-	(*GetMcpServerLogResponse)(nil),       // 74: pawl.mcppool.v1.GetMcpServerLogResponse
-	(*ListResourcesResponse)(nil),         // 75: pawl.mcppool.v1.ListResourcesResponse
-	(*ListResourceTemplatesResponse)(nil), // 76: pawl.mcppool.v1.ListResourceTemplatesResponse
-	(*ReadResourceResponse)(nil),          // 77: pawl.mcppool.v1.ReadResourceResponse
-	(*SubscribeResourceResponse)(nil),     // 78: pawl.mcppool.v1.SubscribeResourceResponse
-	(*ListPromptsResponse)(nil),           // 79: pawl.mcppool.v1.ListPromptsResponse
-	(*GetPromptResponse)(nil),             // 80: pawl.mcppool.v1.GetPromptResponse
-	(*CompleteResponse)(nil),              // 81: pawl.mcppool.v1.CompleteResponse
-	(*StartMcpLoginResponse)(nil),         // 82: pawl.mcppool.v1.StartMcpLoginResponse
-	(*FinishMcpLoginResponse)(nil),        // 83: pawl.mcppool.v1.FinishMcpLoginResponse
-	(*DeleteMcpLoginResponse)(nil),        // 84: pawl.mcppool.v1.DeleteMcpLoginResponse
+	(*SamplingPolicy)(nil),                // 5: pawl.mcppool.v1.SamplingPolicy
+	(*McpServer)(nil),                     // 6: pawl.mcppool.v1.McpServer
+	(*StdioTransport)(nil),                // 7: pawl.mcppool.v1.StdioTransport
+	(*HttpTransport)(nil),                 // 8: pawl.mcppool.v1.HttpTransport
+	(*BuiltinTransport)(nil),              // 9: pawl.mcppool.v1.BuiltinTransport
+	(*ToolPolicy)(nil),                    // 10: pawl.mcppool.v1.ToolPolicy
+	(*PermissionRule)(nil),                // 11: pawl.mcppool.v1.PermissionRule
+	(*CreateMcpServerRequest)(nil),        // 12: pawl.mcppool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),           // 13: pawl.mcppool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),         // 14: pawl.mcppool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),        // 15: pawl.mcppool.v1.ListMcpServersResponse
+	(*UpdateMcpServerRequest)(nil),        // 16: pawl.mcppool.v1.UpdateMcpServerRequest
+	(*DeleteMcpServerRequest)(nil),        // 17: pawl.mcppool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil),       // 18: pawl.mcppool.v1.DeleteMcpServerResponse
+	(*ActivateMcpServerRequest)(nil),      // 19: pawl.mcppool.v1.ActivateMcpServerRequest
+	(*DeactivateMcpServerRequest)(nil),    // 20: pawl.mcppool.v1.DeactivateMcpServerRequest
+	(*ListToolsRequest)(nil),              // 21: pawl.mcppool.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),             // 22: pawl.mcppool.v1.ListToolsResponse
+	(*QuarantinedTool)(nil),               // 23: pawl.mcppool.v1.QuarantinedTool
+	(*ApproveToolRequest)(nil),            // 24: pawl.mcppool.v1.ApproveToolRequest
+	(*ApproveToolResponse)(nil),           // 25: pawl.mcppool.v1.ApproveToolResponse
+	(*CallToolRequest)(nil),               // 26: pawl.mcppool.v1.CallToolRequest
+	(*CallToolResponse)(nil),              // 27: pawl.mcppool.v1.CallToolResponse
+	(*CallToolsRequest)(nil),              // 28: pawl.mcppool.v1.CallToolsRequest
+	(*CallToolsResponse)(nil),             // 29: pawl.mcppool.v1.CallToolsResponse
+	(*CallProgress)(nil),                  // 30: pawl.mcppool.v1.CallProgress
+	(*CallLog)(nil),                       // 31: pawl.mcppool.v1.CallLog
+	(*CallInputRequired)(nil),             // 32: pawl.mcppool.v1.CallInputRequired
+	(*CallAnswer)(nil),                    // 33: pawl.mcppool.v1.CallAnswer
+	(*CallTask)(nil),                      // 34: pawl.mcppool.v1.CallTask
+	(*AnswerCallRequest)(nil),             // 35: pawl.mcppool.v1.AnswerCallRequest
+	(*AnswerCallResponse)(nil),            // 36: pawl.mcppool.v1.AnswerCallResponse
+	(*CallResult)(nil),                    // 37: pawl.mcppool.v1.CallResult
+	(*AttachCallRequest)(nil),             // 38: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),            // 39: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),                // 40: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),               // 41: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),             // 42: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),            // 43: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),         // 44: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),        // 45: pawl.mcppool.v1.ReleaseSessionResponse
+	(*WatchMcpServersResponse)(nil),       // 46: pawl.mcppool.v1.WatchMcpServersResponse
+	nil,                                   // 47: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                   // 48: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                   // 49: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),           // 50: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 51: google.protobuf.Timestamp
+	(LoginState)(0),                       // 52: pawl.mcppool.v1.LoginState
+	(*OAuth)(nil),                         // 53: pawl.mcppool.v1.OAuth
+	(v1.Effect)(0),                        // 54: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                     // 55: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),         // 56: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                       // 57: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),               // 58: google.protobuf.Struct
+	(*status.Status)(nil),                 // 59: google.rpc.Status
+	(*Content)(nil),                       // 60: pawl.mcppool.v1.Content
+	(*v1.Usage)(nil),                      // 61: pawl.common.v1.Usage
+	(*WatchMcpServersRequest)(nil),        // 62: pawl.mcppool.v1.WatchMcpServersRequest
+	(*TestMcpServerRequest)(nil),          // 63: pawl.mcppool.v1.TestMcpServerRequest
+	(*GetMcpServerLogRequest)(nil),        // 64: pawl.mcppool.v1.GetMcpServerLogRequest
+	(*ListResourcesRequest)(nil),          // 65: pawl.mcppool.v1.ListResourcesRequest
+	(*ListResourceTemplatesRequest)(nil),  // 66: pawl.mcppool.v1.ListResourceTemplatesRequest
+	(*ReadResourceRequest)(nil),           // 67: pawl.mcppool.v1.ReadResourceRequest
+	(*SubscribeResourceRequest)(nil),      // 68: pawl.mcppool.v1.SubscribeResourceRequest
+	(*ListPromptsRequest)(nil),            // 69: pawl.mcppool.v1.ListPromptsRequest
+	(*GetPromptRequest)(nil),              // 70: pawl.mcppool.v1.GetPromptRequest
+	(*CompleteRequest)(nil),               // 71: pawl.mcppool.v1.CompleteRequest
+	(*StartMcpLoginRequest)(nil),          // 72: pawl.mcppool.v1.StartMcpLoginRequest
+	(*FinishMcpLoginRequest)(nil),         // 73: pawl.mcppool.v1.FinishMcpLoginRequest
+	(*DeleteMcpLoginRequest)(nil),         // 74: pawl.mcppool.v1.DeleteMcpLoginRequest
+	(*TestMcpServerResponse)(nil),         // 75: pawl.mcppool.v1.TestMcpServerResponse
+	(*GetMcpServerLogResponse)(nil),       // 76: pawl.mcppool.v1.GetMcpServerLogResponse
+	(*ListResourcesResponse)(nil),         // 77: pawl.mcppool.v1.ListResourcesResponse
+	(*ListResourceTemplatesResponse)(nil), // 78: pawl.mcppool.v1.ListResourceTemplatesResponse
+	(*ReadResourceResponse)(nil),          // 79: pawl.mcppool.v1.ReadResourceResponse
+	(*SubscribeResourceResponse)(nil),     // 80: pawl.mcppool.v1.SubscribeResourceResponse
+	(*ListPromptsResponse)(nil),           // 81: pawl.mcppool.v1.ListPromptsResponse
+	(*GetPromptResponse)(nil),             // 82: pawl.mcppool.v1.GetPromptResponse
+	(*CompleteResponse)(nil),              // 83: pawl.mcppool.v1.CompleteResponse
+	(*StartMcpLoginResponse)(nil),         // 84: pawl.mcppool.v1.StartMcpLoginResponse
+	(*FinishMcpLoginResponse)(nil),        // 85: pawl.mcppool.v1.FinishMcpLoginResponse
+	(*DeleteMcpLoginResponse)(nil),        // 86: pawl.mcppool.v1.DeleteMcpLoginResponse
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
-	6,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
-	7,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
-	8,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	46, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	49, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	49, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	7,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
+	8,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
+	9,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
+	47, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	50, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	50, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	50, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	50, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	51, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	51, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: pawl.mcppool.v1.McpServer.pinning:type_name -> pawl.mcppool.v1.Pinning
-	10, // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
+	11, // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
 	2,  // 11: pawl.mcppool.v1.McpServer.isolation:type_name -> pawl.mcppool.v1.Isolation
-	49, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
-	51, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
-	50, // 14: pawl.mcppool.v1.McpServer.state_time:type_name -> google.protobuf.Timestamp
-	47, // 15: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	48, // 16: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	52, // 17: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
-	53, // 18: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	54, // 19: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	53, // 20: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
-	3,  // 21: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
-	5,  // 22: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	5,  // 23: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
-	5,  // 24: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	55, // 25: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	56, // 26: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	22, // 27: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
-	56, // 28: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
-	50, // 29: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
-	56, // 30: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
-	57, // 31: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	49, // 32: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	50, // 33: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	32, // 34: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
-	29, // 35: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	30, // 36: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	36, // 37: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	31, // 38: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	33, // 39: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	25, // 40: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
-	26, // 41: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
-	58, // 42: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
-	50, // 43: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 44: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
-	49, // 45: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	32, // 46: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
-	59, // 47: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	49, // 48: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	29, // 49: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	30, // 50: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	36, // 51: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	31, // 52: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	33, // 53: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	5,  // 54: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	9,  // 55: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	11, // 56: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	12, // 57: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	13, // 58: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	15, // 59: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	16, // 60: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	18, // 61: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	19, // 62: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	20, // 63: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	23, // 64: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	25, // 65: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	27, // 66: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
-	37, // 67: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	39, // 68: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	41, // 69: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	34, // 70: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
-	43, // 71: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	60, // 72: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
-	61, // 73: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
-	62, // 74: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
-	63, // 75: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
-	64, // 76: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
-	65, // 77: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
-	66, // 78: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
-	67, // 79: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
-	68, // 80: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
-	69, // 81: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
-	70, // 82: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
-	71, // 83: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
-	72, // 84: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
-	5,  // 85: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	5,  // 86: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	14, // 87: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	5,  // 88: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	17, // 89: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	5,  // 90: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	5,  // 91: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	21, // 92: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	24, // 93: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	26, // 94: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	28, // 95: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
-	38, // 96: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	40, // 97: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	42, // 98: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	35, // 99: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
-	44, // 100: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	45, // 101: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
-	73, // 102: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
-	74, // 103: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
-	75, // 104: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
-	76, // 105: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
-	77, // 106: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
-	78, // 107: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
-	79, // 108: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
-	80, // 109: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
-	81, // 110: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
-	82, // 111: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
-	83, // 112: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
-	84, // 113: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
-	85, // [85:114] is the sub-list for method output_type
-	56, // [56:85] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	50, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
+	52, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
+	51, // 14: pawl.mcppool.v1.McpServer.state_time:type_name -> google.protobuf.Timestamp
+	5,  // 15: pawl.mcppool.v1.McpServer.sampling:type_name -> pawl.mcppool.v1.SamplingPolicy
+	48, // 16: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	49, // 17: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	53, // 18: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
+	54, // 19: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	55, // 20: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	54, // 21: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
+	3,  // 22: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
+	6,  // 23: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	6,  // 24: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
+	6,  // 25: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	56, // 26: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	57, // 27: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	23, // 28: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
+	57, // 29: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	51, // 30: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	57, // 31: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	58, // 32: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	50, // 33: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	51, // 34: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	33, // 35: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
+	30, // 36: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	31, // 37: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	37, // 38: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	32, // 39: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	34, // 40: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	26, // 41: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
+	27, // 42: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
+	59, // 43: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
+	51, // 44: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 45: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
+	50, // 46: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	33, // 47: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
+	60, // 48: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	50, // 49: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	61, // 50: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
+	30, // 51: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	31, // 52: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	37, // 53: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	32, // 54: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	34, // 55: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	6,  // 56: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	10, // 57: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	12, // 58: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	13, // 59: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	14, // 60: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	16, // 61: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	17, // 62: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	19, // 63: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	20, // 64: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	21, // 65: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	24, // 66: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	26, // 67: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	28, // 68: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
+	38, // 69: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	40, // 70: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	42, // 71: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	35, // 72: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	44, // 73: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	62, // 74: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	63, // 75: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	64, // 76: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	65, // 77: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	66, // 78: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	67, // 79: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	68, // 80: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	69, // 81: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	70, // 82: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	71, // 83: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	72, // 84: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	73, // 85: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	74, // 86: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	6,  // 87: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 88: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	15, // 89: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	6,  // 90: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	18, // 91: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	6,  // 92: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 93: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	22, // 94: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	25, // 95: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	27, // 96: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	29, // 97: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
+	39, // 98: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	41, // 99: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	43, // 100: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	36, // 101: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	45, // 102: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	46, // 103: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	75, // 104: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	76, // 105: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	77, // 106: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	78, // 107: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	79, // 108: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	80, // 109: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	81, // 110: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	82, // 111: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	83, // 112: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	84, // 113: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	85, // 114: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	86, // 115: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	87, // [87:116] is the sub-list for method output_type
+	58, // [58:87] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -4055,23 +4149,23 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 	file_pawl_mcppool_v1_content_proto_init()
 	file_pawl_mcppool_v1_login_proto_init()
 	file_pawl_mcppool_v1_resource_proto_init()
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[0].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[1].OneofWrappers = []any{
 		(*McpServer_Stdio)(nil),
 		(*McpServer_Http)(nil),
 		(*McpServer_Builtin)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[21].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[22].OneofWrappers = []any{
 		(*CallToolResponse_Progress)(nil),
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_InputRequired)(nil),
 		(*CallToolResponse_Task)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[23].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[24].OneofWrappers = []any{
 		(*CallToolsResponse_Call)(nil),
 		(*CallToolsResponse_Error)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[33].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[34].OneofWrappers = []any{
 		(*AttachCallResponse_Progress)(nil),
 		(*AttachCallResponse_Log)(nil),
 		(*AttachCallResponse_Result)(nil),
@@ -4084,7 +4178,7 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

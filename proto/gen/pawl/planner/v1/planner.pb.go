@@ -87,6 +87,120 @@ func (StepResult) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{0}
 }
 
+// Who says something.
+type ModelRole int32
+
+const (
+	// Not said; refused.
+	ModelRole_MODEL_ROLE_UNSPECIFIED ModelRole = 0
+	// Whoever asks.
+	ModelRole_MODEL_ROLE_USER ModelRole = 1
+	// The model.
+	ModelRole_MODEL_ROLE_ASSISTANT ModelRole = 2
+)
+
+// Enum value maps for ModelRole.
+var (
+	ModelRole_name = map[int32]string{
+		0: "MODEL_ROLE_UNSPECIFIED",
+		1: "MODEL_ROLE_USER",
+		2: "MODEL_ROLE_ASSISTANT",
+	}
+	ModelRole_value = map[string]int32{
+		"MODEL_ROLE_UNSPECIFIED": 0,
+		"MODEL_ROLE_USER":        1,
+		"MODEL_ROLE_ASSISTANT":   2,
+	}
+)
+
+func (x ModelRole) Enum() *ModelRole {
+	p := new(ModelRole)
+	*p = x
+	return p
+}
+
+func (x ModelRole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ModelRole) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_planner_v1_planner_proto_enumTypes[1].Descriptor()
+}
+
+func (ModelRole) Type() protoreflect.EnumType {
+	return &file_pawl_planner_v1_planner_proto_enumTypes[1]
+}
+
+func (x ModelRole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ModelRole.Descriptor instead.
+func (ModelRole) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+}
+
+// Why a model stopped.
+type StopReason int32
+
+const (
+	// Not said.
+	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
+	// It had said everything.
+	StopReason_STOP_REASON_END StopReason = 1
+	// The answer is as long as it may be.
+	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
+	// One of the stop sequences came up.
+	StopReason_STOP_REASON_STOP_SEQUENCE StopReason = 3
+	// The model, or its provider, would not answer; what came before may be there.
+	StopReason_STOP_REASON_REFUSED StopReason = 4
+)
+
+// Enum value maps for StopReason.
+var (
+	StopReason_name = map[int32]string{
+		0: "STOP_REASON_UNSPECIFIED",
+		1: "STOP_REASON_END",
+		2: "STOP_REASON_MAX_TOKENS",
+		3: "STOP_REASON_STOP_SEQUENCE",
+		4: "STOP_REASON_REFUSED",
+	}
+	StopReason_value = map[string]int32{
+		"STOP_REASON_UNSPECIFIED":   0,
+		"STOP_REASON_END":           1,
+		"STOP_REASON_MAX_TOKENS":    2,
+		"STOP_REASON_STOP_SEQUENCE": 3,
+		"STOP_REASON_REFUSED":       4,
+	}
+)
+
+func (x StopReason) Enum() *StopReason {
+	p := new(StopReason)
+	*p = x
+	return p
+}
+
+func (x StopReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StopReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_planner_v1_planner_proto_enumTypes[2].Descriptor()
+}
+
+func (StopReason) Type() protoreflect.EnumType {
+	return &file_pawl_planner_v1_planner_proto_enumTypes[2]
+}
+
+func (x StopReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StopReason.Descriptor instead.
+func (StopReason) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+}
+
 // What a planner reads of a task.
 type TaskContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1955,6 +2069,480 @@ func (x *CheckPlaybookResponse) GetGoal() string {
 	return ""
 }
 
+// What to ask a model.
+type GenerateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model, by the name that its configuration gives it; empty: the hints choose, else the default of the named models.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// Names, or parts of names, of models that would do, the best first; read where `model` is empty. What fits none is left out.
+	ModelHints []string `protobuf:"bytes,2,rep,name=model_hints,json=modelHints,proto3" json:"model_hints,omitempty"`
+	// What the model is told before the conversation; may be empty.
+	System string `protobuf:"bytes,3,opt,name=system,proto3" json:"system,omitempty"`
+	// The conversation, oldest first. 16 MiB together at most.
+	Messages []*ModelMessage `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The longest answer; 0, or more than the model's configuration allows: what that allows.
+	MaxOutputTokens uint32 `protobuf:"varint,5,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
+	// How much chance there is in the answer; absent: the provider's default.
+	Temperature *float64 `protobuf:"fixed64,6,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
+	// Texts that end the answer.
+	StopSequences []string `protobuf:"bytes,7,rep,name=stop_sequences,json=stopSequences,proto3" json:"stop_sequences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateRequest) Reset() {
+	*x = GenerateRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateRequest) ProtoMessage() {}
+
+func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
+func (*GenerateRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GenerateRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *GenerateRequest) GetModelHints() []string {
+	if x != nil {
+		return x.ModelHints
+	}
+	return nil
+}
+
+func (x *GenerateRequest) GetSystem() string {
+	if x != nil {
+		return x.System
+	}
+	return ""
+}
+
+func (x *GenerateRequest) GetMessages() []*ModelMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *GenerateRequest) GetMaxOutputTokens() uint32 {
+	if x != nil {
+		return x.MaxOutputTokens
+	}
+	return 0
+}
+
+func (x *GenerateRequest) GetTemperature() float64 {
+	if x != nil && x.Temperature != nil {
+		return *x.Temperature
+	}
+	return 0
+}
+
+func (x *GenerateRequest) GetStopSequences() []string {
+	if x != nil {
+		return x.StopSequences
+	}
+	return nil
+}
+
+// What somebody says.
+type ModelMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who.
+	Role ModelRole `protobuf:"varint,1,opt,name=role,proto3,enum=pawl.planner.v1.ModelRole" json:"role,omitempty"`
+	// What, in this order.
+	Parts         []*ModelPart `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelMessage) Reset() {
+	*x = ModelMessage{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelMessage) ProtoMessage() {}
+
+func (x *ModelMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
+func (*ModelMessage) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ModelMessage) GetRole() ModelRole {
+	if x != nil {
+		return x.Role
+	}
+	return ModelRole_MODEL_ROLE_UNSPECIFIED
+}
+
+func (x *ModelMessage) GetParts() []*ModelPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// A piece of what somebody says.
+type ModelPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Part:
+	//
+	//	*ModelPart_Text
+	//	*ModelPart_Image
+	//	*ModelPart_Audio
+	Part          isModelPart_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelPart) Reset() {
+	*x = ModelPart{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelPart) ProtoMessage() {}
+
+func (x *ModelPart) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelPart.ProtoReflect.Descriptor instead.
+func (*ModelPart) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ModelPart) GetPart() isModelPart_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *ModelPart) GetText() string {
+	if x != nil {
+		if x, ok := x.Part.(*ModelPart_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *ModelPart) GetImage() *ModelMedia {
+	if x != nil {
+		if x, ok := x.Part.(*ModelPart_Image); ok {
+			return x.Image
+		}
+	}
+	return nil
+}
+
+func (x *ModelPart) GetAudio() *ModelMedia {
+	if x != nil {
+		if x, ok := x.Part.(*ModelPart_Audio); ok {
+			return x.Audio
+		}
+	}
+	return nil
+}
+
+type isModelPart_Part interface {
+	isModelPart_Part()
+}
+
+type ModelPart_Text struct {
+	// Text.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
+}
+
+type ModelPart_Image struct {
+	// A picture.
+	Image *ModelMedia `protobuf:"bytes,2,opt,name=image,proto3,oneof"`
+}
+
+type ModelPart_Audio struct {
+	// Sound.
+	Audio *ModelMedia `protobuf:"bytes,3,opt,name=audio,proto3,oneof"`
+}
+
+func (*ModelPart_Text) isModelPart_Part() {}
+
+func (*ModelPart_Image) isModelPart_Part() {}
+
+func (*ModelPart_Audio) isModelPart_Part() {}
+
+// A picture or sound.
+type ModelMedia struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as `image/png` or `audio/wav`.
+	MimeType string `protobuf:"bytes,1,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
+	// The bytes themselves.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelMedia) Reset() {
+	*x = ModelMedia{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelMedia) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelMedia) ProtoMessage() {}
+
+func (x *ModelMedia) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelMedia.ProtoReflect.Descriptor instead.
+func (*ModelMedia) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ModelMedia) GetMimeType() string {
+	if x != nil {
+		return x.MimeType
+	}
+	return ""
+}
+
+func (x *ModelMedia) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// A piece of what a model says, or the end.
+type GenerateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which of both.
+	//
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*GenerateResponse_Text
+	//	*GenerateResponse_End
+	Piece         isGenerateResponse_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateResponse) Reset() {
+	*x = GenerateResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateResponse) ProtoMessage() {}
+
+func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
+func (*GenerateResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GenerateResponse) GetPiece() isGenerateResponse_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *GenerateResponse) GetText() string {
+	if x != nil {
+		if x, ok := x.Piece.(*GenerateResponse_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *GenerateResponse) GetEnd() *GenerateEnd {
+	if x != nil {
+		if x, ok := x.Piece.(*GenerateResponse_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isGenerateResponse_Piece interface {
+	isGenerateResponse_Piece()
+}
+
+type GenerateResponse_Text struct {
+	// More of the text.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
+}
+
+type GenerateResponse_End struct {
+	// How it ended; comes last, once.
+	End *GenerateEnd `protobuf:"bytes,2,opt,name=end,proto3,oneof"`
+}
+
+func (*GenerateResponse_Text) isGenerateResponse_Piece() {}
+
+func (*GenerateResponse_End) isGenerateResponse_Piece() {}
+
+// How an answer ended.
+type GenerateEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why.
+	StopReason StopReason `protobuf:"varint,1,opt,name=stop_reason,json=stopReason,proto3,enum=pawl.planner.v1.StopReason" json:"stop_reason,omitempty"`
+	// The configured name of the model that answered.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// The provider's name of it, as the provider gave it.
+	ProviderModel string `protobuf:"bytes,3,opt,name=provider_model,json=providerModel,proto3" json:"provider_model,omitempty"`
+	// What it cost; zero tokens where the provider did not say.
+	Usage         *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerateEnd) Reset() {
+	*x = GenerateEnd{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerateEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerateEnd) ProtoMessage() {}
+
+func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerateEnd.ProtoReflect.Descriptor instead.
+func (*GenerateEnd) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GenerateEnd) GetStopReason() StopReason {
+	if x != nil {
+		return x.StopReason
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
+func (x *GenerateEnd) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *GenerateEnd) GetProviderModel() string {
+	if x != nil {
+		return x.ProviderModel
+	}
+	return ""
+}
+
+func (x *GenerateEnd) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 // Which models.
 type ListModelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1964,7 +2552,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2564,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,13 +2577,13 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
 }
 
 // The models.
 type ListModelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The models, the default first.
+	// The models that plan, the default first; then those that can only be asked as they are.
 	Models        []*Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2003,7 +2591,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2603,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2616,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2038,22 +2626,28 @@ func (x *ListModelsResponse) GetModels() []*Model {
 	return nil
 }
 
-// A model that can plan.
+// A model.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name, as tasks and agents give it.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it is.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// It is used where none is named.
-	IsDefault     bool `protobuf:"varint,3,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// It plans where none is named.
+	IsDefault bool `protobuf:"varint,3,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
+	// It can plan: tasks and agents may name it.
+	CanPlan bool `protobuf:"varint,4,opt,name=can_plan,json=canPlan,proto3" json:"can_plan,omitempty"`
+	// It can be asked as it is (Generate).
+	CanGenerate bool `protobuf:"varint,5,opt,name=can_generate,json=canGenerate,proto3" json:"can_generate,omitempty"`
+	// Generate uses it where none is named.
+	IsGenerateDefault bool `protobuf:"varint,6,opt,name=is_generate_default,json=isGenerateDefault,proto3" json:"is_generate_default,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2659,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2672,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Model) GetName() string {
@@ -2098,6 +2692,27 @@ func (x *Model) GetDescription() string {
 func (x *Model) GetIsDefault() bool {
 	if x != nil {
 		return x.IsDefault
+	}
+	return false
+}
+
+func (x *Model) GetCanPlan() bool {
+	if x != nil {
+		return x.CanPlan
+	}
+	return false
+}
+
+func (x *Model) GetCanGenerate() bool {
+	if x != nil {
+		return x.CanGenerate
+	}
+	return false
+}
+
+func (x *Model) GetIsGenerateDefault() bool {
+	if x != nil {
+		return x.IsGenerateDefault
 	}
 	return false
 }
@@ -2242,22 +2857,70 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
 	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
-	"\x04goal\x18\x04 \x01(\tR\x04goal\"\x13\n" +
+	"\x04goal\x18\x04 \x01(\tR\x04goal\"\x84\x03\n" +
+	"\x0fGenerateRequest\x12\x1e\n" +
+	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
+	"\vmodel_hints\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\n" +
+	"modelHints\x12!\n" +
+	"\x06system\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x06system\x12F\n" +
+	"\bmessages\x18\x04 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\v\xbaH\b\x92\x01\x05\b\x01\x10\xc8\x01R\bmessages\x12*\n" +
+	"\x11max_output_tokens\x18\x05 \x01(\rR\x0fmaxOutputTokens\x12>\n" +
+	"\vtemperature\x18\x06 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\x00@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\vtemperature\x88\x01\x01\x128\n" +
+	"\x0estop_sequences\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01\x18\xc8\x01R\rstopSequencesB\x0e\n" +
+	"\f_temperature\"\x88\x01\n" +
+	"\fModelMessage\x12:\n" +
+	"\x04role\x18\x01 \x01(\x0e2\x1a.pawl.planner.v1.ModelRoleB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04role\x12<\n" +
+	"\x05parts\x18\x02 \x03(\v2\x1a.pawl.planner.v1.ModelPartB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x102R\x05parts\"\x9a\x01\n" +
+	"\tModelPart\x12\x14\n" +
+	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x123\n" +
+	"\x05image\x18\x02 \x01(\v2\x1b.pawl.planner.v1.ModelMediaH\x00R\x05image\x123\n" +
+	"\x05audio\x18\x03 \x01(\v2\x1b.pawl.planner.v1.ModelMediaH\x00R\x05audioB\r\n" +
+	"\x04part\x12\x05\xbaH\x02\b\x01\"Q\n" +
+	"\n" +
+	"ModelMedia\x12&\n" +
+	"\tmime_type\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x03\x18dR\bmimeType\x12\x1b\n" +
+	"\x04data\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x04data\"c\n" +
+	"\x10GenerateResponse\x12\x14\n" +
+	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x120\n" +
+	"\x03end\x18\x02 \x01(\v2\x1c.pawl.planner.v1.GenerateEndH\x00R\x03endB\a\n" +
+	"\x05piece\"\xb5\x01\n" +
+	"\vGenerateEnd\x12<\n" +
+	"\vstop_reason\x18\x01 \x01(\x0e2\x1b.pawl.planner.v1.StopReasonR\n" +
+	"stopReason\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
+	"\x0eprovider_model\x18\x03 \x01(\tR\rproviderModel\x12+\n" +
+	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x13\n" +
 	"\x11ListModelsRequest\"D\n" +
 	"\x12ListModelsResponse\x12.\n" +
-	"\x06models\x18\x01 \x03(\v2\x16.pawl.planner.v1.ModelR\x06models\"\\\n" +
+	"\x06models\x18\x01 \x03(\v2\x16.pawl.planner.v1.ModelR\x06models\"\xca\x01\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
 	"\n" +
-	"is_default\x18\x03 \x01(\bR\tisDefault*\x8d\x01\n" +
+	"is_default\x18\x03 \x01(\bR\tisDefault\x12\x19\n" +
+	"\bcan_plan\x18\x04 \x01(\bR\acanPlan\x12!\n" +
+	"\fcan_generate\x18\x05 \x01(\bR\vcanGenerate\x12.\n" +
+	"\x13is_generate_default\x18\x06 \x01(\bR\x11isGenerateDefault*\x8d\x01\n" +
 	"\n" +
 	"StepResult\x12\x1b\n" +
 	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_RESULT_SUCCESS\x10\x01\x12\x15\n" +
 	"\x11STEP_RESULT_ERROR\x10\x02\x12\x19\n" +
 	"\x15STEP_RESULT_CANCELLED\x10\x03\x12\x17\n" +
-	"\x13STEP_RESULT_SKIPPED\x10\x042\xda\r\n" +
+	"\x13STEP_RESULT_SKIPPED\x10\x04*V\n" +
+	"\tModelRole\x12\x1a\n" +
+	"\x16MODEL_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fMODEL_ROLE_USER\x10\x01\x12\x18\n" +
+	"\x14MODEL_ROLE_ASSISTANT\x10\x02*\x92\x01\n" +
+	"\n" +
+	"StopReason\x12\x1b\n" +
+	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fSTOP_REASON_END\x10\x01\x12\x1a\n" +
+	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1d\n" +
+	"\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x17\n" +
+	"\x13STOP_REASON_REFUSED\x10\x042\xce\x0e\n" +
 	"\x0ePlannerService\x12|\n" +
 	"\vGetFlowName\x12#.pawl.planner.v1.GetFlowNameRequest\x1a$.pawl.planner.v1.GetFlowNameResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:getFlowName\x12\x88\x01\n" +
 	"\x0eAssessFlowRisk\x12&.pawl.planner.v1.AssessFlowRiskRequest\x1a'.pawl.planner.v1.AssessFlowRiskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:assessFlowRisk\x12t\n" +
@@ -2271,7 +2934,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\rDescribeError\x12%.pawl.planner.v1.DescribeErrorRequest\x1a&.pawl.planner.v1.DescribeErrorResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:describeError\x12\x90\x01\n" +
 	"\x10GetMissingParams\x12(.pawl.planner.v1.GetMissingParamsRequest\x1a).pawl.planner.v1.GetMissingParamsResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/planner:getMissingParams\x12\x8a\x01\n" +
 	"\x0eGenerateAnswer\x12&.pawl.planner.v1.GenerateAnswerRequest\x1a'.pawl.planner.v1.GenerateAnswerResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:generateAnswer0\x01\x12\x84\x01\n" +
-	"\rCheckPlaybook\x12%.pawl.planner.v1.CheckPlaybookRequest\x1a&.pawl.planner.v1.CheckPlaybookResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:checkPlaybook\x12i\n" +
+	"\rCheckPlaybook\x12%.pawl.planner.v1.CheckPlaybookRequest\x1a&.pawl.planner.v1.CheckPlaybookResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:checkPlaybook\x12r\n" +
+	"\bGenerate\x12 .pawl.planner.v1.GenerateRequest\x1a!.pawl.planner.v1.GenerateResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/planner:generate0\x01\x12i\n" +
 	"\n" +
 	"ListModels\x12\".pawl.planner.v1.ListModelsRequest\x1a#.pawl.planner.v1.ListModelsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/modelsB.Z,pawl.dev/proto/gen/pawl/planner/v1;plannerv1b\x06proto3"
@@ -2288,113 +2952,131 @@ func file_pawl_planner_v1_planner_proto_rawDescGZIP() []byte {
 	return file_pawl_planner_v1_planner_proto_rawDescData
 }
 
-var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(StepResult)(0),                     // 0: pawl.planner.v1.StepResult
-	(*TaskContext)(nil),                 // 1: pawl.planner.v1.TaskContext
-	(*HistoryEntry)(nil),                // 2: pawl.planner.v1.HistoryEntry
-	(*Round)(nil),                       // 3: pawl.planner.v1.Round
-	(*PlannedStep)(nil),                 // 4: pawl.planner.v1.PlannedStep
-	(*GetFlowNameRequest)(nil),          // 5: pawl.planner.v1.GetFlowNameRequest
-	(*GetFlowNameResponse)(nil),         // 6: pawl.planner.v1.GetFlowNameResponse
-	(*AssessFlowRiskRequest)(nil),       // 7: pawl.planner.v1.AssessFlowRiskRequest
-	(*AssessFlowRiskResponse)(nil),      // 8: pawl.planner.v1.AssessFlowRiskResponse
-	(*PlanStepsRequest)(nil),            // 9: pawl.planner.v1.PlanStepsRequest
-	(*PlanStepsResponse)(nil),           // 10: pawl.planner.v1.PlanStepsResponse
-	(*CreateNextStepRequest)(nil),       // 11: pawl.planner.v1.CreateNextStepRequest
-	(*CreateNextStepResponse)(nil),      // 12: pawl.planner.v1.CreateNextStepResponse
-	(*GetFirstInputParamsRequest)(nil),  // 13: pawl.planner.v1.GetFirstInputParamsRequest
-	(*GetFirstInputParamsResponse)(nil), // 14: pawl.planner.v1.GetFirstInputParamsResponse
-	(*FillParamsRequest)(nil),           // 15: pawl.planner.v1.FillParamsRequest
-	(*FillParamsResponse)(nil),          // 16: pawl.planner.v1.FillParamsResponse
-	(*AssessToolRiskRequest)(nil),       // 17: pawl.planner.v1.AssessToolRiskRequest
-	(*AssessToolRiskResponse)(nil),      // 18: pawl.planner.v1.AssessToolRiskResponse
-	(*IsParamErrorRequest)(nil),         // 19: pawl.planner.v1.IsParamErrorRequest
-	(*IsParamErrorResponse)(nil),        // 20: pawl.planner.v1.IsParamErrorResponse
-	(*DescribeErrorRequest)(nil),        // 21: pawl.planner.v1.DescribeErrorRequest
-	(*DescribeErrorResponse)(nil),       // 22: pawl.planner.v1.DescribeErrorResponse
-	(*GetMissingParamsRequest)(nil),     // 23: pawl.planner.v1.GetMissingParamsRequest
-	(*GetMissingParamsResponse)(nil),    // 24: pawl.planner.v1.GetMissingParamsResponse
-	(*GenerateAnswerRequest)(nil),       // 25: pawl.planner.v1.GenerateAnswerRequest
-	(*GenerateAnswerResponse)(nil),      // 26: pawl.planner.v1.GenerateAnswerResponse
-	(*CheckPlaybookRequest)(nil),        // 27: pawl.planner.v1.CheckPlaybookRequest
-	(*CheckPlaybookResponse)(nil),       // 28: pawl.planner.v1.CheckPlaybookResponse
-	(*ListModelsRequest)(nil),           // 29: pawl.planner.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 30: pawl.planner.v1.ListModelsResponse
-	(*Model)(nil),                       // 31: pawl.planner.v1.Model
-	(v1.Language)(0),                    // 32: pawl.common.v1.Language
-	(*v1.Tool)(nil),                     // 33: pawl.common.v1.Tool
-	(v1.Outcome)(0),                     // 34: pawl.common.v1.Outcome
-	(*v1.Risk)(nil),                     // 35: pawl.common.v1.Risk
-	(*v1.Usage)(nil),                    // 36: pawl.common.v1.Usage
+	(ModelRole)(0),                      // 1: pawl.planner.v1.ModelRole
+	(StopReason)(0),                     // 2: pawl.planner.v1.StopReason
+	(*TaskContext)(nil),                 // 3: pawl.planner.v1.TaskContext
+	(*HistoryEntry)(nil),                // 4: pawl.planner.v1.HistoryEntry
+	(*Round)(nil),                       // 5: pawl.planner.v1.Round
+	(*PlannedStep)(nil),                 // 6: pawl.planner.v1.PlannedStep
+	(*GetFlowNameRequest)(nil),          // 7: pawl.planner.v1.GetFlowNameRequest
+	(*GetFlowNameResponse)(nil),         // 8: pawl.planner.v1.GetFlowNameResponse
+	(*AssessFlowRiskRequest)(nil),       // 9: pawl.planner.v1.AssessFlowRiskRequest
+	(*AssessFlowRiskResponse)(nil),      // 10: pawl.planner.v1.AssessFlowRiskResponse
+	(*PlanStepsRequest)(nil),            // 11: pawl.planner.v1.PlanStepsRequest
+	(*PlanStepsResponse)(nil),           // 12: pawl.planner.v1.PlanStepsResponse
+	(*CreateNextStepRequest)(nil),       // 13: pawl.planner.v1.CreateNextStepRequest
+	(*CreateNextStepResponse)(nil),      // 14: pawl.planner.v1.CreateNextStepResponse
+	(*GetFirstInputParamsRequest)(nil),  // 15: pawl.planner.v1.GetFirstInputParamsRequest
+	(*GetFirstInputParamsResponse)(nil), // 16: pawl.planner.v1.GetFirstInputParamsResponse
+	(*FillParamsRequest)(nil),           // 17: pawl.planner.v1.FillParamsRequest
+	(*FillParamsResponse)(nil),          // 18: pawl.planner.v1.FillParamsResponse
+	(*AssessToolRiskRequest)(nil),       // 19: pawl.planner.v1.AssessToolRiskRequest
+	(*AssessToolRiskResponse)(nil),      // 20: pawl.planner.v1.AssessToolRiskResponse
+	(*IsParamErrorRequest)(nil),         // 21: pawl.planner.v1.IsParamErrorRequest
+	(*IsParamErrorResponse)(nil),        // 22: pawl.planner.v1.IsParamErrorResponse
+	(*DescribeErrorRequest)(nil),        // 23: pawl.planner.v1.DescribeErrorRequest
+	(*DescribeErrorResponse)(nil),       // 24: pawl.planner.v1.DescribeErrorResponse
+	(*GetMissingParamsRequest)(nil),     // 25: pawl.planner.v1.GetMissingParamsRequest
+	(*GetMissingParamsResponse)(nil),    // 26: pawl.planner.v1.GetMissingParamsResponse
+	(*GenerateAnswerRequest)(nil),       // 27: pawl.planner.v1.GenerateAnswerRequest
+	(*GenerateAnswerResponse)(nil),      // 28: pawl.planner.v1.GenerateAnswerResponse
+	(*CheckPlaybookRequest)(nil),        // 29: pawl.planner.v1.CheckPlaybookRequest
+	(*CheckPlaybookResponse)(nil),       // 30: pawl.planner.v1.CheckPlaybookResponse
+	(*GenerateRequest)(nil),             // 31: pawl.planner.v1.GenerateRequest
+	(*ModelMessage)(nil),                // 32: pawl.planner.v1.ModelMessage
+	(*ModelPart)(nil),                   // 33: pawl.planner.v1.ModelPart
+	(*ModelMedia)(nil),                  // 34: pawl.planner.v1.ModelMedia
+	(*GenerateResponse)(nil),            // 35: pawl.planner.v1.GenerateResponse
+	(*GenerateEnd)(nil),                 // 36: pawl.planner.v1.GenerateEnd
+	(*ListModelsRequest)(nil),           // 37: pawl.planner.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 38: pawl.planner.v1.ListModelsResponse
+	(*Model)(nil),                       // 39: pawl.planner.v1.Model
+	(v1.Language)(0),                    // 40: pawl.common.v1.Language
+	(*v1.Tool)(nil),                     // 41: pawl.common.v1.Tool
+	(v1.Outcome)(0),                     // 42: pawl.common.v1.Outcome
+	(*v1.Risk)(nil),                     // 43: pawl.common.v1.Risk
+	(*v1.Usage)(nil),                    // 44: pawl.common.v1.Usage
 }
 var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
-	32, // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
-	33, // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
-	2,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
-	3,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
+	40, // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
+	41, // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
+	4,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
+	5,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
 	0,  // 4: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
-	34, // 5: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
-	35, // 6: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
-	1,  // 7: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 8: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 9: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	35, // 10: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	36, // 11: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 12: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	4,  // 13: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	36, // 14: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
-	35, // 15: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
-	1,  // 16: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 17: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 18: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 19: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 20: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 21: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 22: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	35, // 23: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	36, // 24: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 25: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 26: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 27: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 28: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 29: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 30: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 31: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	36, // 32: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	31, // 33: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	5,  // 34: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	7,  // 35: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	9,  // 36: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	11, // 37: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	13, // 38: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	15, // 39: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	17, // 40: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	19, // 41: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	21, // 42: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	23, // 43: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	25, // 44: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	27, // 45: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	29, // 46: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	6,  // 47: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	8,  // 48: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	10, // 49: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	12, // 50: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	14, // 51: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	16, // 52: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	18, // 53: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	20, // 54: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	22, // 55: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	24, // 56: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	26, // 57: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	28, // 58: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	30, // 59: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	47, // [47:60] is the sub-list for method output_type
-	34, // [34:47] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	42, // 5: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
+	43, // 6: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
+	3,  // 7: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 8: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 9: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	43, // 10: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	44, // 11: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 12: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	6,  // 13: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	44, // 14: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
+	43, // 15: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
+	3,  // 16: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 17: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 18: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 19: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 20: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 21: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 22: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	43, // 23: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	44, // 24: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 25: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 26: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 27: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 28: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 29: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 30: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	3,  // 31: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
+	44, // 32: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	32, // 33: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	1,  // 34: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	33, // 35: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	34, // 36: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	34, // 37: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	36, // 38: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	2,  // 39: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	44, // 40: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	39, // 41: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	7,  // 42: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	9,  // 43: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	11, // 44: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	13, // 45: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	15, // 46: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	17, // 47: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	19, // 48: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	21, // 49: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	23, // 50: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	25, // 51: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	27, // 52: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	29, // 53: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	31, // 54: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	37, // 55: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	8,  // 56: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	10, // 57: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	12, // 58: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	14, // 59: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	16, // 60: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	18, // 61: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	20, // 62: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	22, // 63: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	24, // 64: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	26, // 65: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	28, // 66: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	30, // 67: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	35, // 68: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	38, // 69: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	56, // [56:70] is the sub-list for method output_type
+	42, // [42:56] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
@@ -2403,13 +3085,23 @@ func file_pawl_planner_v1_planner_proto_init() {
 		return
 	}
 	file_pawl_planner_v1_planner_proto_msgTypes[0].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[28].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[30].OneofWrappers = []any{
+		(*ModelPart_Text)(nil),
+		(*ModelPart_Image)(nil),
+		(*ModelPart_Audio)(nil),
+	}
+	file_pawl_planner_v1_planner_proto_msgTypes[32].OneofWrappers = []any{
+		(*GenerateResponse_Text)(nil),
+		(*GenerateResponse_End)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_planner_v1_planner_proto_rawDesc), len(file_pawl_planner_v1_planner_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   31,
+			NumEnums:      3,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const (
 	PlannerService_GetMissingParams_FullMethodName    = "/pawl.planner.v1.PlannerService/GetMissingParams"
 	PlannerService_GenerateAnswer_FullMethodName      = "/pawl.planner.v1.PlannerService/GenerateAnswer"
 	PlannerService_CheckPlaybook_FullMethodName       = "/pawl.planner.v1.PlannerService/CheckPlaybook"
+	PlannerService_Generate_FullMethodName            = "/pawl.planner.v1.PlannerService/Generate"
 	PlannerService_ListModels_FullMethodName          = "/pawl.planner.v1.PlannerService/ListModels"
 )
 
@@ -66,7 +67,9 @@ type PlannerServiceClient interface {
 	GenerateAnswer(ctx context.Context, in *GenerateAnswerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateAnswerResponse], error)
 	// Checks a playbook without running it; INVALID_ARGUMENT names the line and what is wrong.
 	CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error)
-	// The models that can plan.
+	// A model asked as it is: the plain model call, its answer piece by piece. Only named models (`--models`) can.
+	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateResponse], error)
+	// The models: those that can plan, and those that can be asked as they are.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
 }
 
@@ -207,6 +210,25 @@ func (c *plannerServiceClient) CheckPlaybook(ctx context.Context, in *CheckPlayb
 	return out, nil
 }
 
+func (c *plannerServiceClient) Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[1], PlannerService_Generate_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GenerateRequest, GenerateResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_GenerateClient = grpc.ServerStreamingClient[GenerateResponse]
+
 func (c *plannerServiceClient) ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListModelsResponse)
@@ -247,7 +269,9 @@ type PlannerServiceServer interface {
 	GenerateAnswer(*GenerateAnswerRequest, grpc.ServerStreamingServer[GenerateAnswerResponse]) error
 	// Checks a playbook without running it; INVALID_ARGUMENT names the line and what is wrong.
 	CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error)
-	// The models that can plan.
+	// A model asked as it is: the plain model call, its answer piece by piece. Only named models (`--models`) can.
+	Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateResponse]) error
+	// The models: those that can plan, and those that can be asked as they are.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }
@@ -294,6 +318,9 @@ func (UnimplementedPlannerServiceServer) GenerateAnswer(*GenerateAnswerRequest, 
 }
 func (UnimplementedPlannerServiceServer) CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckPlaybook not implemented")
+}
+func (UnimplementedPlannerServiceServer) Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateResponse]) error {
+	return status.Error(codes.Unimplemented, "method Generate not implemented")
 }
 func (UnimplementedPlannerServiceServer) ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListModels not implemented")
@@ -528,6 +555,17 @@ func _PlannerService_CheckPlaybook_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlannerService_Generate_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GenerateRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PlannerServiceServer).Generate(m, &grpc.GenericServerStream[GenerateRequest, GenerateResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_GenerateServer = grpc.ServerStreamingServer[GenerateResponse]
+
 func _PlannerService_ListModels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListModelsRequest)
 	if err := dec(in); err != nil {
@@ -606,6 +644,11 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "GenerateAnswer",
 			Handler:       _PlannerService_GenerateAnswer_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Generate",
+			Handler:       _PlannerService_Generate_Handler,
 			ServerStreams: true,
 		},
 	},

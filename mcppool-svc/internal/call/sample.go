@@ -1,0 +1,92 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Models have language models asked: a sampling.Models.
+type Models interface {
+	// Sample asks for a user, within what an operator allows. The error is an *errs.Error, or the end of ctx; what it cost is right also then.
+	Sample(ctx context.Context, user string, policy *spec.Sampling, s upstream.Sample) (Sampled, error)
+}
+
+// Sampled is what a model said, and what it cost.
+type Sampled struct {
+	upstream.Sampled
+	Name                      string // by which the planner knows the model
+	InputTokens, OutputTokens uint64
+}
+
+// sampler has models asked for one call.
+type sampler struct {
+	caller  *Caller
+	request Request
+	watch   *stopwatch
+	facts   *facts
+}
+
+// sample implements upstream.Call.Sample. The call's time stands still meanwhile: a model's is bounded where it is asked.
+func (s *sampler) sample(ctx context.Context, wanted upstream.Sample) (upstream.Sampled, error) {
+	policy := s.request.Server.Sampling
+	switch {
+	case policy == nil:
+		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused, "MCP server %s may not have a model asked (sampling)", s.request.Server.ID)
+	case s.caller.deps.Models == nil:
+		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused,
+			"the MCP pool has no planner to ask models through; an operator gives it one with --planner, and with keys a --service-key")
+	case s.facts.cost.begin() > policy.Requests():
+		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused,
+			"MCP server %s had models asked %d times during this call, which is as often as it may; an operator can raise maxRequests of `sampling`",
+			s.request.Server.ID, policy.Requests())
+	}
+	s.watch.pause()
+	defer s.watch.resume()
+	began := time.Now()
+	got, err := s.caller.deps.Models.Sample(ctx, s.request.User, policy, wanted)
+	s.facts.cost.add(got)
+	s.caller.audit(ctx, "model_request", s.record(policy, got, err, time.Since(began))...)
+	if err != nil {
+		e := errs.From(err)
+		return upstream.Sampled{}, &upstream.SampleError{Code: upstream.SampleFailed, Message: e.Message, Err: err}
+	}
+	return got.Sampled, nil
+}
+
+// record is for those who ask later who had what asked: no words are in it.
+func (s *sampler) record(policy *spec.Sampling, got Sampled, err error, took time.Duration) []slog.Attr {
+	name, reason := got.Name, ""
+	if name == "" {
+		name = policy.Model
+	}
+	if err != nil {
+		reason = errs.ReasonName(errs.Reason(err))
+	}
+	r := s.request
+	return []slog.Attr{
+		slog.String("user", r.User), slog.String("session_id", r.Session), slog.String("mcp_id", r.MCPID), slog.String("tool", r.Tool),
+		slog.String("call_id", r.CallID), slog.String("model", name), slog.String("provider_model", got.Model),
+		slog.Uint64("input_tokens", got.InputTokens), slog.Uint64("output_tokens", got.OutputTokens), slog.String("reason", reason),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+	}
+}
+
+// withoutModel is the error of a call that got no further for want of a model. Codes that would speak of the caller are not passed on.
+func withoutModel(e *upstream.Error) *errs.Error {
+	code := codes.FailedPrecondition
+	var cause *errs.Error
+	if errors.As(e.Err, &cause) && (cause.Code == codes.Unavailable || cause.Code == codes.ResourceExhausted || cause.Code == codes.DeadlineExceeded) {
+		code = cause.Code
+	}
+	return errs.New(code, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "%s", e.Message)
+}

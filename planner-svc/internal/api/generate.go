@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/identity"
+
+	"pawl.dev/planner-svc/internal/llm"
+)
+
+// Generate implements PlannerService.
+func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
+	ctx := stream.Context()
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return err
+	}
+	chosen, err := s.models.Choose(req.GetModel(), req.GetModelHints())
+	if err != nil {
+		return err
+	}
+	reply, err := s.models.Generate(ctx, chosen, p.Sub, requestOf(req), func(text string) error {
+		return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_Text{Text: text}})
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_End{End: &plannerv1.GenerateEnd{
+		StopReason: plannerv1.StopReason(reply.Stop + 1), Model: chosen.Name, ProviderModel: reply.Model,
+		Usage: &commonv1.Usage{InputTokens: reply.InputTokens, OutputTokens: reply.OutputTokens, ModelCalls: 1},
+	}}})
+}
+
+func requestOf(req *plannerv1.GenerateRequest) *llm.Request {
+	r := &llm.Request{
+		System: req.GetSystem(), MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
+		Messages: make([]llm.Message, 0, len(req.GetMessages())),
+	}
+	for _, m := range req.GetMessages() {
+		message := llm.Message{Role: llm.User, Parts: make([]llm.Part, 0, len(m.GetParts()))}
+		if m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT {
+			message.Role = llm.Assistant
+		}
+		for _, p := range m.GetParts() {
+			message.Parts = append(message.Parts, partOf(p))
+		}
+		r.Messages = append(r.Messages, message)
+	}
+	return r
+}
+
+func partOf(p *plannerv1.ModelPart) llm.Part {
+	switch part := p.GetPart().(type) {
+	case *plannerv1.ModelPart_Image:
+		return llm.Part{Kind: llm.Image, MIME: part.Image.GetMimeType(), Data: part.Image.GetData()}
+	case *plannerv1.ModelPart_Audio:
+		return llm.Part{Kind: llm.Audio, MIME: part.Audio.GetMimeType(), Data: part.Audio.GetData()}
+	default:
+		return llm.Part{Text: p.GetText()}
+	}
+}
+
+// ListModels implements PlannerService.
+func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	list := s.reasoner.Models().List()
+	for i, n := range s.models.List() {
+		list = append(list, &plannerv1.Model{Name: n.Name, Description: n.Description, CanGenerate: true, IsGenerateDefault: i == 0})
+	}
+	return &plannerv1.ListModelsResponse{Models: list}, nil
+}

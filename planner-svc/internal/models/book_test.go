@@ -1,0 +1,79 @@
+package models
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/planner-svc/internal/llm"
+)
+
+// asked is a model that does what a test wants.
+type asked func(ctx context.Context, emit func(string) error) error
+
+func (a asked) Generate(ctx context.Context, _ *llm.Request, emit func(string) error) (llm.Reply, error) {
+	return llm.Reply{}, a(ctx, emit)
+}
+
+func bookOf(atOnce int, m llm.Model) (*Book, *Named) {
+	b := newBook()
+	n := &Named{Name: "it", model: m, maxTokens: 10, timeout: time.Minute, slots: make(chan struct{}, atOnce)}
+	b.list = append(b.list, n)
+	return b, n
+}
+
+func nothing(string) error { return nil }
+
+// One user's requests are limited, those included that wait; another user's are not refused for them.
+func TestLimitPerUser(t *testing.T) {
+	running := make(chan struct{})
+	b, n := bookOf(1, asked(func(ctx context.Context, _ func(string) error) error {
+		running <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for range perUser + 1 {
+		go func() {
+			_, err := b.Generate(ctx, n, "ann", &llm.Request{}, nothing)
+			ended <- err
+		}()
+	}
+	<-running
+	if e := errs.From(<-ended); e.Code != codes.ResourceExhausted || e.Reason != commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED {
+		t.Errorf("one too many: %v", e)
+	}
+	late, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := b.Generate(late, n, "bob", &llm.Request{}, nothing); errs.From(err).Code != codes.Canceled {
+		t.Errorf("another user: %v", err)
+	}
+	cancel()
+	for range perUser {
+		<-ended
+	}
+	if len(b.busy) != 0 {
+		t.Errorf("still counted: %v", b.busy)
+	}
+}
+
+func TestEndlessAnswer(t *testing.T) {
+	b, n := bookOf(1, asked(func(_ context.Context, emit func(string) error) error {
+		for {
+			if err := emit(strings.Repeat("x", 1<<20)); err != nil {
+				return err
+			}
+		}
+	}))
+	_, err := b.Generate(t.Context(), n, "ann", &llm.Request{}, nothing)
+	if e := errs.From(err); e.Code != codes.Internal || e.Metadata["model_error"] != "BROKEN" || !strings.Contains(e.Message, "4 MiB") {
+		t.Errorf("%+v", e)
+	}
+}
