@@ -264,7 +264,8 @@ func TestStopEndsWatchers(t *testing.T) {
 	}
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took > 3*time.Second {
+	const grace = 10 * time.Second // of the gateway and of gRPC, which a stream that stays open would use up
+	if took := time.Since(began); took >= grace {
 		t.Errorf("the stop took %s", took)
 	}
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {

@@ -330,16 +330,12 @@ func TestCancelCall(t *testing.T) {
 func TestCancelCallThatTheServerIgnores(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
 	ended := running(t.Context(), t, s.as("ann"), "hang", "c1")
-	start := time.Now()
 	if err := cancelCall(t, s.as("ann"), "c1"); err != nil {
 		t.Fatal(err)
 	}
-	o := <-ended
-	if o.reason() != "CANCELLED" || o.ran() != errs.OutcomeUnknown {
+	// The tool never answers: what ends the call before its own time is the cancellation.
+	if o := <-ended; o.reason() != "CANCELLED" || o.ran() != errs.OutcomeUnknown {
 		t.Errorf("got %+v", o)
-	}
-	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 

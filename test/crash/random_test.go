@@ -105,20 +105,27 @@ func (c *chaos) run(t *testing.T, lasts time.Duration) {
 	restarts, _, slowest := c.tasks.restarts()
 	t.Logf("%d kills, %d restarts of the executor (the slowest took %v), %d tasks: %v; %d unknown outcomes were asked about",
 		c.dead, restarts, slowest, c.count, c.ended, c.unknowns)
-	if c.dead < 3 || c.count < inFlight {
+	if c.dead < fewest || c.count < inFlight {
 		t.Errorf("%d kills and %d tasks show nothing", c.dead, c.count)
 	}
 }
 
-// kill kills at random times: the executor, its pool, or both.
+// fewest is how many kills show something.
+const fewest = 3
+
+// kill kills at random times: the executor, its pool, or both; for longer where the machine is slow to start them again.
 func (c *chaos) kill(ctx context.Context, t *testing.T, lasts time.Duration) {
 	end := time.NewTimer(lasts)
 	defer end.Stop()
 	var killed [2]int // which one of each was killed last: a dead one is not killed again
 	for {
 		next := time.NewTimer(50*time.Millisecond + time.Duration(c.kills.ExpFloat64()*float64(250*time.Millisecond)))
+		over := end.C
+		if c.dead < fewest {
+			over = nil
+		}
 		select {
-		case <-end.C:
+		case <-over:
 			next.Stop()
 			return
 		case <-next.C:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -210,17 +209,6 @@ func (target *Target) await(t testing.TB) *Target {
 			t.Fatalf("the gateway is not ready: %v", err)
 		}
 	}
-}
-
-// FreeAddr returns a loopback address that nothing listens on.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lis.Close() }()
-	return lis.Addr().String()
 }
 
 // Process is a process that a test started.

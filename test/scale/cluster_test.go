@@ -59,6 +59,7 @@ func newClusterOf(t *testing.T, pools int, prepare func(*cluster), servers ...st
 	}
 	planner, executor := rig.FreeAddr(t), rig.FreeAddr(t)
 	rig.Start(t, binaries.Planner, "--grpc", planner, "--keys", c.keyFile)
+	serving(t, rig.Dial(t, planner, "")) // whoever creates a task must reach it
 	c.executorArgs = []string{
 		"--grpc", executor, "--data", filepath.Join(c.dir, "tasks"), "--planner", planner, "--pool", strings.Join(c.addrs, ","),
 		"--keys", c.keyFile, "--service-key", service, "--max-requests", "0", "--max-running", "100",

@@ -137,23 +137,29 @@ func TestQuestionGivenUpWithoutASlot(t *testing.T) {
 	r.cfg.MaxRunning = 1
 	r.asks("")
 	plain := r.pool.CallFn
-	asking := newTask(never)
+	asking, holding, held := newTask(never), newTask(never), newBarrier(t)
+	r.holds.Store(holding.ID, held)
+	began, queued := make(chan struct{}, 9), make(chan struct{})
 	r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		if req.GetSessionId() != asking.ID {
 			return send(fake.TextResult("done", false))
 		}
+		began <- struct{}{}
+		<-queued // the slot is somebody else's as soon as it is free
 		return plain(ctx, req, func(m *mcppoolv1.CallToolResponse) error {
 			if q := m.GetInputRequired(); q != nil {
-				q.ExpireTime = timestamppb.New(time.Now().Add(300 * time.Millisecond))
+				q.ExpireTime = timestamppb.New(time.Now().Add(time.Second))
 			}
 			return send(m)
 		})
 	}
 	r.start()
 	r.createAs(asking)
-	r.await(asking.ID, waiting)
-	_, held := r.takeSlot()
-	r.await(asking.ID, running)
+	receive(t, began)
+	r.createAs(holding)
+	close(queued)
+	held.await()
+	r.await(asking.ID, running) // and no longer waiting
 	if n := len(r.pool.Answers()); n != 0 {
 		t.Errorf("%d answers were given without a slot", n)
 	}

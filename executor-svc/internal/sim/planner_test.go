@@ -62,7 +62,7 @@ func (p *planner) write(s *sched) (goal string) {
 		case s.chance(3):
 			step.InputJson = fmt.Sprintf(`{"text":"%s"}`, goal) // the same as another step's, perhaps
 		}
-		if i > 0 && s.chance(3) { // the same once more
+		if i > 0 && s.chance(p.w.cfg.repeats) { // the same once more
 			step = proto.Clone(sc.steps[i-1]).(*plannerv1.PlannedStep)
 		}
 		step.Description = step.GetRisk().GetLevel().String()

@@ -97,7 +97,9 @@ var planted = map[string]struct {
 		[]string{"is asked for by the name of"},
 	},
 	"planning goes round an unknown call": {
-		plant{flow: onFlow(forgetUnknown)}, []string{"although it may have run"},
+		plant{flow: onFlow(forgetUnknown), config: func(c *config) {
+			c.repeats, c.asks, c.poolCrashes, c.breaks, c.crashEvery = 1, 0, 6, 6, 10
+		}}, []string{"although it may have run"},
 	},
 }
 

@@ -32,6 +32,8 @@ type config struct {
 	plannerFails, claimsLost            uint64
 	crashes, poolCrashes, stops, breaks int
 	crashEvery, personEvery, pauseEvery int
+	// repeats is how often a plan has the step before once more, as above.
+	repeats int
 	// asks is how often a tool asks people, as above, and defers how often a server does a call as an MCP task.
 	asks, defers uint64
 }
@@ -41,7 +43,7 @@ func draw(s *sched) config {
 		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
 		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
 		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
-		asks: 5, defers: 5,
+		repeats: 3, asks: 5, defers: 5,
 		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }

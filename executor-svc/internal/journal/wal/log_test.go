@@ -60,9 +60,9 @@ func TestFilesTakeTurns(t *testing.T) {
 	// What is frozen is in the other file, until it is applied.
 	applied, frozen := uint64(41), uint64(41)
 	r := rand.New(rand.NewPCG(1, 2))
-	for n := uint64(42); n < 250; n++ {
+	for n := uint64(42); n < 160; n++ {
 		size := r.IntN(2000)
-		if n%110 == 0 {
+		if n%55 == 0 {
 			size = 5 << 20 // more than a file keeps
 		}
 		all[n] = string(payload(n, size))

@@ -1,0 +1,60 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// localPortRange is IP_LOCAL_PORT_RANGE of ip(7), of Linux 6.3 and later: the ports that a socket is given where it asks for any.
+const localPortRange = 51
+
+// An address is for whom the test starts there: nobody who asks for any port is given it, and it can be listened on, once at a
+// time and again.
+func TestFreeAddrIsHeld(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("addresses are held on Linux alone")
+	}
+	addr := FreeAddr(t)
+	if lis, err := anyPortOf(t, addr); err == nil {
+		t.Errorf("somebody else was given %s", lis.Addr())
+		_ = lis.Close()
+	} else if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.ENOPROTOOPT) {
+		t.Errorf("asking for any port of one: %v", err)
+	}
+	for range 2 {
+		lis, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := net.Listen("tcp", addr); err == nil {
+			t.Error("two listen at once")
+			_ = second.Close()
+		}
+		_ = lis.Close()
+	}
+}
+
+// anyPortOf asks for any port, out of those of one address.
+func anyPortOf(t *testing.T, addr string) (net.Listener, error) {
+	t.Helper()
+	_, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (failed error) {
+		err := c.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, localPortRange, port<<16|port)
+		})
+		return errors.Join(err, failed)
+	}}
+	return narrow.Listen(context.Background(), "tcp", "127.0.0.1:0")
+}
