@@ -132,6 +132,6 @@ func (c *MCPShowCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		if g.JSON {
 			return render.JSONDocument(a.Console.Out, server)
 		}
-		return render.Server(a.Console.Out, a.outStyle(), server, transportText(server))
+		return render.Server(a.Console.Out, a.outStyle(), server, transportText(server), a.Now())
 	})
 }

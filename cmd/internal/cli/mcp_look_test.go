@@ -64,6 +64,7 @@ func TestMCPShow(t *testing.T) {
 	s.LastError, s.ServerInfo, s.Capabilities = "it ended", "secure-filesystem-server 0.2.0 (MCP 2025-11-25)", []string{"resources", "prompts"}
 	s.Pinning, s.Isolation, s.Login = mcppoolv1.Pinning_PINNING_ALLOW_NEW, mcppoolv1.Isolation_ISOLATION_TASK, mcppoolv1.LoginState_LOGIN_STATE_REQUIRED
 	s.CallTimeout, s.MaxConnections, s.CacheTtl, s.Roots = durationpb.New(5*time.Minute), 3, durationpb.New(time.Minute), []string{"/src/app"}
+	s.StateTime = timestamppb.New(fake.Epoch.Add(57 * time.Minute))
 	s.Sampling = &mcppoolv1.SamplingPolicy{Model: "fast", MaxRequests: 3}
 	s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}}
 	s.Permissions = []*mcppoolv1.PermissionRule{{Tools: []string{"drop*"}, Users: []string{"bob"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE},

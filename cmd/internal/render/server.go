@@ -73,8 +73,8 @@ func ServerLog(w io.Writer, st Style, terminal bool, log *mcppoolv1.GetMcpServer
 	return err
 }
 
-// Server shows one server as a whole; what is how it is reached.
-func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string) error {
+// Server shows one server as a whole, as it is now; what is how it is reached.
+func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string, now time.Time) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", st.Bold(Line(s.GetId())))
 	row := func(name, value string) {
@@ -90,7 +90,7 @@ func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string) error {
 	row("headers", names(s.GetHttp().GetHeaders()))
 	row("owner", owner(s))
 	row("active", serverActivity(s))
-	row("connection", ConnectionName(s.GetState()))
+	row("connection", connection(s, now))
 	row("login", loginText(s))
 	row("server", s.GetServerInfo())
 	row("offers", strings.Join(s.GetCapabilities(), ", "))
@@ -106,6 +106,15 @@ func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// connection is its state and since when.
+func connection(s *mcppoolv1.McpServer, now time.Time) string {
+	text := ConnectionName(s.GetState())
+	if age := Age(s.GetStateTime().AsTime(), now); text != "" && age != "" {
+		text += " for " + age
+	}
+	return text
 }
 
 func names(values map[string]string) string {
