@@ -4,11 +4,16 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/grpctest"
 	"pawl.dev/services/serve"
 
@@ -68,5 +73,31 @@ func TestStreamsFollowTheResponsiblePool(t *testing.T) {
 	}
 	if n := x.streams.Load(); n != 2 {
 		t.Errorf("%d streams of calls, want one to each pool", n)
+	}
+}
+
+// A call that is made by another pool, because the first one refused it just as the task's run time was spent, ends too.
+func TestRunTimeEndsAMovedCall(t *testing.T) {
+	another := fake.NewPool()
+	another.CallFn = fake.Hang
+	x := &crossing{two: grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, another) }, serve.Options{})}
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read"), pool: fake.NewPool()}
+	r.connect = func(one grpc.ClientConnInterface) grpc.ClientConnInterface {
+		x.one = one
+		return x
+	}
+	r.pool.CallFn = func(c ctx, _ *callRequest, _ func(*callResponse) error) error {
+		<-c.Done() // it is told to stop
+		x.switched.Store(true)
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL, "another pool is responsible").
+			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	r.start()
+	req := auto("look")
+	req.Budget = &executorv1.Budget{MaxRunTime: durationpb.New(200 * time.Millisecond)}
+	id := r.create(req).GetId()
+	r.until(id, flowFailed)
+	if e := r.task(id).GetError(); e.GetReason() != commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED {
+		t.Errorf("error %v", e)
 	}
 }

@@ -95,11 +95,12 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 		case flow.Release:
 			o.beside(o.session.Release)
 		default:
+			// Another call is stopped anew where the run time is spent.
 			switch e.(type) {
 			case flow.Call:
-				o.calling, o.following = true, false
+				o.calling, o.following, o.lapsed = true, false, false
 			case flow.Attach:
-				o.calling, o.following = true, true
+				o.calling, o.following, o.lapsed = true, true, false
 			}
 			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
 		}
