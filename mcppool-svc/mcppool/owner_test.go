@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -125,7 +126,7 @@ func connecting(t *testing.T, c client) {
 	}
 }
 
-// An approval is bound to the configuration that was shown: any change of it refuses the call.
+// An approval is bound to the configuration that was shown: a change of what a call means refuses it, another one does not.
 func TestExpectedConfigRevision(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fixed": fakemcp.Good})}})
 	op := s.as("op")
@@ -143,6 +144,16 @@ func TestExpectedConfigRevision(t *testing.T) {
 	}
 	if o := call("fake", "a", before); o.err != nil {
 		t.Error(o.err)
+	}
+	for _, nothing := range []*mcppoolv1.McpServer{
+		{Id: "fake", CallTimeout: durationpb.New(50 * time.Second)}, {Id: "fake", Description: "else"}, {Id: "fake", CacheTtl: durationpb.New(time.Second)},
+	} {
+		if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: nothing}); err != nil {
+			t.Fatal(err)
+		}
+		if now := revision("fake"); now != before {
+			t.Errorf("%v makes calls other ones", nothing)
+		}
 	}
 	if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "fake", ToolPolicies: map[string]*mcppoolv1.ToolPolicy{"info": {Effect: 1}},

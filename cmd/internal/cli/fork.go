@@ -16,11 +16,11 @@ import (
 
 // ForkCmd is `pawl fork`.
 type ForkCmd struct {
-	Task      string `arg:"" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
-	At        uint64 `placeholder:"SEQ" help:"Keep what happened up to this event, the end of a step (default: the newest step that has ended)."`
-	Goal      string `placeholder:"TEXT" help:"What the new task shall do (default: what the old one should)."`
-	RequestID string `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
-	Detach    bool   `short:"d" help:"Print the new task's id and do not wait for it."`
+	Task      string  `arg:"" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
+	At        *uint64 `placeholder:"SEQ" help:"Keep what happened up to this event, the end of a step (default: the newest step that has ended)."`
+	Goal      string  `placeholder:"TEXT" help:"What the new task shall do (default: what the old one should)."`
+	RequestID string  `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
+	Detach    bool    `short:"d" help:"Print the new task's id and do not wait for it."`
 	BudgetFlags
 }
 
@@ -39,13 +39,19 @@ Examples:
 
 // Run forks a task and stays with the new one.
 func (c *ForkCmd) Run(ctx context.Context, a *App, g *Globals) error {
+	var at uint64 // 0: the newest
+	if c.At != nil {
+		if at = *c.At; at == 0 {
+			return exit.Usagef("--at 0 is before the first event").Then("name the end of a step (pawl watch TASK --json shows the numbers), or leave --at out for the newest")
+		}
+	}
 	return a.withSession(ctx, g, func(ctx context.Context, session *discover.Session) error {
 		client := executorv1.NewExecutorServiceClient(session)
 		id, err := taskID(ctx, client, c.Task)
 		if err != nil {
 			return err
 		}
-		req := &executorv1.ForkTaskRequest{Id: id, Seq: c.At, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
+		req := &executorv1.ForkTaskRequest{Id: id, Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
 		req.Budget, req.WaitTimeout = c.over(nil), c.waitTimeout()
 		if req.GetRequestId() == "" {
 			req.RequestId = uuid.NewString() // so that forking again after a lost connection is harmless

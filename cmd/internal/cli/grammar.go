@@ -33,7 +33,7 @@ type Grammar struct {
 
 	MCP    MCPCmd    `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
 	Agents AgentsCmd `cmd:"" group:"config" help:"Agents: who tasks run as."`
-	Models ModelsCmd `cmd:"" group:"config" help:"List the models that can plan."`
+	Models ModelsCmd `cmd:"" group:"config" help:"List the models that plan, and those that servers may ask."`
 
 	Up         UpCmd         `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
 	Keys       KeysCmd       `cmd:"" group:"server" help:"API keys of a server."`

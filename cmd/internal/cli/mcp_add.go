@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -112,7 +113,7 @@ func (c *MCPAddCmd) add(ctx context.Context, a *App, g *Globals, pool mcppoolv1.
 		return server, exit.Newf("%s is registered, but it does not work: %s", s.GetId(), exit.From(err).Message).
 			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes what is wrong with it", s.GetId(), g.again())
 	}
-	a.say(g, "%s is registered and active: %d tools (pawl mcp tools %s)", s.GetId(), len(tools.GetTools()), s.GetId())
+	a.say(g, "%s is registered and active: %s (pawl mcp tools %s)", s.GetId(), toolCount(len(tools.GetTools())), s.GetId())
 	return server, nil
 }
 
@@ -254,4 +255,11 @@ func pairs(flag string, list []string) (map[string]string, error) {
 		m[k] = v
 	}
 	return m, nil
+}
+
+func toolCount(n int) string {
+	if n == 1 {
+		return "1 tool"
+	}
+	return strconv.Itoa(n) + " tools"
 }

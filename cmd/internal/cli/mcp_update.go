@@ -114,8 +114,9 @@ func (c *MCPUpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcp
 	}
 	var fields []string
 	for _, set := range []func(*mcppoolv1.McpServer) ([]string, error){
+		c.unset, // before what is given in its place
 		func(s *mcppoolv1.McpServer) ([]string, error) { return c.transport(s, local) },
-		c.logins, c.switches, c.apply, c.unset,
+		c.logins, c.switches, c.apply,
 	} {
 		names, err := set(server)
 		if err != nil {
@@ -176,7 +177,7 @@ func (c *MCPUpdateCmd) check(ctx context.Context, a *App, g *Globals, pool mcppo
 		return exit.Newf("%s is changed, but it does not work: %s", s.GetId(), exit.From(err).Message).
 			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes it again", s.GetId(), g.again())
 	}
-	a.say(g, "  it works: %d tools (pawl mcp tools %s)", len(tools.GetTools()), s.GetId())
+	a.say(g, "  it works: %s (pawl mcp tools %s)", toolCount(len(tools.GetTools())), s.GetId())
 	if n := tools.GetQuarantinedCount(); n > 0 {
 		a.say(g, "  %d more need an approval: pawl mcp tools %s --quarantined", n, s.GetId())
 	}

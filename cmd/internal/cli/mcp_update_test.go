@@ -52,6 +52,9 @@ func TestMCPUpdate(t *testing.T) {
 		{"files --deny mv --root " + dir, "permissions roots", func(s, _ *mcppoolv1.McpServer) {
 			s.Permissions, s.Roots = []*mcppoolv1.PermissionRule{deny("mv")}, []string{dir}
 		}},
+		{"files --unset rules --deny y", "permissions", func(s, _ *mcppoolv1.McpServer) {
+			s.Permissions = []*mcppoolv1.PermissionRule{{Tools: []string{"y"}, Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}}
+		}},
 		{"files --unset rules --unset roots --disabled", "disabled permissions roots", func(s, _ *mcppoolv1.McpServer) {
 			s.Permissions, s.Roots, s.Disabled = nil, nil, true
 		}},

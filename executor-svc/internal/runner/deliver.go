@@ -34,6 +34,9 @@ func (s *Session) deliver(ctx context.Context, st *storagev1.ActiveStep, l *list
 	// One that was taken, or may have been, lets the call go on: then it is not certain that nothing came of it.
 	certain := fresh
 	for len(left) > 0 {
+		if l.call.deaf.Load() {
+			return nil // it is to hear of no answer any more, only how it ends matters
+		}
 		took, doubt := s.giveAnswer(ctx, l.call, left[0])
 		certain = certain && !doubt && !took
 		if !took {

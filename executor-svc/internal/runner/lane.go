@@ -27,8 +27,11 @@ type lane struct {
 
 // send sends a call on the session's lane to its server. A lane that ended while nobody used it took nothing: then there is a new
 // one. sent is false where it is certain that no pool got the call.
-func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *lane, sent bool, err error) {
+func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest, c *call) (l *lane, sent bool, err error) {
 	msg := &mcppoolv1.CallToolsRequest{Call: req}
+	if c.deaf.Load() {
+		return nil, false, errStopped
+	}
 	if l := s.takeLane(req.GetMcpId()); l != nil {
 		if l.pool == req.GetPoolId() && l.stream.Send(msg) == nil {
 			return l, true, nil
@@ -41,7 +44,11 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *
 	defer calledOff()
 	l = &lane{pool: req.GetPoolId(), drop: drop}
 	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to))
-	if err == nil {
+	switch {
+	case err == nil && c.deaf.Load(): // opening it took a while
+		drop()
+		return nil, false, errStopped
+	case err == nil:
 		err = l.stream.Send(msg)
 	}
 	if errors.Is(err, io.EOF) {
@@ -53,6 +60,24 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest) (l *
 		return nil, sent, err
 	}
 	return l, true, nil
+}
+
+// errStopped: the call was told to stop before it was sent.
+var errStopped = errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was told to stop before it began").
+	With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+
+// doubtful makes an error of Pawl's own about a request, which says nothing of the call that the request is about, one that says no
+// more than that: a pool that does not take the executor's credential any more, say, may have made the call before.
+func doubtful(err error) error {
+	e := errs.From(err)
+	if e == nil || e.Metadata[errs.OutcomeKey] != "" || e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+		return err
+	}
+	switch e.Code {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.Unimplemented:
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the MCP pool does not say what became of the call: %w", err)
+	}
+	return err
 }
 
 // recv brings what the running call says. The end of a call by an error is an error of that call alone.
@@ -72,7 +97,7 @@ func (l *lane) recv() (msg *mcppoolv1.CallToolResponse, ended bool, err error) {
 
 // callOn makes a call. sent is false where it is certain that no pool got it.
 func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li *listener) (res *mcppoolv1.CallResult, sent bool, err error) {
-	l, sent, err := s.send(ctx, req)
+	l, sent, err := s.send(ctx, req, li.call)
 	if err != nil {
 		return nil, sent, err
 	}
@@ -84,6 +109,9 @@ func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li
 		return msg, err
 	}, li)
 	sent = !broken || l.to.Addr != nil
+	if broken && ctx.Err() == nil && status.Code(err) != codes.Unimplemented {
+		err = doubtful(err)
+	}
 	// A pool that refuses calls is not the one for the next.
 	refuses := err != nil && (refused(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
 	if !calledOff() || !ended || refuses || !s.keepLane(req.GetMcpId(), l) {

@@ -103,6 +103,11 @@ type message interface {
 	GetTask() *mcppoolv1.CallTask
 }
 
+// known says whether an error is how a call ended: whatever it asked for before does not matter any more.
+func known(err error) bool {
+	return errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeKnown
+}
+
 // receive follows a call's stream to its end, or until it waits for people: then drop ends the stream, and the call lives on
 // in the pool.
 func receive[M message](ctx context.Context, drop func(), recv func() (M, error), l *listener) (*mcppoolv1.CallResult, error) {
@@ -111,7 +116,7 @@ func receive[M message](ctx context.Context, drop func(), recv func() (M, error)
 		msg, err := recv()
 		asked := len(l.asked.Questions) > 0
 		switch {
-		case err != nil && asked:
+		case err != nil && asked && !known(err):
 			return nil, errAsked
 		case errors.Is(err, io.EOF):
 			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the pool ended the call without a result; this is a defect of the pool, please report it")

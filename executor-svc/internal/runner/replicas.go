@@ -218,9 +218,10 @@ func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *m
 	defer drop()
 	stream, err := pool.AttachCall(ctx, req)
 	if err != nil {
-		return nil, err
+		return nil, doubtful(err)
 	}
-	return receive(ctx, drop, stream.Recv, l)
+	res, err := receive(ctx, drop, stream.Recv, l)
+	return res, doubtful(err)
 }
 
 // poolKey is where a pool says which one it is that does not know a call.

@@ -131,7 +131,7 @@ func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.
 	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000, SessionId: s.id}
 	for {
 		var at peer.Peer
-		page, err := reached(ctx, s, func(ctx context.Context) (*mcppoolv1.ListToolsResponse, error) {
+		page, err := within(ctx, s, s.r.cfg.PoolPatience+startPatience, func(ctx context.Context) (*mcppoolv1.ListToolsResponse, error) {
 			return s.r.pool.ListTools(s.toServer(ctx, mcpID), req, patient, grpc.Peer(&at))
 		})
 		if err != nil {
@@ -148,7 +148,15 @@ func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.
 
 // reached makes a call that only looks, and waits for a pool that is coming back.
 func reached[T any](ctx context.Context, s *Session, call func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.PoolPatience)
+	return within(ctx, s, s.r.cfg.PoolPatience, call)
+}
+
+// startPatience is how much longer than for the pool is waited for one of its servers: the pool says first, and better, what is wrong
+// with one that does not start.
+const startPatience = 30 * time.Second
+
+func within[T any](ctx context.Context, s *Session, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), limit)
 	defer cancel()
 	for {
 		res, err := call(ctx)

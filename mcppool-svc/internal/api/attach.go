@@ -35,7 +35,7 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 		}
 		_, task.Server, task.Refused = s.usable(ctx, task.MCPID)
 	}
-	return s.caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return stream.Send(attached(m)) })
+	return s.caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return untold(stream.Send(attached(m))) })
 }
 
 // attached is a message of a call for one that attached to it.

@@ -18,7 +18,15 @@ import (
 
 // CallTool implements McpPoolService.
 func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	return s.callTool(stream.Context(), req, stream.Send)
+	return s.callTool(stream.Context(), req, func(m *mcppoolv1.CallToolResponse) error { return untold(stream.Send(m)) })
+}
+
+// untold is why something about a call could not be said, which says nothing of the call.
+func untold(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errs.From(err).With(errs.OutcomeKey, errs.OutcomeUnknown)
 }
 
 func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, send call.Send) error {

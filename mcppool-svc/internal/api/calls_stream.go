@@ -54,7 +54,7 @@ func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRe
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			return err
+			return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted) // what was not taken
 		case <-serve.Stopping(ctx):
 			return errBetweenCalls
 		case <-ctx.Done():

@@ -99,6 +99,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error)
 	if s.Change, err = newChange(); err != nil {
 		return nil, err
 	}
+	s.KeepMeaning(current)
 	s.UpdateTime = r.now().UTC()
 	err = r.commit(s.Owner, []store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
 	return s, err

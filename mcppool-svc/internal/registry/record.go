@@ -41,6 +41,7 @@ type record struct {
 	Sampling     *spec.Sampling    `json:"sampling,omitempty"`
 	Generation   uint64            `json:"generation"`
 	Change       string            `json:"change,omitempty"`
+	Meant        string            `json:"meant,omitempty"`
 	CreateTime   time.Time         `json:"create_time"`
 	UpdateTime   time.Time         `json:"update_time"`
 }
@@ -99,7 +100,7 @@ func toRecord(s *spec.Server) record {
 		Version: recordVersion, UID: s.UID, ID: s.ID, Owner: s.Owner, DisplayName: s.DisplayName, Description: s.Description,
 		Stdio: s.Stdio, HTTP: s.HTTP, Builtin: s.Builtin, Disabled: s.Disabled, AutoActivate: s.AutoActivate, OnlyNamed: s.OnlyWhenNamed,
 		Trusted: s.Trusted, Roots: s.Roots, CallTimeout: s.CallTimeout, StartTimeout: s.StartTimeout, ByOperator: s.ByOperator,
-		Generation: s.Generation, Change: s.Change, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime,
+		Generation: s.Generation, Change: s.Change, Meant: s.Meant, CreateTime: s.CreateTime, UpdateTime: s.UpdateTime,
 	}
 	for _, p := range s.Permissions {
 		r.Permissions = append(r.Permissions, toRule(p))
@@ -125,7 +126,7 @@ func (r record) server() *spec.Server {
 		UID: r.UID, ID: r.ID, Owner: r.Owner, DisplayName: r.DisplayName, Description: r.Description,
 		Stdio: r.Stdio, HTTP: r.HTTP, Builtin: r.Builtin, Disabled: r.Disabled, AutoActivate: r.AutoActivate, OnlyWhenNamed: r.OnlyNamed,
 		Trusted: r.Trusted, Roots: r.Roots, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
-		Generation: r.Generation, Change: r.Change, CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
+		Generation: r.Generation, Change: r.Change, Meant: r.Meant, CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
 	}
 	for _, p := range r.Permissions {
 		s.Permissions = append(s.Permissions, p.rule())

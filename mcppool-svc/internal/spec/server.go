@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -57,6 +58,7 @@ type Server struct {
 
 	Generation uint64 // counts changes
 	Change     string // names the last one, which two replicas may have made at once; empty where there was none
+	Meant      string // names the last change of what a call means, where there were others since; see KeepMeaning
 	CreateTime time.Time
 	UpdateTime time.Time
 
@@ -117,14 +119,32 @@ func (s *Server) stateOf() []any {
 	return state
 }
 
-// ConfigRevision changes whenever anything of the registration changes. It is never 0, and fits into a double. Servers of configuration files, which
-// have no history, get it from their text, through the UID.
+// ConfigRevision changes whenever a call may mean something else, or be somebody else's to allow, than before. It is never 0, and fits into a
+// double. It names changes, and is not derived from what they brought, which may be secret. Servers of configuration files, which have no
+// history, get it from their text, through the UID.
 func (s *Server) ConfigRevision() uint64 {
 	if s.config != 0 {
 		return s.config
 	}
-	sum := sha256.Sum256(binaryOf(append([]any{"config"}, s.stateOf()...)...))
+	sum := sha256.Sum256(binaryOf("config", s.meaning()))
 	return max(binary.BigEndian.Uint64(sum[:])>>16, 1)
+}
+
+func (s *Server) meaning() string {
+	if s.Meant != "" {
+		return s.Meant
+	}
+	return s.Etag()
+}
+
+// KeepMeaning says what s, which replaces before, is another registration for: names, times, limits and who uses it are nothing to a call
+// that somebody approved.
+func (s *Server) KeepMeaning(before *Server) {
+	s.Meant = ""
+	if s.Revision() == before.Revision() && s.Trusted == before.Trusted && reflect.DeepEqual(s.Policies, before.Policies) &&
+		reflect.DeepEqual(s.Permissions, before.Permissions) {
+		s.Meant = before.meaning()
+	}
 }
 
 // Revision changes whenever a connection made before would be the wrong one. It is derived from secrets: keep it inside.

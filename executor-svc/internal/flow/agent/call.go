@@ -227,6 +227,11 @@ func (m *move) startNow(s *storagev1.ActiveStep) error {
 	if m.s.GetCancelRequested() {
 		return m.calledCancelled(s, flow.Called{Outcome: notBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 	}
+	if spent := m.timeSpent(); spent != "" {
+		return m.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Leg: s.GetLeg(), Outcome: notBegun(s), Err: &storagev1.ErrorNote{
+			ErrMsg: "the task's budget of " + spent + " is spent", Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
+		}})
+	}
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
 	m.unchanged = false // it is committed before the call
 	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})

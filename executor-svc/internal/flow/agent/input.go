@@ -175,7 +175,7 @@ func (m *move) undelivered(in flow.Undelivered) error {
 		return err
 	}
 	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Leg: s.GetLeg(), Err: in.Err, Outcome: unknown, Lost: true}
-	if m.s.GetCancelRequested() || s.GetRequestState() == "" || s.GetLeg()+1 >= m.t.Head.GetLimits().GetMaxAttempts() {
+	if m.s.GetCancelRequested() || m.timeSpent() != "" || s.GetRequestState() == "" || s.GetLeg()+1 >= m.t.Head.GetLimits().GetMaxAttempts() {
 		return m.called(lost)
 	}
 	s.Leg++

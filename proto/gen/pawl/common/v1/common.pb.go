@@ -664,7 +664,7 @@ type Tool struct {
 	RiskFloor RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
 	// SHA-256 (hex) of the raw definition as the server sent it.
 	DefinitionHash string `protobuf:"bytes,11,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
-	// Changes whenever the server's configuration does; an approval is bound to it.
+	// Changes whenever what a call means does by the server's configuration; an approval is bound to it.
 	ConfigRevision uint64 `protobuf:"varint,12,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
