@@ -218,6 +218,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.place())
+	defer p.wake() // who waits because an attempt was under way
 	now := time.Now()
 	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
 	if e.retired && e.calls == 0 {
