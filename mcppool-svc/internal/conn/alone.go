@@ -188,6 +188,16 @@ func (p *Pool) first(k key) *entry {
 	return nil
 }
 
+// isLast says whether there is no other connection of an entry's key. Called with mu held.
+func (p *Pool) isLast(e *entry) bool {
+	for other := range p.those(e.at(0)) {
+		if other != e {
+			return false
+		}
+	}
+	return true
+}
+
 // unsettled says whether a connection's server may yet ask for a call that is gone.
 func (e *entry) unsettled() bool {
 	s, ok := e.client.(upstream.Settler)
