@@ -218,6 +218,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.place())
+	defer p.wake() // who waits because an attempt was under way
 	now := time.Now()
 	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
 	if e.retired && e.calls == 0 {
@@ -249,8 +250,13 @@ func (p *Pool) lost(e *entry) {
 	p.finish(e)
 }
 
-// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. Called with mu held.
+// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. The last one that is lost tells of
+// the server, whichever it was. Called with mu held, before the entry is retired.
 func (p *Pool) remember(e *entry, err error) {
-	p.failed[e.place()] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
+	k := e.place()
+	if p.isLast(e) {
+		k = k.at(0)
+	}
+	p.failed[k] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
 }

@@ -35,6 +35,7 @@ type turn struct {
 	come   chan struct{} // buffered; it may try
 	why    error         // guarded by the pool's mu; it waits
 	queued bool          // guarded by the pool's mu
+	again  time.Time     // when it may try though nobody wakes it; zero: never
 	told   bool
 }
 
@@ -64,6 +65,7 @@ func (p *Pool) try(ctx context.Context, k key, use Use, t *turn) (*entry, error)
 	if free := p.free(k, use); free != nil {
 		at = free.key
 	}
+	t.again = p.mayTryAt(at) // before join asks, as the time may come meanwhile
 	e, err := p.join(ctx, at, use)
 	if err != nil && !p.closed && p.first(k) != nil {
 		return nil, p.queue(k, use, t, err) // one of those that there are comes free sooner or later
@@ -125,8 +127,14 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, t *turn, until time.Tim
 	t.told = true
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
+	var again <-chan time.Time
+	if !t.again.IsZero() {
+		again = time.After(time.Until(t.again))
+	}
 	select {
 	case <-t.come:
+		return nil
+	case <-again:
 		return nil
 	case <-ctx.Done():
 		return gaveUp(ctx)
@@ -178,6 +186,16 @@ func (p *Pool) first(k key) *entry {
 		return e
 	}
 	return nil
+}
+
+// isLast says whether there is no other connection of an entry's key. Called with mu held.
+func (p *Pool) isLast(e *entry) bool {
+	for other := range p.those(e.at(0)) {
+		if other != e {
+			return false
+		}
+	}
+	return true
 }
 
 // unsettled says whether a connection's server may yet ask for a call that is gone.

@@ -43,23 +43,54 @@ func (f *failure) remembered() error {
 // attempt be made. Called with mu held.
 func (p *Pool) refuse(k key, id string) error {
 	f := p.failed[k.place()]
-	if f == nil {
+	left := time.Until(p.refusedUntil(k))
+	switch {
+	case f == nil || left <= 0 && !p.trying(k):
 		return nil
-	}
-	since := time.Since(f.at)
-	if f.inRow < p.cfg.BreakAfter {
-		if since < retryAfter {
-			return f.remembered()
-		}
-		return nil
-	}
-	left := p.cfg.BreakFor - since
-	if left <= 0 {
-		return nil
+	case left <= 0 || f.inRow < p.cfg.BreakAfter:
+		return f.remembered()
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
 		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %s; `pawl mcp list` says what is wrong: %w",
 		id, f.inRow, span.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
+}
+
+// refusedUntil is when refuse lets the next attempt be made; zero where nothing failed. Called with mu held.
+func (p *Pool) refusedUntil(k key) time.Time {
+	f := p.failed[k.place()]
+	switch {
+	case f == nil:
+		return time.Time{}
+	case f.inRow < p.cfg.BreakAfter:
+		return f.at.Add(retryAfter)
+	}
+	return f.at.Add(p.cfg.BreakFor)
+}
+
+// mayTryAt is when one that refuse turns away now is to ask again; zero where it lets an attempt be made. What only people can
+// mend is not tried each second: who mends it retires connections, which wakes those who wait. Called with mu held.
+func (p *Pool) mayTryAt(k key) time.Time {
+	until := p.refusedUntil(k)
+	switch {
+	case time.Until(until) <= 0:
+		return time.Time{}
+	case p.failed[k.place()].saysNothing():
+		return until.Add(p.cfg.BreakFor)
+	}
+	return until
+}
+
+// trying says whether a further connection beside the first is being made. Called with mu held.
+func (p *Pool) trying(k key) bool {
+	if k.nth == 0 {
+		return false // who wants the first shares the attempt
+	}
+	for e := range p.those(k.at(0)) {
+		if e.nth > 0 && e.client == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Works says that a user's connection to a server could be made, beside the pool: the next call tries at once.

@@ -40,11 +40,13 @@ func (p *Pool) prove(user string, servers []*spec.Server) (asked []<-chan struct
 	for _, s := range servers {
 		k := keyOf(Use{Server: s, User: user})
 		if s.Isolation != spec.PerTask {
-			asked = p.proveOne(asked, p.entries[k])
+			for e := range p.those(k) {
+				asked = p.proveOne(asked, e)
+			}
 			continue
 		}
 		for _, e := range p.entries {
-			if e.place() == k {
+			if e.at(0).place() == k {
 				asked = p.proveOne(asked, e)
 			}
 		}
@@ -52,9 +54,9 @@ func (p *Pool) prove(user string, servers []*spec.Server) (asked []<-chan struct
 	return asked
 }
 
-// proveOne is called with mu held; the entry may be nil.
+// proveOne is called with mu held.
 func (p *Pool) proveOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
-	if e == nil || e.client == nil || p.closed {
+	if e.client == nil || p.closed {
 		return asked
 	}
 	prober, ok := e.client.(upstream.Prober)

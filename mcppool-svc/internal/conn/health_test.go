@@ -2,6 +2,8 @@ package conn
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -165,5 +167,74 @@ func TestDoubt(t *testing.T) {
 		lease.Doubt()
 		lease.Release()
 		look(t, p, Failed)
+	})
+}
+
+// Where there are further connections, who looks sees whether the server is there by any of them: also when the first is gone, and
+// when all die at once.
+func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
+	for name, firstGoes := range map[string]bool{"the first went before": true, "all die": false} {
+		for _, isolation := range []spec.Isolation{spec.PerUser, spec.PerTask} {
+			t.Run(fmt.Sprint(name, ", isolation ", isolation), func(t *testing.T) {
+				withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
+					p.Separate(func(*spec.Server) bool { return true })
+					s := isolated(isolation)
+					use := Use{Server: s, User: "ann", Session: "task", Call: true}
+					leases := []*Lease{acquire(t, p, use), acquire(t, p, use), acquire(t, p, use)}
+					if firstGoes {
+						leases[0].Discard(errors.New("it hung"))
+					}
+					for _, lease := range leases {
+						lease.Release()
+					}
+					<-time.After(p.cfg.ProbeAfter)
+					p.Prove(t.Context(), "ann", s)
+					if st := p.Status(s, "ann"); st.State != Ready {
+						t.Fatalf("while it answers: %+v", st)
+					}
+					l.become("gone")
+					<-time.After(p.cfg.ProbeAfter)
+					gone := time.Now()
+					p.Prove(t.Context(), "ann", s)
+					st := p.Status(s, "ann")
+					if st.State != Failed || !st.Since.Equal(gone) || st.Err == nil || st.Err.Error() != "connection refused" {
+						t.Errorf("it is gone since %v: %+v", gone, st)
+					}
+					if log := p.Log(s, "ann"); log.Connected || log.Err == nil {
+						t.Errorf("log %+v", log)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The end of a further connection says something of the server only where no other one is left.
+func TestDeathBeyondTheFirst(t *testing.T) {
+	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		a, b, c := acquire(t, p, ofCall("")), acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+		f.made[2].fail(errors.New("died alone"))
+		synctest.Wait()
+		a.Release()
+		p.mu.Lock()
+		p.retire(a.entry)
+		p.finish(a.entry)
+		p.mu.Unlock()
+		if st := p.Status(server, "ann"); st.State != Ready || st.Err != nil {
+			t.Errorf("one is left: %+v", st)
+		}
+		<-time.After(time.Second)
+		f.made[1].fail(errors.New("died last"))
+		synctest.Wait()
+		if st := p.Status(server, "ann"); st.State != Failed || !st.Since.Equal(time.Now()) || st.Err.Error() != "died last" {
+			t.Errorf("none is left: %+v", st)
+		}
+		b.Release()
+		c.Release()
+		// It delays nobody, and the next one that works ends it.
+		acquire(t, p, ofCall("")).Release()
+		if st := p.Status(server, "ann"); st.State != Ready {
+			t.Errorf("after the next connect: %+v", st)
+		}
 	})
 }
