@@ -20,9 +20,10 @@ const retryAfter = time.Second
 type failure struct {
 	err    error
 	stderr upstream.Stderr
-	at     time.Time // of the last one; such that a lost connection delays nothing
-	since  time.Time // of the first one since it last worked
-	inRow  int       // connects that failed since the last one that did not
+	at     time.Time     // of the last one; such that a lost connection delays nothing
+	since  time.Time     // of the first one since it last worked
+	inRow  int           // connects that failed since the last one that did not
+	trying chan struct{} // closed when somebody who looked has had it tried again; nil while nobody has
 }
 
 // saysNothing is whether the server itself was not at fault.

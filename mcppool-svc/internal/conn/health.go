@@ -40,8 +40,12 @@ func (p *Pool) prove(user string, servers []*spec.Server) (asked []<-chan struct
 	for _, s := range servers {
 		k := keyOf(Use{Server: s, User: user})
 		if s.Isolation != spec.PerTask {
+			gone := true
 			for e := range p.those(k) {
-				asked = p.proveOne(asked, e)
+				asked, gone = p.proveOne(asked, e), false
+			}
+			if f := p.failed[k.place()]; gone && f != nil && s.HTTP != nil && !f.saysNothing() {
+				asked = p.tryAgain(asked, f, Use{Server: s, User: user})
 			}
 			continue
 		}
@@ -52,6 +56,30 @@ func (p *Pool) prove(user string, servers []*spec.Server) (asked []<-chan struct
 		}
 	}
 	return asked
+}
+
+// tryAgain connects anew to a server over HTTP that failed a while ago: it may be back. A program is not started because somebody looks.
+// Called with mu held.
+func (p *Pool) tryAgain(asked []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
+	if p.closed || f.trying == nil && time.Since(f.at) < p.cfg.ProbeAfter {
+		return asked
+	}
+	if f.trying == nil {
+		done := make(chan struct{})
+		f.trying = done
+		p.work.Go(func() {
+			defer close(done)
+			ctx, cancel := context.WithTimeout(p.base, probeLimit)
+			defer cancel()
+			if lease, err := p.Acquire(ctx, use); err == nil {
+				lease.Release()
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			f.trying = nil
+		})
+	}
+	return append(asked, f.trying)
 }
 
 // proveOne is called with mu held.

@@ -238,3 +238,29 @@ func TestDeathBeyondTheFirst(t *testing.T) {
 		}
 	})
 }
+
+// A server over HTTP that failed is tried again when somebody looks a while later; a program is not started for that.
+func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
+	web := &spec.Server{UID: "web", ID: "web", HTTP: &spec.HTTP{URL: "http://127.0.0.1:1/mcp"}}
+	program := &spec.Server{UID: "program", ID: "program", Stdio: &spec.Stdio{Command: "x"}}
+	for s, want := range map[*spec.Server]State{web: Ready, program: Failed} {
+		withLives(t, func(t *testing.T, p *Pool, f *fakes, _ *life) {
+			f.set(&upstream.Error{Message: "connection refused"}, 0)
+			if _, err := p.Acquire(t.Context(), Use{Server: s, User: "ann"}); err == nil {
+				t.Fatal("connected")
+			}
+			f.set(nil, 0)
+			seen := func() State {
+				p.Prove(t.Context(), "ann", s)
+				return p.Status(s, "ann").State
+			}
+			if got := seen(); got != Failed {
+				t.Errorf("%s at once: %v", s.ID, got)
+			}
+			<-time.After(p.cfg.ProbeAfter)
+			if got := seen(); got != want {
+				t.Errorf("%s a while later: %v, want %v", s.ID, got, want)
+			}
+		})
+	}
+}
