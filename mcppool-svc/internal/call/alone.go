@@ -34,9 +34,10 @@ func say(call *ledger.Call, level, text string) {
 
 // unheard says whether a call is to be made again because a question was refused that may have been its own: over a connection of
 // its own, which it gets from now on, there is no doubt. Only a tool that may run twice is called twice, and only where nobody was
-// asked anything yet; of any other the caller hears what it came to.
+// asked anything yet, a model neither; of any other the caller hears what it came to.
 func (c *Caller) unheard(ctx context.Context, r Request, f *facts, err error) bool {
-	if !f.unclear.Swap(false) || !f.repeatable || f.asked.Load() || f.tasked.Load() || r.Continues || r.Task != "" || ctx.Err() != nil {
+	if !f.unclear.Swap(false) || !f.repeatable || f.asked.Load() || f.tasked.Load() || f.cost.any() ||
+		r.Continues || r.Task != "" || ctx.Err() != nil {
 		return false
 	}
 	if err != nil && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown || !c.same(r) {

@@ -30,10 +30,14 @@ func (c *cost) add(s Sampled) {
 	c.output += s.OutputTokens
 }
 
-// any says whether a model was asked.
-func (c *cost) any() bool { return c.usage() != nil }
+// any says whether a model was asked. One that has not answered yet may cost as much.
+func (c *cost) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests > 0
+}
 
-// usage is the cost as the contract has it; nil where no model was asked.
+// usage is the cost as the contract has it; nil where no model answered.
 func (c *cost) usage() *commonv1.Usage {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -207,11 +207,14 @@ func TestNoRetryOfAnotherServer(t *testing.T) {
 	}
 }
 
-// A person is not asked again, and no second task is begun, because a connection broke.
+// A person is not asked again, no second task is begun, and no model paid twice, because a connection broke.
 func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "lost").With(errs.OutcomeKey, errs.OutcomeUnknown)
 	for name, change := range map[string]func(*facts){"asked": func(f *facts) { f.asked.Store(true) }, "a task": func(f *facts) {
 		f.noting(func(upstream.Notification) {})(upstream.Notification{Task: &upstream.Task{}})
+	}, "a model is being asked": func(f *facts) { f.cost.begin() }, "a model answered": func(f *facts) {
+		f.cost.begin()
+		f.cost.add(Sampled{OutputTokens: 1})
 	}} {
 		f := &facts{repeatable: true}
 		if !f.harmless(lost) {
@@ -219,6 +222,26 @@ func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 		}
 		if change(f); f.harmless(lost) {
 			t.Errorf("%s: it is repeated", name)
+		}
+	}
+}
+
+// A call whose question was refused, since it was not clear whose it was, is made again; but not where that asked or paid somebody twice.
+func TestUnclearQuestions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*facts)
+		again  bool
+	}{
+		"nobody was asked": {func(*facts) {}, true},
+		"a person was":     {func(f *facts) { f.asked.Store(true) }, false},
+		"a model answered": {func(f *facts) { f.cost.begin(); f.cost.add(Sampled{OutputTokens: 1}) }, false},
+		"a model is asked": {func(f *facts) { f.cost.begin() }, false},
+	} {
+		c, f := New(nil, nil, Deps{Log: slog.New(slog.DiscardHandler)}), &facts{repeatable: true}
+		f.unclear.Store(true)
+		tt.change(f)
+		if got := c.unheard(t.Context(), Request{}, f, nil); got != tt.again {
+			t.Errorf("%s: made again: %v", name, got)
 		}
 	}
 }

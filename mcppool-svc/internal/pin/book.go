@@ -42,6 +42,8 @@ type Record struct {
 	Definition string    `json:"definition,omitempty"` // empty where it is too long
 	Time       time.Time `json:"time"`
 	By         string    `json:"by,omitempty"` // a user's sub; empty: seen at first use
+	// Review names the first review that what was seen goes back to; empty in files of before that was noted.
+	Review string `json:"review,omitempty"`
 }
 
 // Book is safe for concurrent use.
@@ -57,13 +59,6 @@ type Book struct {
 	gone    map[string]time.Time // guarded by mu; since when, by origin
 }
 
-// server is what is known of one. It is replaced, never changed.
-type server struct {
-	hashes map[string]string // by tool name
-	of     question
-	answer *Review // to it
-}
-
 // question is what a review depends on beside the pins.
 type question struct {
 	digest  [32]byte
@@ -73,29 +68,46 @@ type question struct {
 // Open reads what is stored.
 func Open(st store.Store, now func() time.Time) (*Book, error) {
 	b := &Book{store: st, now: now, servers: make(map[string]*server), gone: make(map[string]time.Time)}
-	for _, bucket := range Buckets() { // approvals last: they count
-		err := st.Load(bucket, b.load)
+	for _, bucket := range Buckets() {
+		err := st.Load(bucket, func(key string, value []byte) error { return b.load(bucket, key, value) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the approved tools: %w", err)
 		}
 	}
-	return b, b.split()
+	for _, s := range b.servers {
+		s.counted()
+	}
+	if err := b.split(); err != nil {
+		return nil, err
+	}
+	return b, b.begin()
 }
 
-func (b *Book) load(key string, value []byte) error {
-	origin, name, _ := strings.Cut(key, "\x00")
+func (b *Book) load(bucket, key string, value []byte) error {
+	origin, name := cut(key)
 	r, err := decode(value)
 	if err != nil {
 		return fmt.Errorf("tool %q: %w", name, err)
 	}
-	if b.servers[origin] == nil {
-		b.servers[origin] = &server{hashes: make(map[string]string)}
+	s := b.servers[origin]
+	if s == nil {
+		s = &server{pins: make(map[string]pin)}
+		b.servers[origin] = s
 	}
-	if name == goneName {
+	p := s.pins[name]
+	switch {
+	case name == goneName:
 		b.gone[origin] = r.Time
 		return nil
+	case bucket == bucketApproved:
+		p.approved = r.Hash
+	case name == firstName:
+		s.first = &first{r.Review, r.Time}
+		return nil
+	default:
+		p.seen, p.review, p.time = r.Hash, r.Review, r.Time
 	}
-	b.servers[origin].hashes[name] = r.Hash
+	s.pins[name] = p
 	return nil
 }
 
@@ -112,12 +124,9 @@ func (b *Book) Review(s *spec.Server, c *catalog.Catalog) (*Review, error) {
 	b.writes.Lock()
 	defer b.writes.Unlock()
 	known := b.server(origin)
-	review, fresh := judge(s.Pinning, known.hashes, c)
+	review, fresh := judge(s.Pinning, known, c)
 	if len(fresh) > 0 {
-		changes := make([]store.Change, 0, len(fresh))
-		for _, t := range fresh {
-			changes = append(changes, b.change(bucketSeen, origin, t, ""))
-		}
+		changes := b.seen(origin, known, fresh)
 		if err := b.apply(changes); err != nil {
 			return nil, err
 		}
@@ -127,24 +136,40 @@ func (b *Book) Review(s *spec.Server, c *catalog.Catalog) (*Review, error) {
 		// Another replica may have been first: what is stored by now counts.
 		known = b.server(origin)
 		var unknown []*catalog.Tool
-		review, unknown = judge(s.Pinning, known.hashes, c)
+		review, unknown = judge(s.Pinning, known, c)
 		for _, t := range unknown {
 			review.held[t.Name] = true
 		}
 	}
-	b.answer(origin, known, &server{hashes: known.hashes, of: q, answer: review})
+	answered := *known
+	answered.of, answered.answer = q, review
+	b.answer(origin, known, &answered)
 	return review, nil
 }
 
+// seen notes that tools were let through, and with the first ones of a server that these were the first.
+func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store.Change {
+	changes := make([]store.Change, 0, len(fresh)+1)
+	review := known.review()
+	if known.unknown() {
+		review = idOf(fresh)
+		changes = append(changes, b.firstChange(origin, review))
+	}
+	for _, t := range fresh {
+		changes = append(changes, b.change(bucketSeen, origin, t, Record{Review: review}))
+	}
+	return changes
+}
+
 // judge divides the tools of a catalog into those to keep, those known and those held.
-func judge(pinning spec.Pinning, hashes map[string]string, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
+func judge(pinning spec.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
 	r = &Review{held: make(map[string]bool)}
-	first := len(hashes) == 0
+	open := s.unknown() || pinning == spec.PinAllowNew
 	for _, t := range c.Tools {
-		hash, known := hashes[t.Name]
+		hash, known := s.known(pinning, t.Name)
 		switch {
 		case known && hash == t.Hash:
-		case !known && (first || pinning == spec.PinAllowNew) && len(hashes)+len(fresh) < maxPins:
+		case !known && open && t.Name != firstName && len(s.pins)+len(fresh) < maxPins:
 			fresh = append(fresh, t)
 		default:
 			r.held[t.Name] = true
@@ -158,7 +183,10 @@ func (b *Book) Approve(s *spec.Server, t *catalog.Tool, by string) error {
 	origin := s.Origin()
 	b.writes.Lock()
 	defer b.writes.Unlock()
-	changes := []store.Change{b.change(bucketApproved, origin, t, by)}
+	changes := []store.Change{b.change(bucketApproved, origin, t, Record{By: by})}
+	if b.server(origin).unknown() { // what follows is not the first use
+		changes = append(changes, b.firstChange(origin, idOf(nil)))
+	}
 	if err := b.apply(changes); err != nil {
 		return err
 	}
@@ -167,22 +195,28 @@ func (b *Book) Approve(s *spec.Server, t *catalog.Tool, by string) error {
 
 // Approved returns what was approved of a tool; false where nothing was.
 func (b *Book) Approved(s *spec.Server, name string) (Record, bool, error) {
-	return b.stored(s.Origin() + "\x00" + name)
+	key := s.Origin() + "\x00" + name
+	r, known, err := b.get(bucketApproved, key)
+	if err != nil || known {
+		return r, known, err
+	}
+	if _, counts := b.server(s.Origin()).known(s.Pinning, name); !counts {
+		return Record{}, false, nil
+	}
+	return b.get(bucketSeen, key)
 }
 
-// stored is what counts of a tool.
-func (b *Book) stored(key string) (Record, bool, error) {
-	for _, bucket := range []string{bucketApproved, bucketSeen} {
-		value, err := b.store.Get(bucket, key)
-		if err != nil {
-			return Record{}, false, errors.Join(ErrStorage, fmt.Errorf("reading the approved tools: %w", err))
-		}
-		if value != nil {
-			r, err := decode(value)
-			return r, err == nil, err
-		}
+// get reads one record.
+func (b *Book) get(bucket, key string) (Record, bool, error) {
+	value, err := b.store.Get(bucket, key)
+	if err != nil {
+		return Record{}, false, errors.Join(ErrStorage, fmt.Errorf("reading the approved tools: %w", err))
 	}
-	return Record{}, false, nil
+	if value == nil {
+		return Record{}, false, nil
+	}
+	r, err := decode(value)
+	return r, err == nil, err
 }
 
 // Forget takes back all approvals for an origin.
@@ -190,12 +224,14 @@ func (b *Book) Forget(origin string) error {
 	b.writes.Lock()
 	defer b.writes.Unlock()
 	var changes []store.Change
-	for name := range b.server(origin).hashes {
+	for name := range b.server(origin).pins {
 		for _, bucket := range Buckets() {
 			changes = append(changes, store.Change{Bucket: bucket, Key: origin + "\x00" + name})
 		}
 	}
-	changes = append(changes, store.Change{Bucket: bucketSeen, Key: origin + "\x00" + goneName})
+	for _, name := range []string{goneName, firstName} {
+		changes = append(changes, store.Change{Bucket: bucketSeen, Key: origin + "\x00" + name})
+	}
 	if err := b.apply(changes); err != nil {
 		return err
 	}
@@ -220,7 +256,7 @@ func (b *Book) server(origin string) *server {
 func (b *Book) answer(origin string, of, s *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now := b.servers[origin]; now == of || now == nil && len(of.hashes) == 0 {
+	if now := b.servers[origin]; now == of || now == nil && len(of.pins) == 0 && of.first == nil {
 		b.servers[origin] = s
 	}
 }
@@ -235,16 +271,27 @@ func (b *Book) apply(changes []store.Change) error {
 	return nil
 }
 
-func (b *Book) change(bucket, origin string, t *catalog.Tool, by string) store.Change {
-	r := Record{Version: recordVersion, Hash: t.Hash, Time: b.now().UTC(), By: by}
+// change is what is to be stored of a tool; r says how it was let through.
+func (b *Book) change(bucket, origin string, t *catalog.Tool, r Record) store.Change {
+	r.Version, r.Hash, r.Time = recordVersion, t.Hash, b.now().UTC()
 	if len(t.Raw) <= maxKept {
 		r.Definition = t.Raw
 	}
+	return encode(bucket, origin, t.Name, r)
+}
+
+func encode(bucket, origin, name string, r Record) store.Change {
 	value, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // plain data
 	}
-	return store.Change{Bucket: bucket, Key: origin + "\x00" + t.Name, Value: value}
+	return store.Change{Bucket: bucket, Key: origin + "\x00" + name, Value: value}
+}
+
+// cut divides a key.
+func cut(key string) (origin, name string) {
+	origin, name, _ = strings.Cut(key, "\x00")
+	return origin, name
 }
 
 func decode(value []byte) (r Record, err error) {

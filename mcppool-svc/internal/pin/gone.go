@@ -1,7 +1,6 @@
 package pin
 
 import (
-	"encoding/json"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/registry/store"
@@ -71,9 +70,5 @@ func (b *Book) setGone(origin string, since time.Time) {
 }
 
 func goneChange(origin string, since time.Time) store.Change {
-	value, err := json.Marshal(Record{Version: recordVersion, Time: since})
-	if err != nil {
-		panic(err) // plain data
-	}
-	return store.Change{Bucket: bucketSeen, Key: origin + "\x00" + goneName, Value: value}
+	return encode(bucketSeen, origin, goneName, Record{Version: recordVersion, Time: since})
 }

@@ -1,8 +1,6 @@
 package pin
 
 import (
-	"maps"
-	"strings"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/registry/store"
@@ -18,12 +16,12 @@ func (b *Book) Applied(places []replica.Place, here func(origin string) bool) er
 		if p.Bucket != bucketSeen && p.Bucket != bucketApproved {
 			continue
 		}
-		origin, name, _ := strings.Cut(p.Key, "\x00")
+		origin, name := cut(p.Key)
 		changes[origin] = append(changes[origin], store.Change{Bucket: p.Bucket, Key: p.Key})
 		if name != goneName || !here(origin) {
 			continue
 		}
-		if _, noted, err := b.stored(p.Key); err != nil {
+		if _, noted, err := b.get(bucketSeen, p.Key); err != nil {
 			return err
 		} else if noted {
 			back = append(back, store.Change{Bucket: bucketSeen, Key: p.Key})
@@ -41,7 +39,7 @@ func (b *Book) Applied(places []replica.Place, here func(origin string) bool) er
 		return err
 	}
 	for _, c := range back {
-		origin, _, _ := strings.Cut(c.Key, "\x00")
+		origin, _ := cut(c.Key)
 		b.setGone(origin, time.Time{})
 	}
 	return nil
@@ -51,31 +49,47 @@ func (b *Book) Applied(places []replica.Place, here func(origin string) bool) er
 func (b *Book) refresh(origin string, changes []store.Change) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	hashes := make(map[string]string)
-	if old := b.servers[origin]; old != nil {
-		maps.Copy(hashes, old.hashes)
+	old := b.servers[origin]
+	if old == nil {
+		old = &server{}
 	}
+	read, first := make(map[string]pin, len(changes)), old.first
 	for _, c := range changes {
-		_, name, _ := strings.Cut(c.Key, "\x00")
-		r, known, err := b.stored(c.Key)
-		switch {
-		case err != nil:
+		_, name := cut(c.Key)
+		if name == goneName {
+			if err := b.readGone(origin, c.Key); err != nil {
+				return err
+			}
+			continue
+		}
+		p, f, err := b.read(origin, name)
+		if err != nil {
 			return err
-		case name == goneName && known:
-			b.gone[origin] = r.Time
-		case name == goneName:
-			delete(b.gone, origin)
-		case known:
-			hashes[name] = r.Hash
-		default:
-			delete(hashes, name)
+		}
+		if read[name] = p; name == firstName {
+			first = f
 		}
 	}
-	if len(hashes) == 0 && b.gone[origin].IsZero() {
+	now := old.with(read, first)
+	if len(now.pins) == 0 && now.first == nil && b.gone[origin].IsZero() {
 		delete(b.servers, origin)
 		return nil
 	}
-	b.servers[origin] = &server{hashes: hashes}
+	b.servers[origin] = now
+	return nil
+}
+
+// readGone reads since when a server is gone. Called with mu held.
+func (b *Book) readGone(origin, key string) error {
+	r, known, err := b.get(bucketSeen, key)
+	switch {
+	case err != nil:
+		return err
+	case known:
+		b.gone[origin] = r.Time
+	default:
+		delete(b.gone, origin)
+	}
 	return nil
 }
 

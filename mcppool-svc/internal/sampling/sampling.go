@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,8 +21,9 @@ import (
 )
 
 const (
-	// atOnce is how many requests of all servers are with the planner at once. One user has fewer: the planner sees to that.
-	atOnce = 64
+	// atOnce is how many requests of all servers are with the planner at once, and atOnceOfUser how many of them are for one user, so
+	// that one whose models are slow does not keep all others waiting.
+	atOnce, atOnceOfUser = 64, 8
 	// longest is how long one request may take, the waiting included, and maxText how much text it may bring.
 	longest = 10 * time.Minute
 	maxText = 4 << 20
@@ -31,11 +33,34 @@ const (
 type Models struct {
 	planner plannerv1.PlannerServiceClient
 	slots   chan struct{}
+
+	mu    sync.Mutex
+	users map[string]int // guarded by mu; requests of each user who has any, those that wait for a slot included
 }
 
 // New makes Models over a planner.
 func New(planner plannerv1.PlannerServiceClient) *Models {
-	return &Models{planner: planner, slots: make(chan struct{}, atOnce)}
+	return &Models{planner: planner, slots: make(chan struct{}, atOnce), users: make(map[string]int)}
+}
+
+// begin counts a request of a user, until end; an error where the user has too many.
+func (m *Models) begin(user string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.users[user] >= atOnceOfUser {
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"models are being asked %d times at once for you by MCP servers, which is as often as may be; try again when one has answered", atOnceOfUser)
+	}
+	m.users[user]++
+	return nil
+}
+
+func (m *Models) end(user string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.users[user]--; m.users[user] == 0 {
+		delete(m.users, user)
+	}
 }
 
 // Sample implements call.Models.
@@ -43,6 +68,10 @@ func (m *Models) Sample(ctx context.Context, user string, policy *spec.Sampling,
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"no model answered within %v", longest))
 	defer cancel()
+	if err := m.begin(user); err != nil {
+		return call.Sampled{}, err
+	}
+	defer m.end(user)
 	select {
 	case m.slots <- struct{}{}:
 		defer func() { <-m.slots }()

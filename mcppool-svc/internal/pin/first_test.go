@@ -1,0 +1,186 @@
+package pin
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/spec"
+)
+
+// pool is a replica of a pool, as far as its pins go.
+type pool struct {
+	*Book
+	store *replica.Store
+	file  store.Store
+}
+
+func newPool(t *testing.T, now func() time.Time, stored ...store.Change) *pool {
+	t.Helper()
+	file, err := store.Open("", replica.Buckets(Buckets())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Apply(stored...); err != nil {
+		t.Fatal(err)
+	}
+	p := &pool{file: file}
+	p.reopen(t, now)
+	return p
+}
+
+// reopen is a start with what is stored.
+func (p *pool) reopen(t *testing.T, now func() time.Time) {
+	t.Helper()
+	st, err := replica.Open(p.file, replica.Config{Buckets: Buckets(), First: First(), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.store, p.Book = st, nil
+	if p.Book, err = Open(st, now); err != nil {
+		t.Fatal(err)
+	}
+	st.Observe(func(places []replica.Place) {
+		if err := p.Applied(places, func(string) bool { return true }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// meet has two replicas tell each other everything.
+func meet(t *testing.T, a, b *pool) {
+	t.Helper()
+	for _, way := range [][2]*pool{{a, b}, {b, a}} {
+		page, err := way[0].store.Since("", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := way[1].store.Merge(page.Entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ticking is a clock of all replicas that goes on with each look.
+func ticking() func() time.Time {
+	at := time.Unix(1_000_000, 0)
+	return func() time.Time { at = at.Add(time.Second); return at }
+}
+
+// TestFirstUseElsewhereOpensNothing: a replica that starts with nothing and reaches no other one takes what there is as first use.
+// When they meet, that lets nothing through which the others hold.
+func TestFirstUseElsewhereOpensNothing(t *testing.T) {
+	s := &spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x"}}
+	allowing := &spec.Server{UID: "u", Stdio: s.Stdio, Pinning: spec.PinAllowNew}
+	old := func(bucket, name, value string) store.Change {
+		return store.Change{Bucket: bucket, Key: s.Origin() + "\x00" + name, Value: []byte(value)}
+	}
+	good, both := tools(t, "good=1"), tools(t, "evil=1", "good=1")
+	for name, tt := range map[string]struct {
+		stored []store.Change // of the first replica
+		begin  func(a *Book) error
+	}{
+		"reviewed": {nil, func(a *Book) error { _, err := a.Review(s, good); return err }},
+		"approved": {nil, func(a *Book) error { return a.Approve(s, good.Find("good"), "op") }},
+		"reviewed by an older program": {
+			[]store.Change{old(bucketSeen, "good", `{"v":1,"hash":"`+good.Find("good").Hash+`","time":"1970-01-02T00:00:00Z"}`)}, nil,
+		},
+		"approved by an older program": {
+			[]store.Change{old(bucketApproved, "good", `{"v":1,"hash":"`+good.Find("good").Hash+`","time":"1970-01-02T00:00:00Z","by":"op"}`)}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := ticking()
+			a := newPool(t, now, tt.stored...)
+			if tt.begin != nil {
+				if err := tt.begin(a.Book); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := held(t, a.Book, s, both); got != "evil" {
+				t.Fatalf("the first replica holds %q", got)
+			}
+			b := newPool(t, now)
+			if got := held(t, b.Book, s, both); got != "" {
+				t.Fatalf("the one that knows nothing holds %q", got)
+			}
+			meet(t, a, b)
+			for range 2 {
+				for _, p := range []*pool{a, b} {
+					if got := held(t, p.Book, s, both); got != "evil" {
+						t.Errorf("held after they met: %q", got)
+					}
+					if _, known, err := p.Approved(s, "evil"); known || err != nil {
+						t.Errorf("approved: %v, %v", known, err)
+					}
+					if got := held(t, p.Book, allowing, tools(t, "evil=1", "good=1", "more=1")); got != "" {
+						t.Errorf("new ones allowed, held: %q", got)
+					}
+					if got := held(t, p.Book, allowing, tools(t, "evil=2", "good=1")); got != "evil" {
+						t.Errorf("new ones allowed, held of what changed: %q", got)
+					}
+					p.reopen(t, now)
+				}
+			}
+			if err := b.Approve(s, both.Find("evil"), "op"); err != nil {
+				t.Fatal(err)
+			}
+			meet(t, a, b)
+			if got := held(t, a.Book, s, both) + held(t, b.Book, s, both); got != "" {
+				t.Errorf("held after the approval: %q", got)
+			}
+		})
+	}
+}
+
+// TestFirstUseAtOnce: replicas that see the same for the first time agree, and what either lets through later counts.
+func TestFirstUseAtOnce(t *testing.T) {
+	s := &spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x"}, Pinning: spec.PinAllowNew}
+	now := ticking()
+	a, b := newPool(t, now), newPool(t, now)
+	c := tools(t, "one=1", "two=1")
+	for _, p := range []*pool{a, b} {
+		held(t, p.Book, s, c)
+	}
+	held(t, b.Book, s, tools(t, "three=1"))
+	meet(t, a, b)
+	strict := &spec.Server{UID: "u", Stdio: s.Stdio}
+	for _, p := range []*pool{a, b} {
+		if got := held(t, p.Book, strict, tools(t, "four=1", "one=1", "three=1", "two=1")); got != "four" {
+			t.Errorf("held: %q", got)
+		}
+	}
+	if err := a.Forget(s.Origin()); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, a, b)
+	left := 0
+	for _, bucket := range Buckets() {
+		if err := b.file.Load(bucket, func(string, []byte) error { left++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := held(t, b.Book, strict, tools(t, "one=2")); got != "" || left != 0 {
+		t.Errorf("held after Forget: %q, and %d entries are left", got, left)
+	}
+}
+
+// TestNoToolIsTheFirstReview: a server cannot write what its first review was.
+func TestNoToolIsTheFirstReview(t *testing.T) {
+	st := newStore(t)
+	s := &spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x"}, Pinning: spec.PinAllowNew}
+	c := tools(t, "a=1")
+	c.Tools = slices.Insert(c.Tools, 0, &catalog.Tool{Name: firstName, Hash: c.Tools[0].Hash, Raw: c.Tools[0].Raw})
+	for range 2 {
+		b := open(t, st)
+		if got := held(t, b, s, c); got != firstName {
+			t.Errorf("held: %q", got)
+		}
+		if r, known, err := b.get(bucketSeen, s.Origin()+"\x00"+firstName); r.Hash != "" || !known || err != nil {
+			t.Errorf("the first review: %+v, %v, %v", r, known, err)
+		}
+	}
+}
