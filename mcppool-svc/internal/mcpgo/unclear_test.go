@@ -53,10 +53,13 @@ func overBoth(t *testing.T, test func(t *testing.T, c *client)) {
 	t.Run("sse", func(t *testing.T) { test(t, overSSE(t, &fakemcp.SSE{Mode: fakemcp.Good}, Config{}).(*client)) })
 }
 
-// heldQuestions waits until a connection holds that many.
+// heldQuestions asks for a sign of life until a connection holds that many.
 func heldQuestions(t *testing.T, c *client, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // another process asks
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if err := c.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		c.mu.Lock()
 		got := len(c.held)
 		c.mu.Unlock()

@@ -46,9 +46,9 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) 
 	if err != nil {
 		return llm.Reply{}, err
 	}
-	key, err := m.cfg.Key()
+	key, err := wire.Key(m.cfg.Key)
 	if err != nil {
-		return llm.Reply{}, &llm.Failure{Problem: llm.Auth, Message: err.Error(), Err: err}
+		return llm.Reply{}, err
 	}
 	var options []option.RequestOption
 	if key != "" {
@@ -57,18 +57,8 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) 
 	stream := m.messages.NewStreaming(ctx, params, options...)
 	defer func() { _ = stream.Close() }()
 	reply, err := read(stream, emit)
-	var sent emitted
-	switch {
-	case errors.As(err, &sent):
-		return reply, sent.error
-	case err != nil:
-		return reply, wire.Failed(ctx, failure(err), key)
-	}
-	return reply, nil
+	return reply, wire.End(ctx, err, failure, key)
 }
-
-// emitted is an error of whoever takes the text.
-type emitted struct{ error }
 
 // read takes the answer, whose end is an event of its own.
 func read(stream *ssestream.Stream[anthropic.MessageStreamEventUnion], emit func(string) error) (llm.Reply, error) {
@@ -81,23 +71,20 @@ func read(stream *ssestream.Stream[anthropic.MessageStreamEventUnion], emit func
 		case "message_start":
 			reply.Model = event.Message.Model
 			usage := event.Message.Usage
-			reply.InputTokens = tokens(usage.InputTokens + usage.CacheCreationInputTokens + usage.CacheReadInputTokens)
-			reply.OutputTokens = tokens(usage.OutputTokens)
+			reply.InputTokens = wire.Tokens(usage.InputTokens + usage.CacheCreationInputTokens + usage.CacheReadInputTokens)
+			reply.OutputTokens = wire.Tokens(usage.OutputTokens)
 		case "content_block_start":
 			text = event.ContentBlock.Text
 		case "content_block_delta":
 			text = event.Delta.Text
 		case "message_delta":
 			stop = event.Delta.StopReason
-			reply.OutputTokens = max(reply.OutputTokens, tokens(event.Usage.OutputTokens))
+			reply.OutputTokens = max(reply.OutputTokens, wire.Tokens(event.Usage.OutputTokens))
 		case "message_stop":
 			whole = true
 		}
-		if text == "" {
-			continue
-		}
-		if err := emit(text); err != nil {
-			return reply, emitted{err}
+		if err := wire.Emit(emit, text); err != nil {
+			return reply, err
 		}
 	}
 	if err := stream.Err(); err != nil {
@@ -121,8 +108,6 @@ func stopOf(reason anthropic.StopReason) llm.Stop {
 	}
 	return llm.StopEnd
 }
-
-func tokens(n int64) uint64 { return uint64(max(n, 0)) }
 
 // failure reads an error of the SDK. Its own text has the address, and the whole answer.
 func failure(err error) error {

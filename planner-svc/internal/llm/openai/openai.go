@@ -48,9 +48,9 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) 
 	if err != nil {
 		return llm.Reply{}, err
 	}
-	key, err := m.cfg.Key()
+	key, err := wire.Key(m.cfg.Key)
 	if err != nil {
-		return llm.Reply{}, &llm.Failure{Problem: llm.Auth, Message: err.Error(), Err: err}
+		return llm.Reply{}, err
 	}
 	var options []option.RequestOption
 	if key != "" {
@@ -59,18 +59,8 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) 
 	stream := m.chat.NewStreaming(ctx, params, options...)
 	defer func() { _ = stream.Close() }()
 	reply, err := read(stream, emit)
-	var sent emitted
-	switch {
-	case errors.As(err, &sent):
-		return reply, sent.error
-	case err != nil:
-		return reply, wire.Failed(ctx, failure(err), key)
-	}
-	return reply, nil
+	return reply, wire.End(ctx, err, failure, key)
 }
-
-// emitted is an error of whoever takes the text.
-type emitted struct{ error }
 
 // read takes the answer. The stream's end alone does not tell a whole answer from one that broke off: its reason to stop does.
 func read(stream *ssestream.Stream[openai.ChatCompletionChunk], emit func(string) error) (llm.Reply, error) {
@@ -82,7 +72,7 @@ func read(stream *ssestream.Stream[openai.ChatCompletionChunk], emit func(string
 			reply.Model = chunk.Model
 		}
 		if chunk.JSON.Usage.Valid() {
-			reply.InputTokens, reply.OutputTokens = tokens(chunk.Usage.PromptTokens), tokens(chunk.Usage.CompletionTokens)
+			reply.InputTokens, reply.OutputTokens = wire.Tokens(chunk.Usage.PromptTokens), wire.Tokens(chunk.Usage.CompletionTokens)
 		}
 		for _, choice := range chunk.Choices {
 			if choice.Index != 0 {
@@ -93,11 +83,8 @@ func read(stream *ssestream.Stream[openai.ChatCompletionChunk], emit func(string
 				finish = choice.FinishReason
 			}
 			for _, text := range []string{choice.Delta.Content, choice.Delta.Refusal} {
-				if text == "" {
-					continue
-				}
-				if err := emit(text); err != nil {
-					return reply, emitted{err}
+				if err := wire.Emit(emit, text); err != nil {
+					return reply, err
 				}
 			}
 		}
@@ -121,8 +108,6 @@ func stopOf(finish string, refused bool) llm.Stop {
 	}
 	return llm.StopEnd
 }
-
-func tokens(n int64) uint64 { return uint64(max(n, 0)) }
 
 // failure reads an error of the SDK.
 func failure(err error) error {
