@@ -23,7 +23,7 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *spec.Server) (*client
 	asks := &inProcess{}
 	t := &tap{Interface: transport.NewInProcessTransportWithOptions(srv, transport.WithElicitationHandler(asks)), blind: true}
 	conn := newClient(t, t, legacy, c.log, legacy.option())
-	conn.direct, asks.conn = true, conn
+	conn.direct, conn.workers, asks.conn = true, &c.workers, conn
 	conn.of(s)
 	conn.release = func() { _ = closer.Close() }
 	if err := c.handshake(ctx, conn); err != nil {

@@ -23,6 +23,8 @@ type exchange struct {
 	stub json.RawMessage
 	// unless says for which results that is not done, since mcp-go has to see them; may be nil.
 	unless func(json.RawMessage) bool
+	// written takes the request as mcp-go writes it, in the place of the server; nil where it is to be sent.
+	written *transport.JSONRPCRequest
 	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
 	ownCancel bool
 	// gate has the last word on whether the request goes out; may be nil.
