@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/worker"
 )
 
 const (
@@ -65,11 +66,21 @@ func (c *client) aside(ctx context.Context, x *exchange, request transport.JSONR
 	select {
 	case err := <-w.Done():
 		c.workers.Give(w, true)
-		return c.outcome(x, err)
+		return c.outcome(x, c.survived(err))
 	case <-ctx.Done():
 		defer c.workers.Give(w, false)
 		return c.interrupt(ctx, x, w.Done(), stop)
 	}
+}
+
+// survived makes a server's error of a panic in this process.
+func (c *client) survived(err error) error {
+	var panicked *worker.Panic
+	if !errors.As(err, &panicked) {
+		return err
+	}
+	c.log.Error("a tool of a built-in MCP server panicked", "mcp_id", c.server.ID, "panic", panicked.Value, "stack", string(panicked.Stack))
+	return upstream.Panicked(panicked.Value)
 }
 
 // overLines makes a request of a child in the caller's goroutine: it waits for the answer and for ctx alike.

@@ -162,8 +162,11 @@ func tokenOf(meta map[string]json.RawMessage) string {
 
 // stringOf is a JSON string's text; empty where it is none.
 func stringOf(raw json.RawMessage) string {
+	if strict.Absent(raw) {
+		return "" // most are; text would be on the heap
+	}
 	var text string
-	if strict.Absent(raw) || json.Unmarshal(raw, &text) != nil {
+	if json.Unmarshal(raw, &text) != nil {
 		return ""
 	}
 	return text

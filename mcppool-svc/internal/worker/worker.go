@@ -1,8 +1,13 @@
-// Package worker runs work beside its caller, who may stop waiting for it, in goroutines that are used again: one begun anew for each small
-// thing would grow its stack each time. It knows nothing of what the work is.
+// Package worker runs functions beside their callers, who may stop waiting for them, in goroutines that are used again: one begun anew for
+// each small thing would grow its stack each time. What panics ends the function and nothing else. It knows nothing of what is done.
 package worker
 
-import "sync"
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
 
 // maxIdle is how many goroutines wait for work.
 const maxIdle = 64
@@ -20,8 +25,16 @@ type Worker struct {
 	done chan error // buffered
 }
 
-// Done gets the function's error once it has returned.
-func (w *Worker) Done() <-chan error { return w.done }
+// Panic is the error of a function that panicked.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// errExited is the error of a function that ended its goroutine (runtime.Goexit).
+var errExited = errors.New("the function ended its goroutine instead of returning")
 
 // Do has a function run. Give the Worker back in the end.
 func (p *Pool) Do(f func() error) *Worker {
@@ -29,6 +42,9 @@ func (p *Pool) Do(f func() error) *Worker {
 	w.work <- f
 	return w
 }
+
+// Done gets the function's error once it has ended.
+func (w *Worker) Done() <-chan error { return w.done }
 
 func (p *Pool) take() *Worker {
 	p.mu.Lock()
@@ -43,11 +59,12 @@ func (p *Pool) take() *Worker {
 	return w
 }
 
-// Give takes a worker back, once the error was read or nobody waits for it any more: then the function goes on, and its goroutine ends with it.
-func (p *Pool) Give(w *Worker, finished bool) {
+// Give takes a worker back, once the error was read (ended) or nobody waits for it any more: then the function goes on, and the goroutine
+// ends with it.
+func (p *Pool) Give(w *Worker, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !finished || p.closed || len(p.idle) >= maxIdle {
+	if !ended || p.closed || len(p.idle) >= maxIdle {
 		close(w.work)
 		return
 	}
@@ -66,7 +83,25 @@ func (p *Pool) Close() {
 }
 
 func (w *Worker) run() {
+	exited := true
+	defer func() {
+		if exited {
+			go w.run() // in the place of the one that the function ended
+		}
+	}()
 	for f := range w.work {
-		w.done <- f()
+		w.do(f)
 	}
+	exited = false
+}
+
+func (w *Worker) do(f func() error) {
+	err := errExited
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Panic{Value: v, Stack: debug.Stack()}
+		}
+		w.done <- err
+	}()
+	err = f()
 }
