@@ -34,7 +34,7 @@ const (
 // whole says whether the text was valid and has ended.
 func (g *grammar) whole() bool { return !g.bad && g.next == nothing }
 
-func (g *grammar) key(k kind) {
+func (g *grammar) afterKey(k kind) {
 	g.bad = g.bad || k < text || g.next != aKey && g.next != aKeyOrEnd
 	g.next = aColon
 }

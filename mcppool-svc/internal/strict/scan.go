@@ -165,7 +165,7 @@ func (s *scanner) top() *frame {
 func (s *scanner) token(at span, k kind) {
 	if top := s.top(); top != nil && top.key {
 		top.key = false
-		s.grammar.key(k)
+		s.afterKey(k)
 		s.add(top, s.text[at.from:at.to], k)
 		return
 	}
