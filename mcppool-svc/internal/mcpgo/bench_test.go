@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcpgo
 
 import (
@@ -5,7 +7,9 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 
@@ -42,11 +46,22 @@ func BenchmarkCallTool(b *testing.B) {
 				Meta: map[string]string{"pawl.dev/call-id": "t/1", "pawl.dev/idempotency-key": "k"},
 			}
 			b.ReportAllocs()
+			before := cpuTime(b)
 			for b.Loop() {
 				if _, err := c.CallTool(b.Context(), call); err != nil {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/1e3/float64(b.N), "cpu-µs/op")
 		})
 	}
+}
+
+// cpuTime is what this process has had of the processors.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
