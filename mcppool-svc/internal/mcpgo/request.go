@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -31,6 +32,9 @@ func (c *client) request(ctx context.Context, x *exchange, request transport.JSO
 		return c.overLines(ctx, x, request)
 	case c.direct:
 		return c.aside(ctx, x, request)
+	}
+	if id, ok := request.ID.Value().(int64); ok {
+		x.wants = strconv.AppendInt(nil, id, 10)
 	}
 	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
 	defer stop()
