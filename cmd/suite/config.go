@@ -27,7 +27,7 @@ type Config struct {
 	Executor executor.Config
 	// Pool are the MCP pool's settings; its data folder, files, workspace and version are those of the suite.
 	Pool mcppool.Config
-	// Builtins are MCP servers of the program that runs the suite, by name, which is their id.
+	// Builtins are tools of the program that runs the suite, Go functions or MCP servers in its process, by name, which is their server's id.
 	Builtins map[string]mcppool.Builtin
 	// DefaultModel plans where neither a task nor its agent names a model; empty: the planner's default.
 	DefaultModel string

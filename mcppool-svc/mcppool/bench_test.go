@@ -2,6 +2,7 @@ package mcppool
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 )
@@ -167,6 +169,36 @@ func dial(b *testing.B, cfg Config) *grpc.ClientConn {
 		}
 	})
 	return conn
+}
+
+// BenchmarkBuiltin is what a call of a tool in this process takes, as a function and as an MCP server.
+func BenchmarkBuiltin(b *testing.B) {
+	function := Func{Name: "echo", Call: func(_ context.Context, arguments json.RawMessage) (Result, error) {
+		var in struct{ Text string }
+		err := json.Unmarshal(arguments, &in)
+		return Result{Text: in.Text}, err
+	}}
+	service, err := New(b.Context(), Config{}, Deps{Builtins: map[string]Builtin{"function": {Tools: []Func{function}}, "server": echo(nil)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer service.Close()
+	for _, name := range []string{"function", "server"} {
+		b.Run(name, func(b *testing.B) {
+			client, err := service.connector.Connect(b.Context(), builtinServer(name, ""), "ann")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close()
+			call := upstream.Call{Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {}, Meta: map[string]string{"pawl.dev/call-id": "t/1"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := client.CallTool(b.Context(), call); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkBesideAFlood shows what calls of a good server cost while another server floods the pool with notifications: the

@@ -1,6 +1,8 @@
 package mcppool
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,21 +12,31 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/mcpgo"
 	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/workspace"
 )
 
-// Builtin opens an MCP server in this process, anew for each connection; the closer, which may be nil, is called when the
-// connection ends. Its annotations are believed and its tools need no approval: they are this program's own.
-type Builtin func() (*server.MCPServer, io.Closer, error)
+// Builtin is a server of the program around the pool: an MCP server in this process, or Go functions, which cost a tenth of that. Its
+// annotations are believed and its tools need no approval: they are this program's own. In all else it is like any MCP server.
+type Builtin struct {
+	// Open makes an MCP server, anew for each connection; the closer, which may be nil, is called when the connection ends.
+	Open func() (*server.MCPServer, io.Closer, error)
+	// Tools are functions, in the place of Open.
+	Tools []Func
+}
 
-// openers are all built-in servers by name.
+// openers are all built-in MCP servers by name.
 func openers(own map[string]Builtin) map[string]mcpgo.OpenBuiltin {
 	open := map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace}
 	for name, builtin := range own {
+		if builtin.Open == nil {
+			continue
+		}
 		open[name] = func(string) (*server.MCPServer, io.Closer, error) {
-			s, closer, err := builtin()
+			s, closer, err := builtin.Open()
 			if closer == nil {
 				closer = io.NopCloser(nil)
 			}
@@ -35,6 +47,46 @@ func openers(own map[string]Builtin) map[string]mcpgo.OpenBuiltin {
 		}
 	}
 	return open
+}
+
+// functions are all built-in servers of functions.
+func functions(own map[string]Builtin) (map[string][]gofunc.Tool, error) {
+	all := make(map[string][]gofunc.Tool)
+	for name, builtin := range own {
+		for _, f := range builtin.Tools {
+			t, err := f.tool()
+			if err == nil && slices.ContainsFunc(all[name], func(other gofunc.Tool) bool { return other.Name == t.Name }) {
+				err = errors.New("there is another of that name")
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the tool %q of the built-in server %q cannot be offered: %w", f.Name, name, err)
+			}
+			all[name] = append(all[name], t)
+		}
+	}
+	return all, nil
+}
+
+// connector makes connections to servers of all kinds.
+type connector struct {
+	*mcpgo.Connector
+	functions *gofunc.Servers
+}
+
+// Connect returns a connection to a server for a user.
+func (c *connector) Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+	if s.Builtin != nil {
+		if client := c.functions.Connect(s.Builtin.Name); client != nil {
+			return client, nil
+		}
+	}
+	return c.Connector.Connect(ctx, s, user)
+}
+
+// Close ends the goroutines behind connections, once all are closed.
+func (c *connector) Close() {
+	c.Connector.Close()
+	c.functions.Close()
 }
 
 func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
@@ -54,8 +106,10 @@ func builtinServers(own map[string]Builtin) ([]*spec.Server, error) {
 			return nil, fmt.Errorf("the name of the built-in MCP server %q is no id; use lower-case letters, digits, hyphens and underscores", name)
 		case name == spec.BuiltinWorkspace:
 			return nil, fmt.Errorf("the built-in MCP server %q is the pool's own; use another name", name)
-		case own[name] == nil:
-			return nil, fmt.Errorf("the built-in MCP server %q has no constructor", name)
+		case own[name].Open == nil && len(own[name].Tools) == 0:
+			return nil, fmt.Errorf("the built-in MCP server %q has neither a constructor nor tools", name)
+		case own[name].Open != nil && len(own[name].Tools) > 0:
+			return nil, fmt.Errorf("the built-in MCP server %q has a constructor and tools; give it one of the two", name)
 		}
 		servers = append(servers, builtinServer(name, ""))
 	}

@@ -24,14 +24,14 @@ func (c *closed) Close() error { c.n.Add(1); return nil }
 
 // echo opens a server with one tool that only reads.
 func echo(closer io.Closer) Builtin {
-	return func() (*server.MCPServer, io.Closer, error) {
+	return Builtin{Open: func() (*server.MCPServer, io.Closer, error) {
 		s := server.NewMCPServer("echo", "1")
 		s.AddTool(mcp.NewTool("echo", mcp.WithString("text"), mcp.WithReadOnlyHintAnnotation(true)),
 			func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return mcp.NewToolResultText(req.GetString("text", "")), nil
 			})
 		return s, closer, nil
-	}
+	}}
 }
 
 // A program around the pool has servers of its own: everybody's, believed, and closed with their connections.
@@ -59,10 +59,16 @@ func TestBuiltinsThatCannotBe(t *testing.T) {
 		builtins map[string]Builtin
 		cfg      Config
 	}{
-		"is no id":           {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
-		"the pool's own":     {map[string]Builtin{"workspace": echo(nil)}, Config{}},
-		"has no constructor": {map[string]Builtin{"echo": nil}, Config{}},
-		"rename the former":  {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": fakemcp.Good})}}},
+		"is no id":                        {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
+		"the pool's own":                  {map[string]Builtin{"workspace": echo(nil)}, Config{}},
+		"neither a constructor nor tools": {map[string]Builtin{"echo": {}}, Config{}},
+		"one of the two":                  {map[string]Builtin{"echo": {Open: echo(nil).Open, Tools: []Func{nothing}}}, Config{}},
+		"needs a name":                    {map[string]Builtin{"echo": {Tools: []Func{{Call: nothing.Call}}}}, Config{}},
+		"and a function":                  {map[string]Builtin{"echo": {Tools: []Func{{Name: "a"}}}}, Config{}},
+		"another of that":                 {map[string]Builtin{"echo": {Tools: []Func{nothing, nothing}}}, Config{}},
+		"input schema":                    {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Input: []byte(`{"type":7}`)}}}}, Config{}},
+		"output schema":                   {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Output: []byte(`{`)}}}}, Config{}},
+		"rename the former":               {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": fakemcp.Good})}}},
 	} {
 		s, err := New(t.Context(), deps.cfg, Deps{Builtins: deps.builtins})
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -77,8 +83,8 @@ func TestBuiltinsThatCannotBe(t *testing.T) {
 // A server that cannot be made is one that cannot be connected to.
 func TestBuiltinThatFails(t *testing.T) {
 	s := startWith(t, Config{}, Deps{Builtins: map[string]Builtin{
-		"broken": func() (*server.MCPServer, io.Closer, error) { return nil, nil, errors.New("no licence") },
-		"none":   func() (*server.MCPServer, io.Closer, error) { return nil, nil, nil },
+		"broken": {Open: func() (*server.MCPServer, io.Closer, error) { return nil, nil, errors.New("no licence") }},
+		"none":   {Open: func() (*server.MCPServer, io.Closer, error) { return nil, nil, nil }},
 	}})
 	for id, says := range map[string]string{"broken": "no licence", "none": "made none"} {
 		_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: id})

@@ -85,7 +85,7 @@ type Deps struct {
 	// where it is nil.
 	Planner grpc.ClientConnInterface
 
-	// Builtins are MCP servers of the program around the pool, by name, which is their id; everybody has them active.
+	// Builtins are servers of the program around the pool, by name, which is their id; everybody has them active.
 	Builtins map[string]Builtin
 }
 

@@ -1,6 +1,7 @@
 package mcppool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/config"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcpgo"
 	"pawl.dev/mcppool-svc/internal/meter"
@@ -38,7 +40,7 @@ type Service struct {
 	cfg          Config
 	log          *slog.Logger
 	registry     *registry.Registry
-	connector    *mcpgo.Connector
+	connector    *connector
 	logins       *oauth.Logins
 	pool         *conn.Pool
 	ledger       *ledger.Ledger
@@ -133,12 +135,17 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 	if s.askers, err = registry.NewAskers(st, deps.Now, deps.Log); err != nil {
 		return err
 	}
-	s.connector = mcpgo.NewConnector(mcpgo.Config{
+	tools, err := functions(deps.Builtins)
+	if err != nil {
+		return err
+	}
+	inProcess := gofunc.New(gofunc.Config{Version: s.cfg.Version, MaxResult: cmp.Or(s.cfg.MaxMessageBytes, mcpgo.DefaultMaxMessage)}, tools, deps.Log)
+	s.connector = &connector{functions: inProcess, Connector: mcpgo.NewConnector(mcpgo.Config{
 		Memory: s.ways, Askers: s.askers,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
 		Credentials: s.credentials,
-	}, deps.Log)
+	}, deps.Log)}
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.pool.Separate(func(server *spec.Server) bool { return s.askers.Recall(server.Origin()) != "" })
 	return nil

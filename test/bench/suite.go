@@ -188,7 +188,7 @@ func (b *bench) inTurns(ctx context.Context, systems []*contender) (map[string]s
 
 func (b *bench) describeSuite(d *document, systems []*contender, results map[string]samples) {
 	d.text("Ten steps, each durable before the next. Pawl runs playbooks; its four processes are executor, planner, pool and the tool, an MCP server " +
-		"over stdio; the in-process tool is an MCP server within the one process, and does the same. Restate's tool is a function in its worker, which gives back its argument, called " +
+		"over stdio; the in-process tool is a Go function within the one process, and does the same. Restate's tool is a function in its worker, which gives back its argument, called " +
 		"over the HTTP ingress. Each caller waits for one task before it creates the next and sees all its events (Restate's: the result).")
 	var names []string
 	for _, c := range systems {

@@ -310,8 +310,7 @@ func TestSSEAsking(t *testing.T) {
 func TestClosingAnswersNothing(t *testing.T) {
 	c := overSSE(t, &fakemcp.SSE{Mode: fakemcp.Good}, Config{}).(*client)
 	p := &person{answer: waits}
-	_, end := c.enroll(t.Context(), upstream.Call{Ask: p.ask})
-	defer end(nil)
+	defer c.leave(c.enroll(t.Context(), upstream.Call{Ask: p.ask}), nil)
 	c.finish() // the first thing that Close does
 	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("q"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
 	if got := c.elicited(t.Context(), request); got != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
@@ -21,9 +19,9 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *spec.Server) (*client
 		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
 	}
 	asks := &inProcess{}
-	t := &tap{Interface: transport.NewInProcessTransportWithOptions(srv, transport.WithElicitationHandler(asks)), blind: true}
+	t := &tap{Interface: newLocal(srv, asks), blind: true}
 	conn := newClient(t, t, legacy, c.log, legacy.option())
-	conn.direct, asks.conn = true, conn
+	conn.direct, conn.workers, asks.conn = true, &c.workers, conn
 	conn.of(s)
 	conn.release = func() { _ = closer.Close() }
 	if err := c.handshake(ctx, conn); err != nil {

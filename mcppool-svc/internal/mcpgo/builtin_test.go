@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/spec"
@@ -58,5 +59,21 @@ func TestBuiltin(t *testing.T) {
 	s.Builtin.Name = "other"
 	if _, err := connect(t, connector, s); err == nil || upstream.As(err).Kind != upstream.Misconfigured {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// A tool that panics fails its call, and not the process.
+func TestBuiltinThatPanics(t *testing.T) {
+	srv := newMCP(t)
+	srv.AddTool(mcp.NewTool("panic"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("boom") })
+	c := dialServer(t, newConnector(t, Config{Builtins: map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) {
+		return srv, io.NopCloser(nil), nil
+	}}}), &spec.Server{ID: "own", Builtin: &spec.Builtin{Name: "own"}})
+	_, err := callTool(t, c, "panic", `{}`)
+	if e := upstream.As(err); e.Kind != upstream.Answered || e.Code != mcp.INTERNAL_ERROR || !e.Sent || !strings.Contains(e.Message, "boom") {
+		t.Errorf("error = %v", err)
+	}
+	if raw, err := callTool(t, c, "echo", `{"text":"on"}`); err != nil || !strings.Contains(raw, "on") {
+		t.Errorf("call = %s, %v", raw, err)
 	}
 }

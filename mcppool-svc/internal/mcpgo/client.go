@@ -2,8 +2,6 @@ package mcpgo
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -16,16 +14,11 @@ import (
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/worker"
 )
 
-const (
-	// cancelGrace is how long a server has to answer a call that was cancelled; its answer counts.
-	cancelGrace = 2 * time.Second
-	// abandonWait is how long a transport may take to notice that a request was given up.
-	abandonWait = time.Second
-	// notifyLimit bounds the sending of a cancellation.
-	notifyLimit = 5 * time.Second
-)
+// notifyLimit bounds the sending of a cancellation.
+const notifyLimit = 5 * time.Second
 
 // errClosed is what calls come to whose connection was closed under them.
 var errClosed = &upstream.Error{Kind: upstream.Unavailable, Message: "the connection to the MCP server was closed", Lost: true}
@@ -33,7 +26,9 @@ var errClosed = &upstream.Error{Kind: upstream.Unavailable, Message: "the connec
 // client is a connection made with mcp-go. It implements upstream.Client.
 type client struct {
 	mcp  *mcpclient.Client
-	wire transport.Interface // the tap
+	wire transport.Interface // the tap, and what it is for over HTTP
+	tap  *tap
+	pipe *lines // under the tap, to a child; nil otherwise
 	log  *slog.Logger
 	era  era
 	info upstream.Info // set before anybody else has the client
@@ -81,7 +76,12 @@ type client struct {
 	tools  atomic.Uint64
 	offers offers // beside tools
 	tokens atomic.Uint64
-	notes  sync.WaitGroup // cancellations on their way
+	ids    atomic.Int64 // of requests that do not go through mcp
+	// workers run what may not care for its context; of direct ones.
+	workers *worker.Pool
+	// head is what each request says of this client where there was no handshake.
+	head  head
+	notes sync.WaitGroup // cancellations on their way
 
 	done   chan struct{}
 	life   context.Context // ends with done
@@ -104,7 +104,7 @@ type client struct {
 
 func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts ...mcpclient.ClientOption) *client {
 	c := &client{
-		wire: wire, era: e, log: log, done: make(chan struct{}),
+		wire: wire, tap: t, era: e, log: log, done: make(chan struct{}),
 		calls: make(map[string]*running), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
 		release: func() {}, patience: clearWithin,
 		hide: func(text string) string { return text },
@@ -178,81 +178,6 @@ func (c *client) shutdown() error {
 	c.release()
 	c.notes.Wait()
 	return err
-}
-
-// request makes one request of a tool call, which ctx interrupts.
-func (c *client) request(ctx context.Context, x *exchange, send func(context.Context) error) (json.RawMessage, error) {
-	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
-	defer stop()
-	answered := make(chan error, 1)
-	if c.direct {
-		// The tool may not care for its context.
-		go func() { answered <- send(run) }()
-		select {
-		case err := <-answered:
-			return c.outcome(x, err)
-		case <-ctx.Done():
-			return c.interrupt(ctx, x, answered, stop)
-		}
-	}
-	// All other transports return when told to; a goroutine for every request would be a tenth of a short call's time.
-	var end verdict
-	interrupted := make(chan struct{})
-	spare := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		end.raw, end.err = c.interrupt(ctx, x, answered, stop)
-	})
-	err := send(run)
-	if spare() {
-		return c.outcome(x, err)
-	}
-	answered <- err
-	<-interrupted
-	return end.raw, end.err
-}
-
-// verdict is what an interrupted call came to.
-type verdict struct {
-	raw json.RawMessage
-	err error
-}
-
-// interrupt ends a call whose caller gave up: the server is told, may still answer within the grace, and what it answers
-// counts. There is no grace for a deadline: the caller was promised that time and no more.
-func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan error, stop func()) (json.RawMessage, error) {
-	cause := context.Cause(ctx)
-	id, handed := x.abandon()
-	switch {
-	case !handed || c.hangsUp:
-	case c.direct:
-		stop()
-	default:
-		c.tellCancelled(id, cause.Error())
-	}
-	if handed && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
-		if err, ok := within(cancelGrace, answered); ok {
-			return c.outcome(x, err)
-		}
-	}
-	stop()
-	_, _ = within(abandonWait, answered)
-	r := x.report()
-	if r.result != nil {
-		return r.result, nil // it came in the last moment
-	}
-	return nil, &upstream.Error{Kind: upstream.Interrupted, Message: cause.Error(), Sent: r.sent, Err: errors.Join(ctx.Err(), cause)}
-}
-
-// within waits for an answer, but not longer than d.
-func within(d time.Duration, answered <-chan error) (error, bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case err := <-answered:
-		return err, true
-	case <-timer.C:
-		return nil, false
-	}
 }
 
 // tellCancelled sends notifications/cancelled, beside whatever else the connection does.

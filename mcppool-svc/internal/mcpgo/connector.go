@@ -14,6 +14,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/worker"
 )
 
 // DefaultMaxMessage is the longest message that a server may send.
@@ -46,6 +47,7 @@ type Connector struct {
 	log      *slog.Logger
 	launcher *process.Launcher
 	memory   Memory
+	workers  worker.Pool
 }
 
 // NewConnector makes a Connector; Close it once all its connections are closed.
@@ -62,8 +64,11 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), memory: cfg.Memory}
 }
 
-// Close ends the thread that children hang on.
-func (c *Connector) Close() { c.launcher.Close() }
+// Close ends the thread that children hang on, and the goroutines of built-in servers.
+func (c *Connector) Close() {
+	c.launcher.Close()
+	c.workers.Close()
+}
 
 // era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without any, since 2026-07-28.
 type era string

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
@@ -43,8 +42,8 @@ type round struct {
 
 // CallTool implements upstream.Client.
 func (c *client) CallTool(ctx context.Context, call upstream.Call) (raw json.RawMessage, err error) {
-	r, end := c.enroll(ctx, call)
-	defer func() { end(err) }()
+	r := c.enroll(ctx, call)
+	defer func() { c.leave(r, err) }()
 	return c.converse(ctx, r, call)
 }
 
@@ -120,53 +119,29 @@ func asks(raw json.RawMessage) map[string]json.RawMessage {
 
 // once makes one request of a call; data is what came with an error.
 func (c *client) once(ctx context.Context, r *running, next round) (json.RawMessage, any, error) {
-	x := &exchange{stub: json.RawMessage(`{"content":[]}`), ownCancel: true, run: r}
+	x := &exchange{ownCancel: true, run: r}
 	if !next.again {
 		x.gate = r.call.Gate
 	}
-	if len(next.responses) > 0 || next.state != nil {
-		x.amend = next.amend
+	request, err := c.toolRequest(r, next)
+	if err != nil {
+		return nil, nil, err
 	}
-	raw, err := c.request(ctx, x, func(run context.Context) error {
-		_, err := c.mcp.CallTool(run, c.toolRequest(r))
-		return err
-	})
+	raw, err := c.request(ctx, x, request)
+	if err == nil {
+		return raw, nil, nil
+	}
 	var data any
 	if report := x.report(); report.rpcErr != nil {
 		data = report.rpcErr.Data
 	}
-	return raw, data, err
-}
-
-func (c *client) toolRequest(r *running) mcp.CallToolRequest {
-	call := r.call
-	meta := &mcp.Meta{ProgressToken: r.token, AdditionalFields: make(map[string]any, len(call.Meta))}
-	for k, v := range call.Meta {
-		meta.AdditionalFields[k] = v
-	}
-	request := mcp.CallToolRequest{Params: mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments, Meta: meta}}
-	if c.asTask(call) {
-		ttl := call.TaskTTL.Milliseconds()
-		request.Params.Task = &mcp.TaskParams{TTL: &ttl}
-	}
-	return request
+	return nil, data, err
 }
 
 // asTask says whether a call asks to be done as a task.
 func (c *client) asTask(call upstream.Call) bool { return call.Task == upstream.TaskAsked && c.canTask }
 
-// amend puts the answers and the state into a request: mcp-go, which has a loop of its own for this, leaves no other way.
-func (n round) amend(request *transport.JSONRPCRequest) error {
-	more := make(map[string]any, 2)
-	if len(n.responses) > 0 {
-		more["inputResponses"] = n.responses
-	}
-	if n.state != nil {
-		more["requestState"] = *n.state
-	}
-	return addParams(request, more)
-}
-
+// addParams puts more into a request that mcp-go wrote, which leaves no other way.
 func addParams(request *transport.JSONRPCRequest, more map[string]any) error {
 	raw, err := json.Marshal(request.Params)
 	if err != nil {

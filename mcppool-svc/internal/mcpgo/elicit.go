@@ -104,7 +104,7 @@ func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage
 // inquire gets an answer. Where the server ends the question, by the id of its request or of the elicitation, or the call ends,
 // there is one too: the person's is not needed any more.
 func (c *client) inquire(r *running, q upstream.Question, request, elicitation string) (upstream.Answer, error) {
-	return c.inquireWithin(r.ctx, r, q, request, elicitation)
+	return c.inquireWithin(r.context(), r, q, request, elicitation)
 }
 
 // inquireWithin is inquire for a question that ends with ctx.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 
 	"pawl.dev/mcppool-svc/internal/strict"
@@ -15,6 +16,7 @@ import (
 type checkedBody struct {
 	io.ReadCloser // bounded
 	judge         *judge
+	x             *exchange // keeps the answer that it wants
 	events        bool
 
 	src   *bufio.Reader // of events
@@ -80,13 +82,24 @@ func (b *checkedBody) flush() {
 	}
 }
 
-// verdict is what to put in the place of a message; nil where it can stay. What nobody can wait for stays too: mcp-go drops it.
+// verdict is what to put in the place of a message; nil where it can stay. What nobody can wait for stays too: mcp-go drops it. A
+// result that was read here is not read again.
 func (b *checkedBody) verdict(text []byte) []byte {
 	m := strict.Scan(text)
-	if m.Err == nil || m.Method || !m.Answer || !numericID.Match(m.ID) {
+	switch {
+	case m.Method || !m.Answer:
+		return nil
+	case m.Err == nil && b.x.keep(m):
+		return emptyAnswer(m.ID)
+	case m.Err == nil || !numericID.Match(m.ID):
 		return nil
 	}
 	return b.judge.line(m.ID, m.Err)
+}
+
+// emptyAnswer is an answer in the place of one that is kept.
+func emptyAnswer(id []byte) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`+"\n", id)
 }
 
 // dataOf joins the data lines of an event.

@@ -1,6 +1,7 @@
 package mcpgo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 // errAbandoned stops a request that its caller gave up before it was sent.
@@ -23,10 +26,14 @@ type exchange struct {
 	stub json.RawMessage
 	// unless says for which results that is not done, since mcp-go has to see them; may be nil.
 	unless func(json.RawMessage) bool
+	// written takes the request as mcp-go writes it, in the place of the server; nil where it is to be sent.
+	written *transport.JSONRPCRequest
 	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
 	ownCancel bool
 	// gate has the last word on whether the request goes out; may be nil.
 	gate func() error
+	// wants is the id of the request, as it is written, whose result is kept before mcp-go reads it; nil where it is not.
+	wants []byte
 	// run is the tool call that the request is of; amend changes the request before it goes out. Both may be nil.
 	run   *running
 	amend func(*transport.JSONRPCRequest) error
@@ -36,6 +43,7 @@ type exchange struct {
 	handed     bool                     // guarded by mu; the transport has it
 	abandoned  bool                     // guarded by mu; it must not be handed over any more
 	sent       bool                     // guarded by mu; it may have reached the server
+	kept       json.RawMessage          // guarded by mu; a result that mcp-go sees an empty one of
 	result     json.RawMessage          // guarded by mu
 	rpcErr     *mcp.JSONRPCErrorDetails // guarded by mu
 	status     int                      // guarded by mu; HTTP status, 0 where there was none
@@ -127,9 +135,26 @@ func (x *exchange) blame(err error) {
 	}
 }
 
+// keep takes the result of the request out of a message; false where it is another message, or an error.
+func (x *exchange) keep(m strict.Message) bool {
+	if x.wants == nil || m.Result == nil || m.Error != nil || !bytes.Equal(m.ID, x.wants) {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.kept == nil { // the first answer is the one
+		x.kept = m.Result
+	}
+	return true
+}
+
+// answer notes what came back; what was kept of it before counts.
 func (x *exchange) answer(result json.RawMessage, rpcErr *mcp.JSONRPCErrorDetails) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.kept != nil && rpcErr == nil {
+		result = x.kept
+	}
 	x.result, x.rpcErr = result, rpcErr
 }
 

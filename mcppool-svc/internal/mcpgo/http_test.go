@@ -22,7 +22,7 @@ import (
 )
 
 // newMCP is a server made with the library, so that two implementations meet.
-func newMCP(t *testing.T) *server.MCPServer {
+func newMCP(t testing.TB) *server.MCPServer {
 	t.Helper()
 	s := server.NewMCPServer("web", "2.0", server.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("echo", mcp.WithString("text", mcp.Required())), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {

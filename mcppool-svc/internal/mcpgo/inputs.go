@@ -128,8 +128,8 @@ func (c *client) askAll(r *running, questions map[string]upstream.Question, elic
 		})
 	}
 	wait.Wait()
-	if r.ctx.Err() != nil {
-		return nil, ended(r.ctx)
+	if r.context().Err() != nil {
+		return nil, ended(r.context())
 	}
 	return answers, failed
 }

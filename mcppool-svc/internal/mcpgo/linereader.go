@@ -86,6 +86,9 @@ func (r *lineReader) next() error {
 		if len(r.buf)+len(part) > r.limit {
 			return r.tooLong(part, err == nil)
 		}
+		if err == nil && len(r.buf) == 0 {
+			return r.sift(part) // as it lies in src, which is not read on before the line is
+		}
 		r.buf = append(r.buf, part...)
 		switch {
 		case err == nil:

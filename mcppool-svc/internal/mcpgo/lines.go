@@ -1,9 +1,9 @@
 package mcpgo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -41,71 +41,83 @@ func (l *lines) SendRequest(ctx context.Context, request transport.JSONRPCReques
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	waiting, err := l.send(request)
+	if err != nil {
+		return nil, err
+	}
+	defer waiting.end()
+	r, err := waiting.wait(ctx.Done())
+	if errors.Is(err, errWaited) {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.response(request.ID)
+}
+
+// errWaited means that no answer came as long as it was waited for.
+var errWaited = errors.New("no answer yet")
+
+// waiting is a request that was sent.
+type waiting struct {
+	lines    *lines
+	id       int64
+	answered <-chan reply
+}
+
+// send writes a request. Call end on what it returns.
+func (l *lines) send(request transport.JSONRPCRequest) (waiting, error) {
 	id, ok := request.ID.Value().(int64)
 	if !ok {
-		return nil, fmt.Errorf("the request's id %s is no integer", request.ID)
+		return waiting{}, fmt.Errorf("the request's id %s is no integer", request.ID)
 	}
-	text, err := encodeRequest(request)
+	text, err := encodeRequest(id, request)
 	if err != nil {
-		return nil, fmt.Errorf("failed to marshal request: %w", err)
+		return waiting{}, fmt.Errorf("failed to marshal request: %w", err)
 	}
-	key := strconv.FormatInt(id, 10)
-	answered := l.in.expect(key)
-	defer l.in.forget(key)
-	if _, err := l.out.Write(append(text, '\n')); err != nil {
-		return nil, fmt.Errorf("failed to write request: %w", err)
+	w := waiting{l, id, l.in.expect(id)}
+	if _, err := l.out.Write(text); err != nil {
+		w.end()
+		return waiting{}, fmt.Errorf("failed to write request: %w", err)
+	}
+	return w, nil
+}
+
+// wait returns what is answered. It may be called again where done came before.
+func (w waiting) wait(done <-chan struct{}) (reply, error) {
+	why := transport.ErrTransportClosed
+	select {
+	case r := <-w.answered:
+		return r, nil
+	case <-done:
+		why = errWaited
+	case <-w.lines.closed:
+	case <-w.lines.in.eof:
 	}
 	select {
-	case r := <-answered:
-		return r.response(request.ID)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-l.closed:
-	case <-l.in.eof:
-	}
-	select {
-	case r := <-answered: // it came before the end
-		return r.response(request.ID)
+	case r := <-w.answered: // it came before the end
+		return r, nil
 	default:
-		return nil, transport.ErrTransportClosed
+		return reply{}, why
 	}
 }
 
-// encodeRequest writes a request as mcp-go does, and a plain tool call in one go.
-func encodeRequest(request transport.JSONRPCRequest) ([]byte, error) {
-	p, ok := request.Params.(mcp.CallToolParams)
-	if !ok || len(p.RawArguments) == 0 || p.Task != nil || p.InputResponses != nil || p.RequestState != "" {
-		return json.Marshal(request)
-	}
-	name, err := json.Marshal(p.Name)
-	if err != nil {
-		return nil, err
-	}
-	arguments, err := oneLine(p.RawArguments)
-	if err != nil {
-		return nil, err
-	}
-	text := fmt.Appendf(make([]byte, 0, 256+len(arguments)), `{"jsonrpc":"2.0","id":%v,"method":"tools/call","params":{"name":%s,"arguments":`, request.ID.Value(), name)
-	text = append(text, arguments...)
-	if p.Meta != nil {
-		meta, err := p.Meta.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		text = append(append(text, `,"_meta":`...), meta...)
-	}
-	return append(text, `}}`...), nil
-}
+// end stops waiting.
+func (w waiting) end() { w.lines.in.forget(w.id) }
 
-// oneLine is JSON without anything that some reader takes for the end of a line.
-func oneLine(raw json.RawMessage) ([]byte, error) {
-	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 || bytes.Contains(raw, []byte("\u2028")) || bytes.Contains(raw, []byte("\u2029")) {
-		return json.Marshal(raw)
+// encodeRequest writes a request as mcp-go does, in one line, and one whose parameters are written already in one go.
+func encodeRequest(id int64, request transport.JSONRPCRequest) ([]byte, error) {
+	params, ok := request.Params.(json.RawMessage)
+	if !ok {
+		text, err := json.Marshal(request)
+		return append(text, '\n'), err
 	}
-	if !json.Valid(raw) {
-		return nil, strict.ErrInvalid
-	}
-	return raw, nil
+	text := make([]byte, 0, len(params)+128)
+	text = strconv.AppendInt(append(text, `{"jsonrpc":"2.0","id":`...), id, 10)
+	text = strict.AppendString(append(text, `,"method":`...), request.Method)
+	text = append(append(text, `,"params":`...), params...)
+	return append(text, "}\n"...), nil
 }
 
 // reply is what came back to a request: its result or error, raw, or why it is refused.
@@ -124,25 +136,28 @@ func (r reply) response(id mcp.RequestId) (*transport.JSONRPCResponse, error) {
 	return out, nil
 }
 
+// plain says that it is a result and nothing else.
+func (r reply) plain() bool { return r.verdict == nil && r.failure == nil && len(r.result) > 0 }
+
 // mailbox gives answers to who waits for them, by id.
 type mailbox struct {
 	mu      sync.Mutex
-	waiting map[string]chan reply // guarded by mu
+	waiting map[int64]chan reply // guarded by mu
 }
 
 // expect says that somebody waits for an answer with that id.
-func (m *mailbox) expect(id string) <-chan reply {
+func (m *mailbox) expect(id int64) <-chan reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.waiting == nil {
-		m.waiting = make(map[string]chan reply)
+		m.waiting = make(map[int64]chan reply)
 	}
 	one := make(chan reply, 1)
 	m.waiting[id] = one
 	return one
 }
 
-func (m *mailbox) forget(id string) {
+func (m *mailbox) forget(id int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiting, id)
@@ -150,17 +165,31 @@ func (m *mailbox) forget(id string) {
 
 // take returns where an answer with that id, as it was written, is waited for; nil where it is not.
 func (m *mailbox) take(raw []byte) chan<- reply {
+	id, ok := integer(raw)
+	if !ok {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := string(raw)
-	one := m.waiting[key]
-	if one == nil && len(m.waiting) > 0 && len(raw) > 0 && raw[0] != '"' {
-		var id mcp.RequestId // 5.0 is 5 too
-		if json.Unmarshal(raw, &id) == nil {
-			key = fmt.Sprint(id.Value())
-			one = m.waiting[key]
-		}
-	}
-	delete(m.waiting, key) // a second answer is nobody's
+	one := m.waiting[id]
+	delete(m.waiting, id) // a second answer is nobody's
 	return one
+}
+
+// integer reads an id that is a number.
+func integer(raw []byte) (int64, bool) {
+	const most = 18 // digits that always fit
+	var n int64
+	for _, c := range raw {
+		if c < '0' || c > '9' || len(raw) > most {
+			var id mcp.RequestId // 5.0 is 5 too
+			if raw[0] == '"' || json.Unmarshal(raw, &id) != nil {
+				return 0, false
+			}
+			n, ok := id.Value().(int64)
+			return n, ok
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, len(raw) > 0
 }

@@ -38,7 +38,7 @@ type deadlineWriter interface {
 type lineWriter struct {
 	out   deadlineWriter
 	stall time.Duration
-	try   func([]byte) int // writes what can be written without waiting; nil where nothing can
+	try   func([]byte) int // guarded by mu; writes what can be written without waiting; nil where nothing can
 	fail  func(error)      // told once, when the child does not read or the pipe is broken
 
 	wake  chan struct{} // buffered; something was queued or closed

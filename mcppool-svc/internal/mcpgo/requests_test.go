@@ -15,7 +15,9 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pawl.dev/mcppool-svc/internal/fakemcp"
 	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
@@ -23,40 +25,83 @@ func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
 }
 
 // A tool call is written as mcp-go writes it, in one line for every reader.
-func TestEncodeRequest(t *testing.T) {
-	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{"k": "<v>"}}
-	for name, p := range map[string]mcp.CallToolParams{
-		"plain":          {Name: "a/\"b\"", RawArguments: json.RawMessage(`{"x":9007199254740993,"y":"<é>"}`), Meta: meta},
-		"without meta":   {Name: "a", RawArguments: json.RawMessage(`{}`)},
-		"lines":          {Name: "a", RawArguments: json.RawMessage("{\r\n \"x\": 1\n}"), Meta: meta},
-		"JavaScript's":   {Name: "a", RawArguments: json.RawMessage("{\"x\":\"\u2028 \u2029\"}")},
-		"no raw":         {Name: "a", Arguments: map[string]any{"x": 1}, Meta: meta},
-		"an answer":      {Name: "a", RawArguments: json.RawMessage(`{}`), MultiRoundTripParams: mcp.MultiRoundTripParams{RequestState: "s"}},
-		"to run as task": {Name: "a", RawArguments: json.RawMessage(`{}`), Task: &mcp.TaskParams{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			request := toolCall(5, p)
-			got, err := encodeRequest(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := json.Marshal(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(decoded(t, want), decoded(t, got)); d != "" {
-				t.Errorf("(-mcp-go +got):\n%s", d)
-			}
-			if strings.ContainsAny(string(got), "\r\n\u2028\u2029") {
-				t.Errorf("more than one line: %q", got)
-			}
-			if !bytes.HasPrefix(got, beginning(request.ID)) {
-				t.Errorf("%s does not begin with %s", got, beginning(request.ID))
-			}
-		})
+func TestToolRequest(t *testing.T) {
+	all := map[string]upstream.Call{
+		"plain":          {Name: "a/\"b\"", Arguments: json.RawMessage(`{"x":9007199254740993,"y":"<é>"}`), Meta: map[string]string{"k": "<v>", "l": "\xff"}},
+		"without meta":   {Name: "a", Arguments: json.RawMessage(`{}`)},
+		"lines":          {Name: "a\n", Arguments: json.RawMessage("{\r\n \"x\": 1\n}")},
+		"JavaScript's":   {Name: "\u2028", Arguments: json.RawMessage("{\"x\":\"\u2028 \u2029\"}")},
+		"to run as task": {Name: "a", Arguments: json.RawMessage(`{}`), Task: upstream.TaskAsked, TaskTTL: time.Minute},
 	}
-	if _, err := encodeRequest(toolCall(5, mcp.CallToolParams{Name: "a", RawArguments: json.RawMessage(`{"x":}`)})); !errors.Is(err, strict.ErrInvalid) {
-		t.Errorf("arguments that are no JSON: %v", err)
+	for _, mode := range []string{fakemcp.Good, fakemcp.Modern} {
+		c := dial(t, mode).(*client)
+		c.canTask = true
+		for name, call := range all {
+			t.Run(mode+", "+name, func(t *testing.T) {
+				request, err := c.toolRequest(&running{call: call, token: "7"}, round{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := encodeRequest(request.ID.Value().(int64), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := mcpgoWrites(t, c, call)
+				want.ID = request.ID
+				text, err := json.Marshal(want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := cmp.Diff(decoded(t, text), decoded(t, got)); d != "" {
+					t.Errorf("(-mcp-go +got):\n%s", d)
+				}
+				if line := strings.TrimSuffix(string(got), "\n"); strings.ContainsAny(line, "\r\n\u2028\u2029") || line == string(got) {
+					t.Errorf("not one line: %q", got)
+				}
+				if !bytes.HasPrefix(got, beginning(request.ID)) {
+					t.Errorf("%s does not begin with %s", got, beginning(request.ID))
+				}
+			})
+		}
+		broken := &running{call: upstream.Call{Name: "a", Arguments: json.RawMessage(`{"x":}`)}}
+		if _, err := c.toolRequest(broken, round{}); !errors.Is(err, strict.ErrInvalid) || upstream.As(err).Sent {
+			t.Errorf("arguments that are no JSON: %v", err)
+		}
+	}
+}
+
+// mcpgoWrites is a call as mcp-go's client writes it.
+func mcpgoWrites(t *testing.T, c *client, call upstream.Call) (request transport.JSONRPCRequest) {
+	t.Helper()
+	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{}}
+	for k, v := range call.Meta {
+		meta.AdditionalFields[k] = v
+	}
+	params := mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments, Meta: meta}
+	if call.Task == upstream.TaskAsked {
+		ttl := call.TaskTTL.Milliseconds()
+		params.Task = &mcp.TaskParams{TTL: &ttl}
+	}
+	_, _ = c.mcp.CallTool(withExchange(t.Context(), &exchange{written: &request}), mcp.CallToolRequest{Params: params})
+	return request
+}
+
+// What answers a question of the server goes with the request, and the server's state as it came.
+func TestToolRequestOfALaterRound(t *testing.T) {
+	c, state := dial(t, fakemcp.Modern).(*client), "s\n\u2028\"é"
+	next := round{responses: map[string]json.RawMessage{"q": json.RawMessage(`{"action":"accept"}`)}, state: &state}
+	request, err := c.toolRequest(&running{call: upstream.Call{Name: "a"}, token: "7"}, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := decoded(t, request.Params.(json.RawMessage)).(map[string]any)
+	delete(params, "_meta")
+	want := map[string]any{
+		"name": "a", "arguments": map[string]any{}, "requestState": state,
+		"inputResponses": map[string]any{"q": map[string]any{"action": "accept"}},
+	}
+	if d := cmp.Diff(want, any(params).(map[string]any)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

@@ -68,7 +68,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		events: events, answer: !events && resp.StatusCode == http.StatusOK,
 	}
 	if t.judge != nil && resp.StatusCode == http.StatusOK {
-		resp.Body = &checkedBody{ReadCloser: resp.Body, judge: t.judge, events: events}
+		resp.Body = &checkedBody{ReadCloser: resp.Body, judge: t.judge, x: x, events: events}
 	}
 	return resp, nil
 }

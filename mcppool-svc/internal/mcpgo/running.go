@@ -17,36 +17,62 @@ import (
 type running struct {
 	call  upstream.Call
 	token string
-	ctx   context.Context // ends with the call
-
-	wake chan struct{} // buffered; the server says that the task changed
+	of    context.Context // the caller's
 
 	mu    sync.Mutex
-	asked int    // guarded by mu; questions that came as requests of their own
-	task  string // guarded by mu; the MCP task that does the call
+	ctx   context.Context // guarded by mu; ends with the call; made once somebody wants it
+	end   func()          // guarded by mu; of ctx
+	over  bool            // guarded by mu; the call has ended
+	asked int             // guarded by mu; questions that came as requests of their own
+	task  string          // guarded by mu; the MCP task that does the call
+	wake  chan struct{}   // guarded by mu until it is set with task; buffered; the server says that the task changed
 	// warned says that its follower was told why no model was asked. Guarded by mu.
 	warned bool
 
 	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
 }
 
-// enroll registers a call for what the server says and asks during it. Call the function in the end, with what it came to.
-func (c *client) enroll(ctx context.Context, call upstream.Call) (*running, func(error)) {
-	ctx, end := context.WithCancel(ctx)
-	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), ctx: ctx, wake: make(chan struct{}, 1)}
+// enroll registers a call for what the server says and asks during it, until leave.
+func (c *client) enroll(ctx context.Context, call upstream.Call) *running {
+	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), of: ctx}
 	c.mu.Lock()
 	c.calls[r.token] = r
 	c.mu.Unlock()
-	return r, func(err error) {
-		end()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.calls, r.token)
-		if err != nil {
-			e := upstream.As(err)
-			c.unsettled = c.unsettled || e.Kind == upstream.Interrupted && e.Sent
+	return r
+}
+
+// leave ends a call; err is what it came to.
+func (c *client) leave(r *running, err error) {
+	r.finish()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, r.token)
+	if err != nil {
+		e := upstream.As(err)
+		c.unsettled = c.unsettled || e.Kind == upstream.Interrupted && e.Sent
+	}
+	c.sortOut()
+}
+
+// context ends with the call. Most calls need none.
+func (r *running) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.end = context.WithCancel(r.of)
+		if r.over {
+			r.end()
 		}
-		c.sortOut()
+	}
+	return r.ctx
+}
+
+func (r *running) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	if r.end != nil {
+		r.end()
 	}
 }
 
@@ -68,7 +94,7 @@ func (r *running) nextID() string {
 func (r *running) setTask(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.task = id
+	r.task, r.wake = id, make(chan struct{}, 1)
 }
 
 func (r *running) isTask(id string) bool {
@@ -136,8 +162,11 @@ func tokenOf(meta map[string]json.RawMessage) string {
 
 // stringOf is a JSON string's text; empty where it is none.
 func stringOf(raw json.RawMessage) string {
+	if strict.Absent(raw) {
+		return "" // most are; text would be on the heap
+	}
 	var text string
-	if strict.Absent(raw) || json.Unmarshal(raw, &text) != nil {
+	if json.Unmarshal(raw, &text) != nil {
 		return ""
 	}
 	return text

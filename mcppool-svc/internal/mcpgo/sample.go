@@ -73,7 +73,7 @@ func (c *client) sampleFor(ctx context.Context, request transport.JSONRPCRequest
 		r.warn(err)
 		return upstream.Sampled{}, err
 	}
-	got, err := c.sample(r.ctx, r, s, request.ID.String())
+	got, err := c.sample(r.context(), r, s, request.ID.String())
 	if err != nil && !errors.Is(err, errWithdrawn) {
 		r.warn(err)
 	}
@@ -137,7 +137,7 @@ func (c *client) sampleAll(r *running, samples map[string]upstream.Sample) (map[
 		err  error
 	}
 	answers := make(chan answer, len(samples))
-	ctx, stop := context.WithCancel(r.ctx)
+	ctx, stop := context.WithCancel(r.context())
 	defer stop()
 	for name, s := range samples {
 		go func() {
@@ -158,8 +158,8 @@ func (c *client) sampleAll(r *running, samples map[string]upstream.Sample) (map[
 			stop() // what the others say is of no use
 		}
 	}
-	if r.ctx.Err() != nil {
-		return nil, ended(r.ctx)
+	if r.context().Err() != nil {
+		return nil, ended(r.context())
 	}
 	return all, failed
 }

@@ -61,7 +61,7 @@ func TestSamplingIsAnnounced(t *testing.T) {
 // A server that takes its request back ends the model's.
 func TestSampleWithdrawn(t *testing.T) {
 	c := dialSampling(t, &spec.Server{ID: "fake", Stdio: fakemcp.Stdio(fakemcp.Good)}).(*client)
-	r := &running{ctx: t.Context(), call: upstream.Call{Sample: func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
+	r := &running{of: t.Context(), call: upstream.Call{Sample: func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
 		c.shut(requestKey("7"), errWithdrawn)
 		<-ctx.Done()
 		return upstream.Sampled{}, ctx.Err()

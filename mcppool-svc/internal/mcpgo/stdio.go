@@ -60,8 +60,9 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		}
 		child.Close() // mcp-go notices a broken connection at the other end alone
 	})
+	pipe := newLines(in, out)
 	t := &tap{
-		Interface: newLines(in, out), blind: true, gone: in.eof, judge: in.judge,
+		Interface: pipe, blind: true, gone: in.eof, judge: in.judge,
 		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
 	}
 	conn = newClient(t, t, e, c.log, c.options(s, e)...)
@@ -73,7 +74,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		return err
 	}
 	conn.of(s)
-	conn.roots, conn.shared, conn.lines = s.Roots, s.Isolation == spec.Shared, in
+	conn.roots, conn.shared, conn.lines, conn.pipe = s.Roots, s.Isolation == spec.Shared, in, pipe
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close

@@ -30,38 +30,60 @@ type tap struct {
 
 // SendRequest implements transport.Interface.
 func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	select {
-	case <-t.gone:
-		return nil, errors.Join(errNotQueued, os.ErrClosed)
-	default:
-	}
 	x := exchangeOf(ctx)
-	if x.amend != nil {
-		if err := x.amend(&request); err != nil {
-			return nil, errors.Join(errNotQueued, err)
-		}
+	if x.written != nil {
+		*x.written = request
+		return nil, errNotQueued
 	}
-	if err := x.begin(request.ID, t.blind); err != nil {
+	if err := t.begin(x, &request); err != nil {
 		return nil, err
 	}
 	response, err := t.Interface.SendRequest(ctx, request)
-	if err != nil {
-		if errors.Is(err, errNotQueued) || t.undelivered != nil && ctx.Err() == nil && t.undelivered(request.ID) {
-			x.notSent()
-		}
+	if err := t.finish(ctx, x, request, response, err); err != nil {
 		return nil, err
 	}
-	if err := t.examine(request, response); err != nil {
-		x.blame(err)
-		return nil, err
-	}
-	x.answer(response.Result, response.Error)
 	if response.Error == nil && x.stub != nil && (x.unless == nil || !x.unless(response.Result)) {
 		short := *response
 		short.Result = x.stub
 		return &short, nil
 	}
 	return response, nil
+}
+
+// begin says that the transport gets a request now. An error keeps it back.
+func (t *tap) begin(x *exchange, request *transport.JSONRPCRequest) error {
+	select {
+	case <-t.gone:
+		return errors.Join(errNotQueued, os.ErrClosed)
+	default:
+	}
+	if x.amend != nil {
+		if err := x.amend(request); err != nil {
+			return errors.Join(errNotQueued, err)
+		}
+	}
+	return x.begin(request.ID, t.blind)
+}
+
+// finish notes what came back, or that nothing did.
+func (t *tap) finish(ctx context.Context, x *exchange, request transport.JSONRPCRequest, response *transport.JSONRPCResponse, err error) error {
+	if err != nil {
+		return t.failed(ctx, x, request, err)
+	}
+	if err := t.examine(request, response); err != nil {
+		x.blame(err)
+		return err
+	}
+	x.answer(response.Result, response.Error)
+	return nil
+}
+
+// failed notes that a request came to nothing, and returns why.
+func (t *tap) failed(ctx context.Context, x *exchange, request transport.JSONRPCRequest, err error) error {
+	if errors.Is(err, errNotQueued) || t.undelivered != nil && ctx.Err() == nil && t.undelivered(request.ID) {
+		x.notSent()
+	}
+	return err
 }
 
 // examine refuses answers that cannot be used.

@@ -79,7 +79,7 @@ func (c *client) taskRequest(ctx context.Context, r *running, method, id string,
 		request.Method = method
 		if request.Header != nil {
 			request.Header = request.Header.Clone()
-			c.nameTask(request.Header, method, id)
+			route(request.Header, method, id)
 		}
 		if more == nil {
 			return nil
@@ -98,10 +98,10 @@ func (c *client) taskRequest(ctx context.Context, r *running, method, id string,
 	return fields, raw, nil
 }
 
-// nameTask sets the headers that let what is between here and the server route requests to where the task is.
-func (c *client) nameTask(header http.Header, method, id string) {
+// route sets the headers that let what is between here and the server route requests, to where a task is for instance.
+func route(header http.Header, method, name string) {
 	header.Set(mcp.HeaderMethod, method)
-	if name, ok := mcp.EncodeHeaderValue(id); ok {
+	if name, ok := mcp.EncodeHeaderValue(name); ok {
 		header.Set(mcp.HeaderName, name)
 	}
 }

@@ -57,6 +57,9 @@ func (c *client) clear(r *running, what wanted) (*running, error) {
 // sortOut says of questions whose they are, as far as that is clear. Where as many are held as calls run, each may be waiting:
 // then the newest is refused, so that one of the calls comes back. Called with mu held.
 func (c *client) sortOut() {
+	if len(c.held) == 0 {
+		return
+	}
 	var only *running
 	for _, r := range c.calls {
 		only = r

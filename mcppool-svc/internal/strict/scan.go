@@ -40,26 +40,28 @@ type Message struct {
 }
 
 // Check refuses text that is not JSON, has a key twice in one object, or is nested too deep.
-func Check(text []byte) error { return scan(scanner{text: text}).Err }
+func Check(text []byte) error { return scan(text, false).Err }
 
 // Scan looks at a message. Its own members are refused in another letter case too: a reader that does not care for it
 // would take one for the other.
-func Scan(text []byte) Message { return scan(scanner{text: text, message: true}) }
+func Scan(text []byte) Message { return scan(text, true) }
 
-func scan(s scanner) Message {
-	text := s.text
+func scan(text []byte, message bool) Message {
+	const depth, many = 6, 10 // as most messages have
+	s := scanner{text: text, message: message, frames: make([]frame, 0, depth), keys: make([][]byte, 0, many)}
 	s.run()
-	if s.m.Err == nil && !json.Valid(text) {
-		s.m.Err = ErrInvalid
+	if s.err == nil && !s.whole() {
+		s.err = ErrInvalid
 	}
-	return s.m
+	return Message{ID: s.id.of(text), Method: s.method, Answer: s.answer, Result: s.result.of(text), Error: s.failure.of(text), Err: s.err}
 }
 
-// scanner goes over text once. It relies on nothing but the brackets and quotes, so that invalid text does no harm.
+// scanner goes over text once. What it finds relies on nothing but the brackets and quotes, so that invalid text does no harm; whether
+// the text is valid is seen beside that.
 type scanner struct {
+	grammar
 	text    []byte
 	message bool // it is one
-	m       Message
 	frames  []frame
 	keys    [][]byte // of all open objects, the innermost last
 	beyond  int      // levels below MaxDepth
@@ -67,6 +69,11 @@ type scanner struct {
 	value   member   // the value of this member comes next
 	at      int      // where the scanner is
 	begun   int      // where that value began, while it is open
+
+	// What Message says.
+	id, result, failure span
+	method, answer      bool
+	err                 error
 }
 
 // member is one of a message whose value is kept.
@@ -77,6 +84,17 @@ const (
 	result
 	failure
 )
+
+// span is a place in a text.
+type span struct{ from, to int }
+
+// of is what is there; nil where there is nothing.
+func (p span) of(text []byte) []byte {
+	if p.to == 0 {
+		return nil
+	}
+	return text[p.from:p.to]
+}
 
 // frame is an open object or array.
 type frame struct {
@@ -91,24 +109,25 @@ func (s *scanner) run() {
 		s.at = i
 		switch c := s.text[i]; c {
 		case '"':
-			end := stringEnd(s.text, i)
-			s.token(s.text[i:end])
+			end, kind := readString(s.text, i)
+			s.token(span{i, end}, kind)
 			i = end - 1
 		case '{', '[':
 			s.open(c == '{')
 		case '}', ']':
-			s.close()
+			s.close(c == '}')
 		case ',':
-			if top := s.top(); top != nil {
+			top := s.top()
+			s.comma(top != nil, top != nil && top.object)
+			if top != nil {
 				top.key = top.object
 			}
-		case ':', ' ', '\t', '\r', '\n':
+		case ':':
+			s.colon()
+		case ' ', '\t', '\r', '\n':
 		default:
-			end := i + 1
-			for end < len(s.text) && bytes.IndexByte([]byte(",]} \t\r\n"), s.text[end]) < 0 {
-				end++
-			}
-			s.token(s.text[i:end])
+			end := wordEnd(s.text, i)
+			s.token(span{i, end}, wordKind(s.text[i:end]))
 			i = end - 1
 		}
 	}
@@ -143,36 +162,38 @@ func (s *scanner) top() *frame {
 }
 
 // token is a string, number or word.
-func (s *scanner) token(raw []byte) {
+func (s *scanner) token(at span, k kind) {
 	if top := s.top(); top != nil && top.key {
 		top.key = false
-		s.add(top, raw)
+		s.afterKey(k)
+		s.add(top, s.text[at.from:at.to], k)
 		return
 	}
+	s.scalar(k, len(s.frames) == 0)
 	if s.isID && len(s.frames) == 1 {
-		s.m.ID = raw
+		s.id = at
 	}
 	s.isID = false
 	if len(s.frames) == 1 {
-		s.keep(raw)
+		s.keep(at)
 	}
 }
 
 // keep takes the whole value of a member.
-func (s *scanner) keep(raw []byte) {
+func (s *scanner) keep(at span) {
 	switch s.value {
 	case result:
-		s.m.Result = raw
+		s.result = at
 	case failure:
-		s.m.Error = raw
+		s.failure = at
 	}
 	s.value = none
 }
 
 // add takes a key.
-func (s *scanner) add(f *frame, raw []byte) {
+func (s *scanner) add(f *frame, raw []byte, k kind) {
 	key := bytes.Trim(raw, `"`)
-	if bytes.IndexByte(raw, '\\') >= 0 || !utf8.Valid(raw) {
+	if k != plain && (bytes.IndexByte(raw, '\\') >= 0 || !utf8.Valid(raw)) {
 		var text string
 		if json.Unmarshal(raw, &text) == nil {
 			key = []byte(text)
@@ -181,7 +202,7 @@ func (s *scanner) add(f *frame, raw []byte) {
 	if len(s.frames) == 1 {
 		s.member(string(key))
 	}
-	if s.m.Err != nil {
+	if s.err != nil {
 		return // one reason is enough
 	}
 	switch n := len(s.keys) - f.first; {
@@ -210,13 +231,13 @@ func (s *scanner) add(f *frame, raw []byte) {
 func (s *scanner) member(key string) {
 	switch key {
 	case "id":
-		s.isID = s.m.ID == nil
+		s.isID = s.id.to == 0
 	case "method":
-		s.m.Method = true
+		s.method = true
 	case "result":
-		s.m.Answer, s.value = true, result
+		s.answer, s.value = true, result
 	case "error":
-		s.m.Answer, s.value = true, failure
+		s.answer, s.value = true, failure
 	case "jsonrpc", "params":
 	default:
 		if s.message && slices.ContainsFunc(members, func(m string) bool { return strings.EqualFold(m, key) }) {
@@ -227,6 +248,7 @@ func (s *scanner) member(key string) {
 
 func (s *scanner) open(object bool) {
 	s.isID = false
+	s.begin(object)
 	if len(s.frames) == 1 {
 		s.begun = s.at
 	}
@@ -238,7 +260,9 @@ func (s *scanner) open(object bool) {
 	s.frames = append(s.frames, frame{object: object, key: object, first: len(s.keys)})
 }
 
-func (s *scanner) close() {
+func (s *scanner) close(object bool) {
+	top := s.top()
+	s.end(top != nil && top.object == object, object, len(s.frames) <= 1)
 	switch {
 	case s.beyond > 0:
 		s.beyond--
@@ -246,13 +270,13 @@ func (s *scanner) close() {
 		s.keys = s.keys[:s.frames[len(s.frames)-1].first]
 		s.frames = s.frames[:len(s.frames)-1]
 		if len(s.frames) == 1 {
-			s.keep(s.text[s.begun : s.at+1])
+			s.keep(span{s.begun, s.at + 1})
 		}
 	}
 }
 
 func (s *scanner) fail(err error) {
-	if s.m.Err == nil {
-		s.m.Err = err
+	if s.err == nil {
+		s.err = err
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -98,16 +100,47 @@ func TestScanFindsTheValues(t *testing.T) {
 	}
 }
 
+// Whatever happens to a text, it passes where encoding/json finds it valid, and is refused where not.
+func TestValidity(t *testing.T) {
+	seeds := []string{
+		`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a\"\\\u00e9\/é"}],"isError":false},"x":null}`,
+		`[0,-1,1.5,10e3,2E-7,-0.0e+0,true,false,null,"",{},[],[[]],{"a":{}}]`, ` {"a" : [ 1 , 2 ] } `, `"\ud800"`, `-`, `01`, `1.`, `.5`, `1e`, `+1`, `truex`, `"\x"`, `"\u12g4"`, "\"\t\"", `[1 2]`, `{"a"}`, `{1:2}`, `1 2`,
+	}
+	const letters = "{}[]\",:\\ue0-+.1 9tfn\n\x01\xffaE/b"
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, seed := range seeds {
+		for n := range 4_000 {
+			text := []byte(seed)
+			for range n % 4 {
+				i, c := random.IntN(len(text)+1), letters[random.IntN(len(letters))]
+				switch random.IntN(3) {
+				case 0:
+					text = slices.Insert(text, i, c)
+				case 1:
+					text = slices.Delete(text, min(i, max(len(text)-1, 0)), min(i+1, len(text)))
+				default:
+					text = append(text[:i:i], append([]byte{c}, text[min(i+1, len(text)):]...)...)
+				}
+			}
+			valid := json.Valid(text)
+			if err := Check(text); !valid && err == nil || valid && errors.Is(err, ErrInvalid) {
+				t.Fatalf("%q: %v, and it is valid: %v", text, err, valid)
+			}
+		}
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	for _, text := range []string{`{"a":{"b":[1,"x"]},"c":null}`, `{"a":1,"a":2}`, `{"a\"":1,"b\\":"{"}`, `[{"a":1},{"a":1}]`, `{"":{},"":1}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		err := Check([]byte(text))
-		if valid := json.Valid([]byte(text)); !valid || errors.Is(err, ErrDeep) {
-			if err == nil {
-				t.Error("invalid text passed")
-			}
+		valid := json.Valid([]byte(text))
+		if !valid && err == nil || valid && errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v, and it is valid: %v", text, err, valid)
+		}
+		if !valid || errors.Is(err, ErrDeep) {
 			return
 		}
 		if twice := hasTwice(json.NewDecoder(strings.NewReader(text))); twice != errors.Is(err, ErrTwice) {

@@ -30,14 +30,14 @@ type Client interface {
 type Info struct {
 	Name     string
 	Version  string
-	Protocol string // the MCP revision in use, such as 2025-11-25
+	Protocol string // the MCP revision in use, such as 2025-11-25; empty where it is no MCP server
 	// Capabilities are what the server says that it offers.
 	Capabilities Capabilities
 }
 
 // String is Info for people.
 func (i Info) String() string {
-	if i.Protocol == "" {
+	if i == (Info{}) {
 		return ""
 	}
 	name := i.Name
@@ -46,6 +46,9 @@ func (i Info) String() string {
 	}
 	if i.Version != "" {
 		name += " " + i.Version
+	}
+	if i.Protocol == "" {
+		return name
 	}
 	return name + " (MCP " + i.Protocol + ")"
 }

@@ -70,6 +70,14 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// rpcInternalError is the JSON-RPC code of a server whose own code failed.
+const rpcInternalError = -32603
+
+// Panicked is a tool within this process that panicked.
+func Panicked(with any) *Error {
+	return &Error{Kind: Answered, Code: rpcInternalError, Sent: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
+}
+
 // As finds the Error in err; others become Unavailable and sent, which promises least.
 func As(err error) *Error {
 	var e *Error

@@ -1,18 +1,15 @@
-// Command inprocess is Pawl in one process with an MCP server of its own in that process: one tool that gives its argument
-// back. It shows how a program embeds the suite, and package bench measures with it what a task costs where the tool costs
-// next to nothing. It serves gRPC on loopback, to everyone on the machine.
+// Command inprocess is Pawl in one process with a tool that is a Go function of that process: it gives its argument back. It
+// shows how a program embeds the suite, and package bench measures with it what a task costs where the tool costs next to
+// nothing. It serves gRPC on loopback, to everyone on the machine.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
@@ -22,7 +19,7 @@ import (
 	"pawl.dev/services/telemetry"
 )
 
-// name is the program's, and the MCP server's id.
+// name is the program's, and the id that its tool goes under as of an MCP server.
 const name = "inprocess"
 
 // settings are the flags.
@@ -55,7 +52,7 @@ func run(ctx context.Context, s settings) (err error) {
 	}()
 	pawl, err := suite.New(ctx, suite.Config{
 		DataDir: s.DataDir, GRPCAddr: s.GRPC, Executor: s.Config, Version: conf.Version(),
-		Builtins: map[string]mcppool.Builtin{name: open},
+		Builtins: builtins(),
 	}, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
@@ -63,14 +60,16 @@ func run(ctx context.Context, s settings) (err error) {
 	return pawl.Run(ctx)
 }
 
-// open makes the MCP server for a connection.
-func open() (*server.MCPServer, io.Closer, error) {
-	s := server.NewMCPServer(name, "1.0.0", server.WithToolCapabilities(false))
-	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Gives the text back."), mcp.WithReadOnlyHintAnnotation(true),
-		mcp.WithString("text", mcp.Required(), mcp.Description("What to give back."))), echo)
-	return s, nil, nil
+// builtins are the tools of this process: one.
+func builtins() map[string]mcppool.Builtin {
+	return map[string]mcppool.Builtin{name: {Tools: []mcppool.Func{{
+		Name: "echo", Description: "Gives the text back.", ReadOnly: true, Call: echo,
+		Input: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"What to give back."}},"required":["text"]}`),
+	}}}}
 }
 
-func echo(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return mcp.NewToolResultText(req.GetString("text", "")), nil
+func echo(_ context.Context, arguments json.RawMessage) (mcppool.Result, error) {
+	var in struct{ Text string }
+	err := json.Unmarshal(arguments, &in)
+	return mcppool.Result{Text: in.Text}, err
 }

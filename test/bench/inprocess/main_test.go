@@ -9,13 +9,12 @@ import (
 	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/suite"
-	"pawl.dev/mcppool-svc/mcppool"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
 // A task calls the tool of this process without anybody being asked: it only reads.
 func TestTaskCallsTheToolOfThisProcess(t *testing.T) {
-	pawl, err := suite.New(t.Context(), suite.Config{DataDir: t.TempDir(), Builtins: map[string]mcppool.Builtin{name: open}}, nil)
+	pawl, err := suite.New(t.Context(), suite.Config{DataDir: t.TempDir(), Builtins: builtins()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,173 @@
+package mcppool
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"pawl.dev/mcppool-svc/internal/gofunc"
+	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/services/schema"
+)
+
+// Func is a tool that is a Go function of the program around the pool. Nothing of MCP is between them; permissions, approvals, checks of
+// arguments and results, deadlines and cancellation are those of any tool.
+type Func struct {
+	Name, Title, Description string
+	// Input is the JSON Schema of the arguments, an object's; any object where nil. Output is that of what the result has Structured; there
+	// need be none.
+	Input, Output json.RawMessage
+	// ReadOnly: it changes nothing. Additive: it only adds to what is there. Idempotent: the same again changes nothing more. What is not
+	// said to be harmless needs somebody's leave.
+	ReadOnly, Additive, Idempotent bool
+	// Call does it, in a goroutine of its own, many at once. The arguments fit Input. An error is the tool's, as with an MCP server that
+	// says isError: the model reads it. A panic is one that nobody could foresee, and is logged. When ctx ends, because the call took too
+	// long or was cancelled, Call is to return soon: it is not waited for longer than 2 s, and not at all after a deadline.
+	Call func(ctx context.Context, arguments json.RawMessage) (Result, error)
+}
+
+// Result is what a function comes to; all of it together at most Config.MaxMessageBytes.
+type Result struct {
+	Text       string          // a block of text; none where empty
+	Content    []Content       // blocks after it
+	Structured json.RawMessage // JSON; may be nil
+	Failed     bool            // the tool did not do what was asked; the rest says why
+}
+
+// Content is a block of a result: text, or data of a type such as image/png or audio/wav.
+type Content struct {
+	Text     string
+	MIMEType string
+	Data     []byte
+}
+
+// Progress tells who follows the call of a function how far it is; total is 0 where that is not known. ctx is the function's.
+func Progress(ctx context.Context, done, total float64, message string) {
+	gofunc.Notify(ctx, upstream.Notification{Progress: &upstream.Progress{Done: done, Total: total, Message: bounded(message)}})
+}
+
+// Log tells who follows the call of a function something; the level is one of MCP's: debug, info, warning, error.
+func Log(ctx context.Context, level, message string) {
+	data := string(strict.AppendString(nil, bounded(message)))
+	gofunc.Notify(ctx, upstream.Notification{Log: &upstream.Log{Level: level, Data: data}})
+}
+
+// bounded is a message as long as one may be.
+func bounded(message string) string {
+	const most = 64 << 10
+	if len(message) <= most {
+		return message
+	}
+	return message[:most] + "… (cut off)"
+}
+
+// anyObject is the schema of arguments of which nothing is known.
+const anyObject = `{"type":"object"}`
+
+// definition is Func as tools/list has it.
+type definition struct {
+	Name        string          `json:"name"`
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Input       json.RawMessage `json:"inputSchema"`
+	Output      json.RawMessage `json:"outputSchema,omitempty"`
+	Annotations annotations     `json:"annotations"`
+}
+
+type annotations struct {
+	ReadOnly    bool `json:"readOnlyHint"`
+	Destructive bool `json:"destructiveHint"`
+	Idempotent  bool `json:"idempotentHint"`
+}
+
+// tool checks a function. Whether its definition is one is the catalogue's to say.
+func (f Func) tool() (gofunc.Tool, error) {
+	if f.Name == "" || f.Call == nil {
+		return gofunc.Tool{}, errors.New("it needs a name and a function")
+	}
+	if len(f.Input) == 0 {
+		f.Input = json.RawMessage(anyObject)
+	}
+	for what, text := range map[string]json.RawMessage{"input": f.Input, "output": f.Output} {
+		if _, err := schema.Compile(string(text)); err != nil {
+			return gofunc.Tool{}, fmt.Errorf("its %s schema: %w", what, err)
+		}
+	}
+	raw, err := json.Marshal(definition{
+		Name: f.Name, Title: f.Title, Description: f.Description, Input: f.Input, Output: f.Output,
+		Annotations: annotations{ReadOnly: f.ReadOnly, Destructive: !f.ReadOnly && !f.Additive, Idempotent: f.Idempotent},
+	})
+	if err != nil {
+		return gofunc.Tool{}, err
+	}
+	return gofunc.Tool{Name: f.Name, Definition: raw, Call: f.call}, nil
+}
+
+func (f Func) call(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	result, err := f.Call(ctx, arguments)
+	switch {
+	case err == nil:
+		return result.encode()
+	case ctx.Err() != nil:
+		return nil, err // it says that the call was given up
+	}
+	return Result{Text: err.Error(), Failed: true}.encode()
+}
+
+// encode is Result as tools/call has it.
+func (r Result) encode() (json.RawMessage, error) {
+	out := make([]byte, 0, len(r.Text)+len(r.Structured)+96)
+	out = append(out, `{"content":[`...)
+	if r.Text != "" {
+		out = Content{Text: r.Text}.append(out)
+	}
+	for i, c := range r.Content {
+		if c.kind() == "" {
+			return nil, fmt.Errorf("the tool ran, but gave data of the type %.100q, which is neither a picture nor sound", c.MIMEType)
+		}
+		if i > 0 || r.Text != "" {
+			out = append(out, ',')
+		}
+		out = c.append(out)
+	}
+	out = append(out, ']')
+	if len(r.Structured) > 0 {
+		if err := strict.Check(r.Structured); err != nil {
+			return nil, fmt.Errorf("the tool ran, but its structured result cannot be used: %w", err)
+		}
+		out = append(append(out, `,"structuredContent":`...), r.Structured...)
+	}
+	if r.Failed {
+		out = append(out, `,"isError":true`...)
+	}
+	return append(out, '}'), nil
+}
+
+// kind is MCP's type of the block; empty where there is none.
+func (c Content) kind() string {
+	kind, _, _ := strings.Cut(c.MIMEType, "/")
+	switch kind {
+	case "":
+		return "text"
+	case "image", "audio":
+		return kind
+	}
+	return ""
+}
+
+func (c Content) append(to []byte) []byte {
+	to = append(append(append(to, `{"type":"`...), c.kind()...), '"')
+	if c.MIMEType == "" {
+		return append(strict.AppendString(append(to, `,"text":`...), c.Text), '}')
+	}
+	to = strict.AppendString(append(to, `,"mimeType":`...), c.MIMEType)
+	to = base64.StdEncoding.AppendEncode(append(to, `,"data":"`...), c.Data)
+	return append(to, `"}`...)
+}

@@ -1,0 +1,174 @@
+package mcppool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+)
+
+// nothing is a tool that does nothing.
+var nothing = Func{Name: "nothing", Call: func(context.Context, json.RawMessage) (Result, error) { return Result{}, nil }}
+
+// does is a tool of a name.
+func does(name string, call func(ctx context.Context, arguments json.RawMessage) (Result, error)) Func {
+	return Func{Name: name, ReadOnly: true, Call: call}
+}
+
+func startFuncs(t *testing.T, tools ...Func) mcppoolv1.McpPoolServiceClient {
+	t.Helper()
+	return startWith(t, Config{MaxMessageBytes: 1 << 16}, Deps{Builtins: map[string]Builtin{"own": {Tools: tools}}}).as("ann")
+}
+
+// What is said of a function is a definition like any other's.
+func TestFuncDefinitions(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","required":["x"]}`)
+	client := startFuncs(t, nothing, Func{Name: "look", Title: "Look", Description: "Looks.", ReadOnly: true, Input: schema, Output: schema, Call: nothing.Call},
+		Func{Name: "add", Additive: true, Idempotent: true, Call: nothing.Call})
+	list, err := client.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "own"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := make(map[string]commonv1.Effect)
+	for _, tool := range list.GetTools() {
+		effects[tool.GetName()] = tool.GetEffect()
+		if tool.GetName() == "look" && (tool.GetInputSchemaJson() != string(schema) || tool.GetDescription() != "Looks." || tool.GetTitle() != "Look") {
+			t.Errorf("%v", tool)
+		}
+	}
+	want := map[string]commonv1.Effect{
+		"nothing": commonv1.Effect_EFFECT_DESTRUCTIVE, "look": commonv1.Effect_EFFECT_READ, "add": commonv1.Effect_EFFECT_WRITE,
+	}
+	if d := cmp.Diff(want, effects); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Whatever a function returns arrives as if an MCP server had sent it.
+func TestFuncResults(t *testing.T) {
+	client := startFuncs(t,
+		does("blocks", func(_ context.Context, arguments json.RawMessage) (Result, error) {
+			return Result{
+				Text: string(arguments), Structured: json.RawMessage(`{"a":[1]}`),
+				Content: []Content{{Text: "é\"\n\xff"}, {MIMEType: "image/png", Data: []byte{1}}, {MIMEType: "audio/wav", Data: []byte{2}}},
+			}, nil
+		}),
+		does("fails", func(context.Context, json.RawMessage) (Result, error) { return Result{}, errors.New("no such file") }),
+	)
+	got := invoke(t, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: "blocks", InputJson: `{"n":9007199254740993}`})
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	blocks := got.result.GetContent()
+	if len(blocks) != 4 || blocks[0].GetText() != `{"n":9007199254740993}` || blocks[1].GetText() != "é\"\n\uFFFD" ||
+		blocks[2].GetImage().GetMimeType() != "image/png" || string(blocks[3].GetAudio().GetData()) != "\x02" {
+		t.Errorf("blocks %v", blocks)
+	}
+	if got.result.GetStructuredJson() != `{"a":[1]}` || got.result.GetIsError() {
+		t.Errorf("result %v", got.result)
+	}
+	got = invoke(t, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: "fails"})
+	if got.err != nil || !got.result.GetIsError() || got.text() != "no such file" {
+		t.Errorf("%v, %v", got.result, got.err)
+	}
+}
+
+// What cannot be passed on is refused, and a panic is one call's.
+func TestFuncsThatMisbehave(t *testing.T) {
+	returns := func(name string, r Result) Func {
+		return does(name, func(context.Context, json.RawMessage) (Result, error) { return r, nil })
+	}
+	broken := returns("broken promise", Result{Structured: json.RawMessage(`{"y":1}`)})
+	broken.Output = json.RawMessage(`{"type":"object","required":["x"]}`)
+	strict := Func{Name: "strict", ReadOnly: true, Input: json.RawMessage(`{"type":"object","required":["x"]}`), Call: func(context.Context, json.RawMessage) (Result, error) {
+		t.Error("it was called with arguments that do not fit")
+		return Result{}, nil
+	}}
+	client := startFuncs(t, broken, strict,
+		returns("two keys", Result{Structured: json.RawMessage(`{"a":1,"a":2}`)}),
+		returns("no JSON", Result{Structured: json.RawMessage(`{`)}),
+		returns("deep", Result{Structured: json.RawMessage(strings.Repeat("[", 300) + strings.Repeat("]", 300))}),
+		returns("csv", Result{Content: []Content{{MIMEType: "text/csv"}}}),
+		returns("long", Result{Text: strings.Repeat("x", 1<<16)}),
+		does("panics", func(context.Context, json.RawMessage) (Result, error) { panic("boom") }),
+		does("exits", func(context.Context, json.RawMessage) (Result, error) { runtime.Goexit(); return Result{}, nil }),
+		returns("good", Result{Text: "ok"}),
+	)
+	for name, want := range map[string]struct {
+		reason  commonv1.ErrorReason
+		outcome string
+		says    string
+	}{
+		"two keys":       {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "comes twice"},
+		"no JSON":        {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "not valid JSON"},
+		"deep":           {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "nested"},
+		"csv":            {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "neither a picture nor sound"},
+		"broken promise": {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "output schema"},
+		"long":           {commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, errs.OutcomeKnown, "returned more than 65536 bytes"},
+		"panics":         {commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED, errs.OutcomeKnown, "the tool panicked: boom"},
+		"exits":          {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "ended its goroutine"},
+		"strict":         {commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, errs.OutcomeNotExecuted, "x"},
+		"unknown":        {commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, errs.OutcomeNotExecuted, "unknown"},
+	} {
+		got := invoke(t, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: name})
+		e := errs.From(got.err)
+		if got.err == nil || e.Reason != want.reason || e.Metadata[errs.OutcomeKey] != want.outcome || !strings.Contains(got.err.Error(), want.says) {
+			t.Errorf("%s: %v, %v, %s", name, got.err, e.Reason, e.Metadata[errs.OutcomeKey])
+		}
+	}
+	if got := invoke(t, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: "good"}); got.err != nil || got.text() != "ok" {
+		t.Errorf("%v, %v", got.result, got.err)
+	}
+}
+
+// A call ends with its time and with its caller, whether the function cares or not; what it returns in the grace after a cancellation counts.
+func TestFuncsThatAreInterrupted(t *testing.T) {
+	stuck, begun := make(chan struct{}), make(chan struct{}, 1)
+	defer close(stuck)
+	var ended atomic.Bool
+	client := startFuncs(t,
+		does("stuck", func(ctx context.Context, _ json.RawMessage) (Result, error) {
+			begun <- struct{}{}
+			<-stuck
+			Progress(ctx, 1, 1, "too late") // nobody listens any more
+			return Result{}, nil
+		}),
+		does("obeys", func(ctx context.Context, _ json.RawMessage) (Result, error) {
+			Progress(ctx, 1, 2, "half")
+			Log(ctx, "info", "going \"on\"")
+			<-ctx.Done()
+			ended.Store(true)
+			return Result{}, ctx.Err()
+		}),
+	)
+	for _, name := range []string{"stuck", "obeys"} {
+		got := invoke(t, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: name, Timeout: durationpb.New(20 * time.Millisecond)})
+		if e := errs.From(got.err); e.Reason != commonv1.ErrorReason_ERROR_REASON_TIMEOUT || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
+			t.Errorf("%s: %v", name, got.err)
+		}
+		if name == "obeys" && (len(got.events) != 2 || got.events[0].GetProgress().GetMessage() != "half" || got.events[1].GetLog().GetDataJson() != `"going \"on\""`) {
+			t.Errorf("told %v", got.events)
+		}
+	}
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if got := invokeCtx(ctx, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: "stuck"}); errs.From(got.err).Code != codes.Canceled {
+		t.Errorf("cancelled: %v", got.err)
+	}
+	if !ended.Load() {
+		t.Error("the function's context did not end")
+	}
+}
