@@ -106,9 +106,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 			return nil, err
 		}
 		lease := &Lease{pool: p, entry: e, use: use}
-		select {
-		case <-e.ready:
-		case <-ctx.Done():
+		if !e.await(ctx) {
 			lease.Release()
 			return nil, gaveUp(ctx)
 		}
@@ -134,6 +132,21 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 			}
 			return lease, nil
 		}
+	}
+}
+
+// await waits until an entry is ready; false where ctx ended before. Most are.
+func (e *entry) await(ctx context.Context) bool {
+	select {
+	case <-e.ready:
+		return true
+	default:
+	}
+	select {
+	case <-e.ready:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -1,10 +1,11 @@
 package ledger
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -51,17 +52,24 @@ type Call struct {
 	// adopted: another pool began it, as a task.
 	adopted bool
 	hashes  []Hash
-	done    chan struct{}
-	end     End // after done
 
 	// Guarded by the ledger's mu.
 	cancel  context.CancelCauseFunc // nil once it ended
 	awaited bool                    // it ended, and nobody has fetched what it came to
 	acked   bool                    // nobody wants to know the end any more
-	place   *list.Element           // among the finished
-	slot    *fair.Slot[*Call]       // the same, among the user's
+	ended   time.Time               // when that was
+	before  *Call                   // among the finished
+	after   *Call                   // the same
+	slot    fair.Slot[*Call]        // the same, among the user's
+
+	over atomic.Bool // it ended
+	end  End         // after that
+
+	ending sync.Mutex
+	done   chan struct{} // guarded by ending; closed at the end; nil where nobody waits for it
 
 	mu        sync.Mutex
+	box       Mailbox              // of who makes the call
 	followers []*Mailbox           // guarded by mu
 	questions map[string]*question // guarded by mu; by id, closed ones too
 	open      []string             // guarded by mu; ids of those that are, in their order
@@ -69,18 +77,37 @@ type Call struct {
 }
 
 // Done is closed when the call has ended.
-func (c *Call) Done() <-chan struct{} { return c.done }
+func (c *Call) Done() <-chan struct{} {
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.over.Load() {
+			close(c.done)
+		}
+	}
+	return c.done
+}
 
 // End is how, after Done.
 func (c *Call) End() End { return c.end }
 
+// finish tells those who wait for the call's end of it. It waits for nothing: the ledger's mu is held.
+func (c *Call) finish(end End) {
+	c.end = end
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	c.over.Store(true)
+	if c.done != nil {
+		close(c.done)
+	}
+}
+
 // Follow returns a mailbox that gets what the server says from now on, and the questions that are still open. Leave it in the
 // end.
 func (c *Call) Follow() (*Mailbox, error) {
-	select {
-	case <-c.done:
-		return newMailbox(nil), nil // nothing will come
-	default:
+	if c.over.Load() {
+		return newMailbox(), nil // nothing will come
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +115,7 @@ func (c *Call) Follow() (*Mailbox, error) {
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 			"%d streams follow this call already; close some of them", maxFollowers).With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
-	box := newMailbox(nil)
+	box := newMailbox()
 	c.catchUp(box)
 	c.followers = append(c.followers, box)
 	return box, nil
@@ -98,9 +125,9 @@ func (c *Call) Follow() (*Mailbox, error) {
 func (c *Call) Lead(begin func(*Mailbox)) *Mailbox {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	box := newMailbox(begin)
-	c.followers = append(c.followers, box)
-	return box
+	c.box.begin = begin
+	c.followers = append(c.followers, &c.box)
+	return &c.box
 }
 
 // Leave undoes Follow and Lead: nothing comes any more. The call goes on.
