@@ -13,6 +13,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
 )
@@ -24,7 +25,7 @@ var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REA
 // CallTools implements McpPoolService. Who receives a call makes it: to hand it over to another goroutine would take as long as much
 // of the rest. The handler itself waits for the end, as nothing but its return ends a Recv when the server stops.
 func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
-	l := lane{server: s, stream: stream, ended: make(chan error, 1)}
+	l := &lane{server: s, stream: stream, ended: make(chan error, 1)}
 	go l.serve()
 	select {
 	case err := <-l.ended:
@@ -68,6 +69,7 @@ func (l *lane) end(err error) error {
 // serve makes the calls as they come.
 func (l *lane) serve() {
 	var err error
+	send := call.Send(l.send)
 	defer func() {
 		if p := recover(); p != nil {
 			err = &crash{p, debug.Stack()}
@@ -78,7 +80,7 @@ func (l *lane) serve() {
 		var req *mcppoolv1.CallToolsRequest
 		switch req, err = l.stream.Recv(); {
 		case err == nil:
-			err = l.call(req.GetCall())
+			err = l.call(req.GetCall(), send)
 		case errors.Is(err, io.EOF):
 			err = nil
 			return
@@ -89,7 +91,7 @@ func (l *lane) serve() {
 }
 
 // call makes a call and says what it came to. Its error is why the stream is of no use any more.
-func (l *lane) call(req *mcppoolv1.CallToolRequest) error {
+func (l *lane) call(req *mcppoolv1.CallToolRequest, send call.Send) error {
 	l.turn.Lock()
 	defer l.turn.Unlock()
 	select {
@@ -97,7 +99,7 @@ func (l *lane) call(req *mcppoolv1.CallToolRequest) error {
 		return errBetweenCalls
 	default:
 	}
-	err := l.server.callTool(l.stream.Context(), req, l.send)
+	err := l.server.callTool(l.stream.Context(), req, send)
 	if err == nil {
 		return nil
 	}

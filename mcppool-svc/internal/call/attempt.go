@@ -30,7 +30,7 @@ func (m *making) attempt(ctx context.Context) error {
 		m.f.decision = refused
 		return err
 	}
-	m.began, m.limit = time.Now(), r.limit()
+	m.limit = r.limit()
 	return m.retrying(ctx)
 }
 

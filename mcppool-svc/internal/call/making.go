@@ -28,7 +28,7 @@ type making struct {
 	send    Send // to its first follower
 	telling sync.WaitGroup
 
-	began  time.Time             // when it was to be tried first
+	began  time.Time             // when that was
 	limit  time.Duration         // of all tries together
 	result *mcppoolv1.CallResult // of the last try that came to one
 }
@@ -50,9 +50,9 @@ func (m *making) tell(box *ledger.Mailbox) {
 
 // run makes a call.
 func (m *making) run(ctx context.Context) {
-	start := time.Now()
+	m.began = time.Now()
 	result, err := m.guarded(ctx)
-	took := time.Since(start)
+	took := time.Since(m.began)
 	end := ledger.End{Result: result, Err: err}
 	if err == nil {
 		result.CallId, result.Duration, result.ModelUsage = m.r.CallID, durationpb.New(took), m.f.cost.usage()

@@ -67,7 +67,11 @@ func readText(key string, raw json.RawMessage, to *string) error {
 		*to = string(raw[1 : len(raw)-1])
 		return nil
 	}
-	return readMember(key, raw, to)
+	text, err := decoded[string](key, raw)
+	if err == nil {
+		*to = text
+	}
+	return err
 }
 
 // readFlag reads a boolean, where there is one.
@@ -77,7 +81,17 @@ func readFlag(key string, raw json.RawMessage, to *bool) error {
 		*to = string(raw) == "true"
 		return nil
 	}
-	return readMember(key, raw, to)
+	flag, err := decoded[bool](key, raw)
+	if err == nil {
+		*to = flag
+	}
+	return err
+}
+
+// decoded keeps what a decoder writes to apart from what needs none, which then stays off the heap.
+func decoded[T any](key string, raw json.RawMessage) (v T, err error) {
+	err = readMember(key, raw, &v)
+	return v, err
 }
 
 // readMember reads a member in whatever way it is written, where there is one.

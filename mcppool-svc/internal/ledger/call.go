@@ -71,6 +71,7 @@ type Call struct {
 	mu        sync.Mutex
 	box       Mailbox              // of who makes the call
 	followers []*Mailbox           // guarded by mu
+	leader    [1]*Mailbox          // where the first of them is kept
 	questions map[string]*question // guarded by mu; by id, closed ones too
 	open      []string             // guarded by mu; ids of those that are, in their order
 	task      *upstream.Task       // guarded by mu; where the server does the call as one
@@ -126,7 +127,8 @@ func (c *Call) Lead(begin func(*Mailbox)) *Mailbox {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.box.begin = begin
-	c.followers = append(c.followers, &c.box)
+	c.leader[0] = &c.box
+	c.followers = append(c.leader[:], c.followers...)
 	return &c.box
 }
 

@@ -45,10 +45,12 @@ func (l *Ledger) forget(c *Call, f fate) {
 
 // expire forgets what waited for too long. Called with mu held.
 func (l *Ledger) expire() {
-	if l.finished.first == nil {
-		return
+	if l.finished.first != nil {
+		l.expireAt(l.cfg.Now())
 	}
-	now := l.cfg.Now()
+}
+
+func (l *Ledger) expireAt(now time.Time) {
 	for c := l.finished.first; c != nil && now.Sub(c.ended) >= l.cfg.Memory; c = l.finished.first {
 		l.forget(c, expired)
 	}

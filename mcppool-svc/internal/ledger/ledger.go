@@ -117,7 +117,7 @@ func (l *Ledger) admit(user string) error {
 
 // End says how a call ended, to those who follow it and those who ask later.
 func (l *Ledger) End(c *Call, end End) {
-	size := end.size()
+	size, now := end.size(), l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.finish(end)
@@ -126,7 +126,7 @@ func (l *Ledger) End(c *Call, end End) {
 	if l.users[c.user]--; l.users[c.user] == 0 {
 		delete(l.users, c.user)
 	}
-	l.expire()
+	l.expireAt(now)
 	defer l.checkDrained()
 	switch {
 	case !c.named:
@@ -138,7 +138,7 @@ func (l *Ledger) End(c *Call, end End) {
 	case size > l.cfg.MaxFinishedBytes:
 		l.forget(c, evicted) // it would drive out all others
 	default:
-		c.ended = l.cfg.Now()
+		c.ended = now
 		l.finished.push(c)
 		l.kept.AddAt(&c.slot, c.user, size, c)
 		c.awaited = true
