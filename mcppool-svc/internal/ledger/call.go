@@ -139,6 +139,7 @@ func (c *Call) Leave(box *Mailbox) {
 	if i := slices.Index(c.followers, box); i >= 0 {
 		c.followers = slices.Delete(c.followers, i, i+1)
 	}
+	box.begin = nil // it may hold on to the request, for as long as the call is kept
 }
 
 // Notify tells all followers. It never blocks.
