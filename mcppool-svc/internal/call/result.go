@@ -63,15 +63,42 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 
 // readText reads a string, where there is one. Members are told by their exact names, as no decoder into a struct does.
 func readText(key string, raw json.RawMessage, to *string) error {
-	if len(raw) >= 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
-		*to = string(raw[1 : len(raw)-1])
-		return nil
+	if len(raw) >= 2 && raw[0] == '"' && utf8.Valid(raw) {
+		if plain, ok := unescaped(raw[1 : len(raw)-1]); ok {
+			*to = plain
+			return nil
+		}
 	}
 	text, err := decoded[string](key, raw)
 	if err == nil {
 		*to = text
 	}
 	return err
+}
+
+// unescaped reads what stands between the quotes of a string: tools often give JSON as text, so nearly all that is escaped are quotes.
+// It is false where there are other escapes than those of one letter.
+func unescaped(raw []byte) (string, bool) {
+	next := bytes.IndexByte(raw, '\\')
+	if next < 0 {
+		return string(raw), true
+	}
+	var b strings.Builder
+	b.Grow(len(raw))
+	for ; next >= 0; next = bytes.IndexByte(raw, '\\') {
+		if next+1 == len(raw) {
+			return "", false
+		}
+		letter := strings.IndexByte(`"\/bfnrt`, raw[next+1])
+		if letter < 0 {
+			return "", false
+		}
+		b.Write(raw[:next])
+		b.WriteByte("\"\\/\b\f\n\r\t"[letter])
+		raw = raw[next+2:]
+	}
+	b.Write(raw)
+	return b.String(), true
 }
 
 // readFlag reads a boolean, where there is one.
