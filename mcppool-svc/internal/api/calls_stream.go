@@ -15,6 +15,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
 )
 
@@ -25,6 +26,7 @@ var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REA
 // CallTools implements McpPoolService. Who receives a call makes it: to hand it over to another goroutine would take as long as much
 // of the rest. The handler itself waits for the end, as nothing but its return ends a Recv when the server stops.
 func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+	inproc.Share(stream.Context()) // what a call comes to is kept as it is sent
 	l := &lane{server: s, stream: stream, ended: make(chan error, 1)}
 	go l.serve()
 	select {
