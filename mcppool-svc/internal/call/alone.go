@@ -12,16 +12,19 @@ import (
 )
 
 // use is the connection that a call wants. Where it has to wait for one of its own, whoever follows it is told why.
-func (c *Caller) use(r Request, call *ledger.Call) conn.Use {
-	patience := r.limit()
-	if !r.StartBy.IsZero() {
-		patience = min(patience, r.StartBy.Sub(c.deps.Now()))
+func (m *making) use() conn.Use {
+	patience := m.r.limit()
+	if !m.r.StartBy.IsZero() {
+		patience = min(patience, m.r.StartBy.Sub(m.deps.Now()))
 	}
 	return conn.Use{
-		Server: r.Server, User: r.User, Session: r.Session, Call: true, Patience: max(patience, time.Millisecond),
-		Waiting: func(why error) { say(call, "info", "the call waits: "+errs.From(why).Message) },
+		Server: m.r.Server, User: m.r.User, Session: m.r.Session, Call: true, Patience: max(patience, time.Millisecond),
+		Waiting: m.waits,
 	}
 }
+
+// waits tells why there is no connection yet.
+func (m *making) waits(why error) { say(m.call, "info", "the call waits: "+errs.From(why).Message) }
 
 // say tells whoever follows a call.
 func say(call *ledger.Call, level, text string) {
@@ -35,15 +38,16 @@ func say(call *ledger.Call, level, text string) {
 // unheard says whether a call is to be made again because a question was refused that may have been its own: over a connection of
 // its own, which it gets from now on, there is no doubt. Only a tool that may run twice is called twice, and only where nobody was
 // asked anything yet, a model neither; of any other the caller hears what it came to.
-func (c *Caller) unheard(ctx context.Context, r Request, f *facts, err error) bool {
+func (m *making) unheard(ctx context.Context, err error) bool {
+	r, f := &m.r, &m.f
 	if !f.unclear.Swap(false) || !f.repeatable || f.asked.Load() || f.tasked.Load() || f.cost.any() ||
 		r.Continues || r.Task != "" || ctx.Err() != nil {
 		return false
 	}
-	if err != nil && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown || !c.same(r) {
+	if err != nil && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown || !m.same(r) {
 		return false
 	}
 	f.retries++
-	c.deps.Log.InfoContext(ctx, "a tool call whose question was refused is made again", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID)
+	m.deps.Log.InfoContext(ctx, "a tool call whose question was refused is made again", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID)
 	return true
 }

@@ -30,7 +30,7 @@ func notKept(err error) *errs.Error {
 }
 
 // quarantined is the refusal of a call whose tool waits for an approval.
-func quarantined(r Request, tool *catalog.Tool) *errs.Error {
+func quarantined(r *Request, tool *catalog.Tool) *errs.Error {
 	return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED,
 		"the tool %[1]s/%[2]s is new, or not the one that was approved; `pawl mcp tools %[1]s --quarantined` shows what changed, and "+
 			"`pawl mcp approve %[1]s %[2]s` approves it", r.Server.ID, tool.Name).With("definition_hash", tool.Hash)

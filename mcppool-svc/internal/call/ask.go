@@ -13,7 +13,6 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
@@ -23,44 +22,34 @@ import (
 // maxFields is how many values one form may ask for.
 const maxFields = 100
 
-// asker brings a call's questions to whoever follows it.
-type asker struct {
-	caller *Caller
-	call   *ledger.Call
-	named  bool // the call has an id, by which it can be answered
-	try    int  // of the call, from 1 on
-	watch  *stopwatch
-	facts  *facts
-}
-
 // ask implements upstream.Call.Ask. The call's time stands still meanwhile; after InputTimeout nobody answered.
-func (a *asker) ask(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+func (t *try) ask(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return upstream.Answer{}, err
 	}
-	a.facts.asked.Store(true)
-	if a.try > 1 {
-		q.ID = strconv.Itoa(a.try) + "." + q.ID // the first try may have asked the same
+	t.f.asked.Store(true)
+	if t.n > 1 {
+		q.ID = strconv.Itoa(t.n) + "." + q.ID // the first try may have asked the same
 	}
 	q.Message, q.Schema, q.URL = clean(q.Message), clean(q.Schema), clean(q.URL)
 	check, err := checker(q)
 	if err != nil {
 		return upstream.Answer{}, err
 	}
-	if !a.named {
-		a.call.Notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl",
+	if t.r.Unnamed {
+		t.call.Notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl",
 			Data: `"the server asked for input; nobody can answer during a call without a call_id, so it was told that nobody did"`}})
 		return upstream.Answer{Action: upstream.Cancel}, nil
 	}
-	limit := a.caller.deps.InputTimeout
-	q.Expire = a.caller.deps.Now().Add(limit)
-	a.watch.pause()
-	defer a.watch.resume()
-	answered, err := a.call.Ask(q, check)
+	limit := t.deps.InputTimeout
+	q.Expire = t.deps.Now().Add(limit)
+	t.watch.pause()
+	defer t.watch.resume()
+	answered, err := t.call.Ask(q, check)
 	if err != nil {
 		return upstream.Answer{}, err
 	}
-	defer a.call.Close(q.ID)
+	defer t.call.Close(q.ID)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {

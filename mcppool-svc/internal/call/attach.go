@@ -7,7 +7,6 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/errs"
@@ -43,10 +42,11 @@ func (c *Caller) Attach(ctx context.Context, q ledger.Query, t Task, send Send) 
 		return c.follow(ctx, call, send)
 	}
 	defer cancel(nil)
-	return c.lead(ctx, running, call, Request{
+	m := &making{Caller: c, call: call, cancel: cancel, send: send, r: Request{
 		User: q.User, Server: t.Server, Refused: t.refusal(), MCPID: t.MCPID, Tool: t.Tool, Input: "{}",
 		CallID: q.ID, Session: q.Session, Epoch: q.Epoch, Task: t.ID, Continues: true,
-	}, send)
+	}}
+	return m.lead(ctx, running)
 }
 
 // refusal is why a task is not asked for. What it does, or did, is not known then.
@@ -62,12 +62,8 @@ func (t Task) refusal() error {
 }
 
 // permitTask checks what can be checked before a task is asked for: the tool runs already, or did.
-func (c *Caller) permitTask(r Request, tool *catalog.Tool) error {
-	var hints spec.Hints
-	if tool != nil {
-		hints = tool.Hints
-	}
-	if _, decision := r.Server.JudgeFor(r.User, r.Tool, hints); decision == spec.Deny {
+func (r *Request) permitTask(decision spec.Decision) error {
+	if decision == spec.Deny {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 			"a rule of MCP server %s does not let you call %s; ask an operator", r.Server.ID, r.Tool)
 	}

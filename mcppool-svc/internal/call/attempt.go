@@ -14,52 +14,54 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/spec"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
 )
 
 // attempt goes the way of a call (D8).
-func (c *Caller) attempt(ctx context.Context, r Request, f *facts, call *ledger.Call) (*mcppoolv1.CallResult, error) {
+func (m *making) attempt(ctx context.Context) error {
+	r := &m.r
 	if r.Refused != nil {
-		f.decision = refused
-		return nil, errs.From(r.Refused).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+		m.f.decision = refused
+		return errs.From(r.Refused).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
-	if err := c.current(r); err != nil {
-		f.decision = refused
-		return nil, err
+	if err := m.current(r); err != nil {
+		m.f.decision = refused
+		return err
 	}
-	var result *mcppoolv1.CallResult
-	began, limit := time.Now(), r.limit()
-	once := func() error {
-		if f.retries > 0 {
-			r.Timeout = max(limit-time.Since(began), time.Millisecond) // all tries together take no longer than one may
-		}
-		return c.leased(ctx, c.use(r, call), func(lease *conn.Lease) (err error) {
-			result, err = c.over(ctx, lease, r, f, call)
-			return err
-		})
+	m.limit = r.limit()
+	return m.retrying(ctx)
+}
+
+// try makes the call; and at once another time where it went wrong for want of a connection of its own.
+func (m *making) try(ctx context.Context) error {
+	err := m.once(ctx)
+	if !m.unheard(ctx, err) {
+		return err
 	}
-	err := c.retrying(ctx, r, f, func() error {
-		err := once()
-		if !c.unheard(ctx, r, f, err) {
-			return err
-		}
-		first := result
-		again := once()
-		if again != nil && errs.From(again).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
-			result = first // what it came to counts where it was not made again
-			return err
-		}
-		return again
+	first := m.result
+	again := m.once(ctx)
+	if again != nil && errs.From(again).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+		m.result = first // what it came to counts where it was not made again
+		return err
+	}
+	return again
+}
+
+// once makes the call over one connection.
+func (m *making) once(ctx context.Context) error {
+	if m.f.retries > 0 {
+		m.r.Timeout = max(m.limit-time.Since(m.began), time.Millisecond) // all tries together take no longer than one may
+	}
+	return m.leased(ctx, m.use(), func(lease *conn.Lease) (err error) {
+		m.result, err = m.over(ctx, lease)
+		return err
 	})
-	return result, err
 }
 
 // current refuses what is out of date before anybody is asked anything.
-func (c *Caller) current(r Request) error {
+func (c *Caller) current(r *Request) error {
 	if r.ConfigRevision != 0 && r.ConfigRevision != r.Server.ConfigRevision() {
 		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
 			"the configuration of MCP server %s is not the one that was expected; list its tools again and decide anew", r.Server.ID)
@@ -68,59 +70,69 @@ func (c *Caller) current(r Request) error {
 }
 
 // over makes the call over one connection.
-func (c *Caller) over(ctx context.Context, lease *conn.Lease, r Request, f *facts, call *ledger.Call) (*mcppoolv1.CallResult, error) {
+func (m *making) over(ctx context.Context, lease *conn.Lease) (*mcppoolv1.CallResult, error) {
+	r, f := &m.r, &m.f
 	all, tool, err := lease.Tools().Find(ctx, r.Tool)
 	if err != nil {
 		return nil, preparing(err)
 	}
+	var hints spec.Hints
 	if tool != nil {
-		f.definition = tool.Hash
-		f.repeatable = repeatable(r.Server.Judge(tool.Name, tool.Hints))
+		hints = tool.Hints
+	}
+	policy, decision := r.Server.JudgeFor(r.User, r.Tool, hints)
+	if tool != nil {
+		f.definition, f.repeatable = tool.Hash, repeatable(policy)
 	}
 	if r.Task == "" {
-		err = c.permit(r, all, tool)
+		err = m.permit(r, all, tool, decision)
 	} else {
-		err = c.permitTask(r, tool)
+		err = r.permitTask(decision)
 	}
 	if err != nil {
 		f.decision = refused
 		return nil, err
 	}
 	f.decision = allowed
+	reads := r.Task == "" && policy.Effect == commonv1.Effect_EFFECT_READ
 	var keep keeper
-	if r.Task == "" {
-		keep = c.keep(lease, r, tool)
+	if reads {
+		keep = m.keep(lease, r, tool)
+	} else {
+		lease.Wrote()
+		defer lease.Wrote()
 	}
 	if result := keep.get(r); result != nil {
 		f.cached = true
 		return result, nil
 	}
-	if r.Task != "" || c.writes(r, tool) {
-		lease.Wrote()
-		defer lease.Wrote()
-	}
-	raw, err := c.execute(ctx, lease.Client(), r, f, tool, call)
+	raw, err := m.execute(ctx, lease.Client(), tool)
 	if err != nil {
 		return nil, failure{Executing, err}
 	}
+	return m.read(raw, tool, keep)
+}
+
+// read makes the call's result of what the tool gave.
+func (m *making) read(raw json.RawMessage, tool *catalog.Tool, keep keeper) (*mcppoolv1.CallResult, error) {
 	result, err := readResult(raw)
 	if err != nil {
 		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
 	}
-	if err := c.checkOutput(tool, r, result); err != nil {
+	if err := m.checkOutput(tool, &m.r, result); err != nil {
 		return nil, err
 	}
-	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
+	if limit := m.deps.MaxResult; limit > 0 && len(raw) > limit {
 		shorten(result, limit)
 	}
-	if !f.asked.Load() && !f.unclear.Load() { // with other answers it would be another result
+	if !m.f.asked.Load() && !m.f.unclear.Load() { // with other answers it would be another result
 		keep.put(result)
 	}
 	return result, nil
 }
 
 // permit checks what can be checked before a tool runs.
-func (c *Caller) permit(r Request, all *catalog.Catalog, tool *catalog.Tool) error {
+func (c *Caller) permit(r *Request, all *catalog.Catalog, tool *catalog.Tool, decision spec.Decision) error {
 	if tool == nil {
 		return noTool(r.Server, r.Tool)
 	}
@@ -140,7 +152,7 @@ func (c *Caller) permit(r Request, all *catalog.Catalog, tool *catalog.Tool) err
 		return invalidInput(refuse(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 			"the input does not fit the schema of the tool %s/%s: %v", r.Server.ID, tool.Name, err), err)
 	}
-	if _, decision := r.Server.JudgeFor(r.User, tool.Name, tool.Hints); decision == spec.Deny {
+	if decision == spec.Deny {
 		return refuse(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 			"a rule of MCP server %s does not let you call %s; ask an operator", r.Server.ID, tool.Name)
 	}
@@ -167,35 +179,9 @@ func invalidInput(e *errs.Error, err error) *errs.Error {
 	return e
 }
 
-// taskAfter is how long a call may take before it is begun as a task, where the tool leaves that open: a request that is held
-// longer than this is what proxies cut off, and a task costs two more requests and the time until it is asked for again.
-const taskAfter = time.Minute
-
-// taskKeep is how much longer than the call may take a server is asked to keep its result: whoever lost it comes back for it.
-const taskKeep = time.Hour
-
-// execute calls the tool, unless it is too late by then, or follows the task that does the call.
-func (c *Caller) execute(ctx context.Context, client upstream.Client, r Request, f *facts, tool *catalog.Tool, call *ledger.Call) (json.RawMessage, error) {
-	limit := r.limit()
-	ctx, watch := watch(ctx, limit)
-	defer watch.stop()
-	a := &asker{caller: c, call: call, named: !r.Unnamed, try: f.retries + 1, watch: watch, facts: f}
-	s := &sampler{caller: c, request: r, watch: watch, facts: f}
-	how := upstream.Call{
-		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx), Notify: f.noting(call.Notify), Ask: a.ask, Sample: s.sample,
-		Unclear: func() { f.unclear.Store(true) },
-		Gate:    func() error { return r.inTime(c.deps.Now()) }, Again: c.again(r, f),
-		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
-	}
-	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && limit > taskAfter) {
-		how.Task, how.TaskTTL = upstream.TaskAsked, limit+taskKeep
-	}
-	return client.CallTool(ctx, how)
-}
-
 // checkOutput compares structured content with what the tool promised. A tool that breaks its promise ran all the same:
 // the outcome is KNOWN, and the beginning of what it gave goes with the error, so that nobody runs it again to see.
-func (c *Caller) checkOutput(tool *catalog.Tool, r Request, result *mcppoolv1.CallResult) error {
+func (c *Caller) checkOutput(tool *catalog.Tool, r *Request, result *mcppoolv1.CallResult) error {
 	if tool == nil || tool.Output == "" || result.StructuredJson == "" || result.IsError {
 		return nil
 	}

@@ -3,7 +3,6 @@ package call
 import (
 	"time"
 
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/cache"
@@ -22,12 +21,11 @@ type keeper struct {
 	before uint64 // how often the server had said that its tools changed, when the call began
 }
 
-// keep says what the cache is to a call: it is for tools that only read, of servers whose operator wants it. A call that goes on
+// keep says what the cache is to a call of a tool that only reads: it is for servers whose operator wants it. A call that goes on
 // with an earlier one is not what its input says. What writes makes all that was kept over its connection worthless.
-func (c *Caller) keep(lease *conn.Lease, r Request, tool *catalog.Tool) keeper {
+func (c *Caller) keep(lease *conn.Lease, r *Request, tool *catalog.Tool) keeper {
 	k := keeper{cache: c.deps.Cache, user: r.User, client: lease.Client(), before: lease.Client().ToolsVersion()}
-	policy, _ := r.Server.JudgeFor(r.User, tool.Name, tool.Hints)
-	if c.deps.Cache == nil || r.Server.CacheTTL <= 0 || r.Continues || policy.Effect != commonv1.Effect_EFFECT_READ {
+	if c.deps.Cache == nil || r.Server.CacheTTL <= 0 || r.Continues {
 		return k
 	}
 	connection, writes := lease.Stamp()
@@ -42,7 +40,7 @@ func (c *Caller) keep(lease *conn.Lease, r Request, tool *catalog.Tool) keeper {
 }
 
 // get is the result that is kept; nil where there is none, or where it will not do.
-func (k keeper) get(r Request) *mcppoolv1.CallResult {
+func (k keeper) get(r *Request) *mcppoolv1.CallResult {
 	if k.ttl <= 0 || r.BypassCache {
 		return nil
 	}
@@ -54,10 +52,4 @@ func (k keeper) put(result *mcppoolv1.CallResult) {
 	if k.ttl > 0 && !result.GetIsError() && !result.GetTruncated() && k.client.ToolsVersion() == k.before {
 		k.cache.Put(k.key, k.user, result, k.ttl)
 	}
-}
-
-// writes says whether a call may change something.
-func (c *Caller) writes(r Request, tool *catalog.Tool) bool {
-	policy, _ := r.Server.JudgeFor(r.User, tool.Name, tool.Hints)
-	return policy.Effect != commonv1.Effect_EFFECT_READ
 }

@@ -4,16 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
@@ -76,13 +72,15 @@ func (c *Caller) Drain(ctx context.Context, fetched bool) { c.ledger.Drain(ctx, 
 // is returned as it is. When ctx ends, a call without an id ends too; one with an id goes on, for whoever attaches to it.
 func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 	c.ledger.Ack(r.User, r.Ack)
-	base, named := context.WithoutCancel(ctx), r.CallID != ""
-	if !named {
+	base := ctx
+	if r.CallID != "" {
+		base = context.WithoutCancel(ctx)
+	} else {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("making a call id: %w", err)
 		}
-		base, r.CallID, r.Unnamed = ctx, ledger.Unnamed(id.String()), true
+		r.CallID, r.Unnamed = ledger.Unnamed(id.String()), true
 	}
 	if err := context.Cause(ctx); err != nil {
 		return refuse(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the caller went away before the call began: %w", err)
@@ -94,61 +92,13 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 	defer cancel(nil)
 	switch {
 	case err != nil:
-		c.record(ctx, r, &facts{decision: refused}, 0, ledger.End{Err: errs.From(err)})
+		c.record(ctx, &r, &facts{decision: refused}, 0, ledger.End{Err: errs.From(err)})
 		return err
 	case !mine:
 		return c.follow(ctx, call, send)
 	}
-	return c.lead(ctx, running, call, r, send)
-}
-
-// lead makes a call and tells its first follower, whose ctx is, of it. It stays until the call's end, whether or not that one does: a
-// call takes a goroutine of its own only when there is something to tell on the way.
-func (c *Caller) lead(ctx, running context.Context, call *ledger.Call, r Request, send Send) error {
-	var telling sync.WaitGroup
-	box := call.Lead(func(box *ledger.Mailbox) {
-		telling.Go(func() { tell(nil, call, box, send) })
-	})
-	c.run(running, call, r)
-	call.Leave(box)
-	telling.Wait()
-	return c.sendEnd(ctx, call, send)
-}
-
-// run makes a call.
-func (c *Caller) run(ctx context.Context, call *ledger.Call, r Request) {
-	start := time.Now()
-	var f facts
-	result, err := c.guarded(ctx, r, call, &f)
-	took := time.Since(start)
-	end := ledger.End{Result: result, Err: err}
-	if err == nil {
-		result.CallId, result.Duration, result.ModelUsage = r.CallID, durationpb.New(took), f.cost.usage()
-	}
-	c.record(ctx, r, &f, took, end)
-	c.ledger.End(call, end)
-}
-
-// guarded makes of everything that can go wrong an error with an outcome, a panic included: it happens where no handler's
-// recovery reaches.
-func (c *Caller) guarded(ctx context.Context, r Request, call *ledger.Call, f *facts) (result *mcppoolv1.CallResult, failed *errs.Error) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.deps.Log.ErrorContext(ctx, "a tool call panicked", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			result, failed = nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-				"the pool failed inside (%v); this is a bug, the log has its place", p).With(errs.OutcomeKey, errs.OutcomeUnknown)
-		}
-	}()
-	result, err := c.attempt(ctx, r, f, call)
-	if err == nil {
-		return result, nil
-	}
-	failed = errs.From(err)
-	if outcome := failed.Metadata[errs.OutcomeKey]; outcome == "" || r.Task != "" && outcome != errs.OutcomeKnown {
-		failed = failed.With(errs.OutcomeKey, errs.OutcomeUnknown)
-	}
-	return nil, failed.With(ClassKey, string(classOf(failed)))
+	m := &making{Caller: c, r: r, call: call, cancel: cancel, send: send}
+	return m.lead(ctx, running)
 }
 
 var errStopping = upstream.ErrStopping

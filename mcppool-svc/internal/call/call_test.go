@@ -94,6 +94,23 @@ func FuzzReadResult(f *testing.F) {
 	})
 }
 
+// Whatever is a string is read as the standard library does.
+func FuzzReadText(f *testing.F) {
+	for _, text := range []string{`"a"`, `"\"\\\/\b\f\n\r\t"`, `"{\"a\":[\"b\"]}\n"`, `"\u0061\ud800"`, `"\ud83d\ude00\n"`, "\"\xff\"", `1`, `null`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var got, want string
+		err := json.Unmarshal([]byte(text), &want)
+		if !json.Valid([]byte(text)) || strings.TrimSpace(text) != text {
+			return // it was looked at before, and is cut out without what is around it
+		}
+		if failed := readText("text", json.RawMessage(text), &got); (failed == nil) != (err == nil) || failed == nil && got != want {
+			t.Errorf("%q: %q, %v; want %q, %v", text, got, failed, want, err)
+		}
+	})
+}
+
 func TestSendErrorsEndTheDelivery(t *testing.T) {
 	c, _, err := ledger.New(ledger.Config{}, "p").Begin(ledger.Start{User: "ann", ID: "c1"})
 	if err != nil {

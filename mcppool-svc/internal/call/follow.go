@@ -51,7 +51,13 @@ func tell(gone <-chan struct{}, call *ledger.Call, box *ledger.Mailbox, send Sen
 func (c *Caller) sendEnd(ctx context.Context, call *ledger.Call, send Send) error {
 	end := call.End()
 	if end.Err == nil {
-		if err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: end.Result}}); err != nil {
+		var out struct { // in one piece
+			mcppoolv1.CallToolResponse
+			event mcppoolv1.CallToolResponse_Result
+		}
+		out.event.Result = end.Result
+		out.Event = &out.event
+		if err := send(&out.CallToolResponse); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,10 @@ func (c *Caller) leased(ctx context.Context, use conn.Use, do func(*conn.Lease) 
 		if err != nil {
 			return Explain(Preparing, err)
 		}
-		err = do(lease)
+		if err = do(lease); err == nil {
+			lease.Release()
+			return nil
+		}
 		var e *upstream.Error
 		lost := errors.As(err, &e) && e.Lost
 		switch {
@@ -51,9 +54,6 @@ func (c *Caller) leased(ctx context.Context, use conn.Use, do func(*conn.Lease) 
 			lease.Doubt()
 		}
 		lease.Release()
-		if err == nil {
-			return nil
-		}
 		if try > 1 || !lost || e.Sent || e.Begun {
 			var f failure
 			errors.As(err, &f)

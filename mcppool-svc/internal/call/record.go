@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -39,18 +38,8 @@ type facts struct {
 	cached bool // the result was kept; the tool was not called
 }
 
-// noting keeps what is told on the way.
-func (f *facts) noting(tell func(upstream.Notification)) func(upstream.Notification) {
-	return func(n upstream.Notification) {
-		if n.Task != nil {
-			f.tasked.Store(true)
-		}
-		tell(n)
-	}
-}
-
 // record says how a call went: to those who measure, in the log for whoever looks for a fault, and in the audit.
-func (c *Caller) record(ctx context.Context, r Request, f *facts, took time.Duration, end ledger.End) {
+func (c *Caller) record(ctx context.Context, r *Request, f *facts, took time.Duration, end ledger.End) {
 	c.deps.Meter.Ended(ctx, end, took)
 	level, message := slog.LevelDebug, "tool call"
 	if end.Err != nil {
@@ -85,7 +74,7 @@ func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
 
 // callRecord is a record for those who ask later who did what. It holds no arguments, no results and no messages, which could
 // carry secrets: only hashes and names.
-func callRecord(r Request, f *facts, took time.Duration, end ledger.End) []slog.Attr {
+func callRecord(r *Request, f *facts, took time.Duration, end ledger.End) []slog.Attr {
 	sum := sha256.Sum256([]byte(r.Input))
 	outcome, reason := errs.OutcomeKnown, ""
 	if end.Err != nil {

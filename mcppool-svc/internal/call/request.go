@@ -49,7 +49,7 @@ type Request struct {
 }
 
 // limit is the longest that the tool may take.
-func (r Request) limit() time.Duration {
+func (r *Request) limit() time.Duration {
 	limit := r.Server.CallLimit()
 	if r.Timeout > 0 {
 		limit = min(limit, r.Timeout)
@@ -58,7 +58,7 @@ func (r Request) limit() time.Duration {
 }
 
 // meta says to the server which step, call and trace this is.
-func (r Request) meta(ctx context.Context) map[string]string {
+func (r *Request) meta(ctx context.Context) map[string]string {
 	m := map[string]string{metaCallID: r.CallID}
 	if r.IdempotencyKey != "" {
 		m[metaIdempotencyKey] = r.IdempotencyKey
@@ -73,7 +73,7 @@ func refuse(code codes.Code, reason commonv1.ErrorReason, format string, args ..
 }
 
 // inTime refuses a call that can no longer be started in time.
-func (r Request) inTime(now time.Time) error {
+func (r *Request) inTime(now time.Time) error {
 	if r.StartBy.IsZero() || now.Before(r.StartBy) {
 		return nil
 	}

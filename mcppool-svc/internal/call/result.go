@@ -1,10 +1,13 @@
 package call
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
@@ -12,38 +15,121 @@ import (
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// rawContent is one block of a result; which fields count depends on the type.
-type rawContent struct {
-	typ, text, data, mimeType, uri, name, description string
-	resource                                          json.RawMessage
-}
-
 // readResult reads a raw tools/call result. An error means that the tool ran, and that what it gave cannot be read.
 func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
-	fields, err := strict.Object(raw)
-	if err != nil {
-		return nil, broken("its result is not one of a tool: %w", err)
-	}
 	out := &mcppoolv1.CallResult{}
-	var blocks []json.RawMessage
 	var kind string
-	if err := members(fields, member{"resultType", &kind}, member{"isError", &out.IsError}, member{"content", &blocks}); err != nil {
+	var content json.RawMessage
+	err := strict.Members(raw, func(key []byte, value json.RawMessage) error {
+		switch string(key) {
+		case "resultType":
+			return readText("resultType", value, &kind)
+		case "isError":
+			return readFlag("isError", value, &out.IsError)
+		case "content":
+			content = value
+		case "structuredContent":
+			if !strict.Absent(value) {
+				out.StructuredJson = clean(string(value))
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, broken("its result is not one of a tool: %w", err)
 	}
 	if kind != "" && kind != "complete" {
 		return nil, broken("it is of the type %.40q, which is not known", kind)
 	}
-	if structured := fields["structuredContent"]; !strict.Absent(structured) {
-		out.StructuredJson = clean(string(structured))
+	if strict.Absent(content) {
+		return out, nil
 	}
-	for i, block := range blocks {
+	err = strict.Elements(content, func(block json.RawMessage) error {
 		c, err := readContent(block)
 		if err != nil {
-			return nil, broken("block %d of its content: %w", i+1, err)
+			return broken("block %d of its content: %w", len(out.Content)+1, err)
 		}
 		out.Content = append(out.Content, c)
+		return nil
+	})
+	if e := (*upstream.Error)(nil); err != nil && !errors.As(err, &e) {
+		err = broken("its result is not one of a tool: `content` cannot be read: %w", err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// readText reads a string, where there is one. Members are told by their exact names, as no decoder into a struct does.
+func readText(key string, raw json.RawMessage, to *string) error {
+	if len(raw) >= 2 && raw[0] == '"' && utf8.Valid(raw) {
+		if plain, ok := unescaped(raw[1 : len(raw)-1]); ok {
+			*to = plain
+			return nil
+		}
+	}
+	text, err := decoded[string](key, raw)
+	if err == nil {
+		*to = text
+	}
+	return err
+}
+
+// unescaped reads what stands between the quotes of a string: tools often give JSON as text, so nearly all that is escaped are quotes.
+// It is false where there are other escapes than those of one letter.
+func unescaped(raw []byte) (string, bool) {
+	next := bytes.IndexByte(raw, '\\')
+	if next < 0 {
+		return string(raw), true
+	}
+	var b strings.Builder
+	b.Grow(len(raw))
+	for ; next >= 0; next = bytes.IndexByte(raw, '\\') {
+		if next+1 == len(raw) {
+			return "", false
+		}
+		letter := strings.IndexByte(`"\/bfnrt`, raw[next+1])
+		if letter < 0 {
+			return "", false
+		}
+		b.Write(raw[:next])
+		b.WriteByte("\"\\/\b\f\n\r\t"[letter])
+		raw = raw[next+2:]
+	}
+	b.Write(raw)
+	return b.String(), true
+}
+
+// readFlag reads a boolean, where there is one.
+func readFlag(key string, raw json.RawMessage, to *bool) error {
+	switch string(raw) {
+	case "true", "false":
+		*to = string(raw) == "true"
+		return nil
+	}
+	flag, err := decoded[bool](key, raw)
+	if err == nil {
+		*to = flag
+	}
+	return err
+}
+
+// decoded keeps what a decoder writes to apart from what needs none, which then stays off the heap.
+func decoded[T any](key string, raw json.RawMessage) (v T, err error) {
+	err = readMember(key, raw, &v)
+	return v, err
+}
+
+// readMember reads a member in whatever way it is written, where there is one.
+func readMember(key string, raw json.RawMessage, to any) error {
+	if strict.Absent(raw) {
+		return nil
+	}
+	if err := json.Unmarshal(raw, to); err != nil {
+		return fmt.Errorf("`%s` cannot be read: %w", key, err)
+	}
+	return nil
 }
 
 // member is one of an object, and what it is read into.
@@ -52,28 +138,48 @@ type member struct {
 	to  any
 }
 
-// members reads those that are there. They are looked up by their exact names, as no decoder into a struct does.
+// members reads those that are there.
 func members(fields map[string]json.RawMessage, all ...member) error {
 	for _, m := range all {
-		if strict.Absent(fields[m.key]) {
-			continue
-		}
-		if err := json.Unmarshal(fields[m.key], m.to); err != nil {
-			return fmt.Errorf("`%s` cannot be read: %w", m.key, err)
+		if err := readMember(m.key, fields[m.key], m.to); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
-	fields, err := strict.Object(raw)
-	if err != nil {
-		return nil, err
+// rawContent is one block of a result; which fields count depends on the type.
+type rawContent struct {
+	typ, text, data, mimeType, uri, name, description string
+	resource                                          json.RawMessage
+}
+
+// take takes a member.
+func (c *rawContent) take(key []byte, value json.RawMessage) error {
+	switch string(key) {
+	case "type":
+		return readText("type", value, &c.typ)
+	case "text":
+		return readText("text", value, &c.text)
+	case "data":
+		return readText("data", value, &c.data)
+	case "mimeType":
+		return readText("mimeType", value, &c.mimeType)
+	case "uri":
+		return readText("uri", value, &c.uri)
+	case "name":
+		return readText("name", value, &c.name)
+	case "description":
+		return readText("description", value, &c.description)
+	case "resource":
+		c.resource = value
 	}
-	c := rawContent{resource: fields["resource"]}
-	err = members(fields, member{"type", &c.typ}, member{"text", &c.text}, member{"data", &c.data}, member{"mimeType", &c.mimeType},
-		member{"uri", &c.uri}, member{"name", &c.name}, member{"description", &c.description})
-	if err != nil {
+	return nil
+}
+
+func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
+	var c rawContent
+	if err := strict.Members(raw, c.take); err != nil {
 		return nil, err
 	}
 	switch c.typ {
@@ -106,19 +212,28 @@ func readBlob(c rawContent) (*mcppoolv1.Blob, error) {
 }
 
 func readResource(raw json.RawMessage) (*mcppoolv1.Resource, error) {
-	fields, err := strict.Object(raw)
+	var uri, mimeType, text, data string
+	err := strict.Members(raw, func(key []byte, value json.RawMessage) error {
+		switch string(key) {
+		case "uri":
+			return readText("uri", value, &uri)
+		case "mimeType":
+			return readText("mimeType", value, &mimeType)
+		case "text":
+			return readText("text", value, &text)
+		case "blob":
+			return readText("blob", value, &data)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("its resource cannot be read: %w", err)
 	}
-	var r rawContent
-	if err := members(fields, member{"uri", &r.uri}, member{"mimeType", &r.mimeType}, member{"text", &r.text}, member{"blob", &r.data}); err != nil {
-		return nil, fmt.Errorf("its resource cannot be read: %w", err)
-	}
-	blob, err := decode64(r.data)
+	blob, err := decode64(data)
 	if err != nil {
 		return nil, fmt.Errorf("its blob is not base64: %w", err)
 	}
-	return &mcppoolv1.Resource{Uri: clean(r.uri), MimeType: clean(r.mimeType), Text: clean(r.text), Blob: blob}, nil
+	return &mcppoolv1.Resource{Uri: clean(uri), MimeType: clean(mimeType), Text: clean(text), Blob: blob}, nil
 }
 
 // decode64 also takes base64 without padding, which some servers send.

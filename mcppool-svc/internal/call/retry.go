@@ -23,39 +23,29 @@ const (
 // retrying makes a call up to three times, with a growing pause before each further try: where what went wrong passes by itself, and
 // where trying again cannot do anything twice, because the tool did not run or may run twice. All tries together take no longer than
 // the call may. What fails for ever is told at once, and so is what was not tried at all because it failed a moment ago.
-func (c *Caller) retrying(ctx context.Context, r Request, f *facts, try func() error) error {
-	since, unknown := time.Now(), false
+func (m *making) retrying(ctx context.Context) error {
+	unknown := false
 	for n := 1; ; n++ {
-		err := try()
-		if e := errs.From(err); err != nil && unknown && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+		err := m.try(ctx)
+		if err == nil {
+			return nil
+		}
+		if e := errs.From(err); unknown && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 			err = e.With(errs.OutcomeKey, errs.OutcomeUnknown) // an earlier try may have run
 		}
-		if err == nil || n == maxTries || remembered(err) || !passing(err) || !f.harmless(err) {
+		if n == maxTries || remembered(err) || !passing(err) || !m.f.harmless(err) {
 			return err
 		}
 		wait := pause(n, err)
-		if time.Since(since)+wait >= r.limit() || !sleep(ctx, wait) || r.inTime(c.deps.Now()) != nil {
+		if time.Since(m.began)+wait >= m.limit || !sleep(ctx, wait) || m.r.inTime(m.deps.Now()) != nil {
 			return err
 		}
-		if !c.same(r) {
+		if !m.same(&m.r) {
 			return err // the server is another one by now, or nobody's any more
 		}
-		f.retries++
+		m.f.retries++
 		unknown = unknown || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted
-		c.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID, "try", n+1, "error", err)
-	}
-}
-
-// again says for a connection whether a request that goes on with a call is made once more, by the rules of retrying. Somebody may
-// have been asked by then: the answers go along.
-func (c *Caller) again(r Request, f *facts) func(context.Context, int, *upstream.Error) bool {
-	return func(ctx context.Context, try int, e *upstream.Error) bool {
-		if try >= maxTries || !e.Transient || e.Sent && !f.repeatable || f.tasked.Load() || !sleep(ctx, pause(try, e)) || !c.same(r) {
-			return false
-		}
-		f.repeats++
-		c.deps.Log.InfoContext(ctx, "a tool call goes on once more", "mcp_id", r.MCPID, "tool", r.Tool, "call_id", r.CallID, "try", try+1, "error", e)
-		return true
+		m.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", m.r.MCPID, "tool", m.r.Tool, "call_id", m.r.CallID, "try", n+1, "error", err)
 	}
 }
 
@@ -84,7 +74,7 @@ func (f *facts) harmless(err error) bool {
 }
 
 // same says whether a call's server is still registered as it was when the call came.
-func (c *Caller) same(r Request) bool {
+func (c *Caller) same(r *Request) bool {
 	if c.deps.Lookup == nil {
 		return true
 	}

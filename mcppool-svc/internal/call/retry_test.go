@@ -210,17 +210,17 @@ func TestNoRetryOfAnotherServer(t *testing.T) {
 // A person is not asked again, no second task is begun, and no model paid twice, because a connection broke.
 func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "lost").With(errs.OutcomeKey, errs.OutcomeUnknown)
-	for name, change := range map[string]func(*facts){"asked": func(f *facts) { f.asked.Store(true) }, "a task": func(f *facts) {
-		f.noting(func(upstream.Notification) {})(upstream.Notification{Task: &upstream.Task{}})
-	}, "a model is being asked": func(f *facts) { f.cost.begin() }, "a model answered": func(f *facts) {
-		f.cost.begin()
-		f.cost.add(Sampled{OutputTokens: 1})
+	for name, change := range map[string]func(*try){"asked": func(t *try) { t.f.asked.Store(true) }, "a task": func(t *try) {
+		t.notify(upstream.Notification{Task: &upstream.Task{}})
+	}, "a model is being asked": func(t *try) { t.f.cost.begin() }, "a model answered": func(t *try) {
+		t.f.cost.begin()
+		t.f.cost.add(Sampled{OutputTokens: 1})
 	}} {
-		f := &facts{repeatable: true}
-		if !f.harmless(lost) {
+		m := &making{f: facts{repeatable: true}, call: &ledger.Call{}}
+		if !m.f.harmless(lost) {
 			t.Error("a reading tool cannot be repeated")
 		}
-		if change(f); f.harmless(lost) {
+		if change(&try{making: m}); m.f.harmless(lost) {
 			t.Errorf("%s: it is repeated", name)
 		}
 	}
@@ -237,10 +237,10 @@ func TestUnclearQuestions(t *testing.T) {
 		"a model answered": {func(f *facts) { f.cost.begin(); f.cost.add(Sampled{OutputTokens: 1}) }, false},
 		"a model is asked": {func(f *facts) { f.cost.begin() }, false},
 	} {
-		c, f := New(nil, nil, Deps{Log: slog.New(slog.DiscardHandler)}), &facts{repeatable: true}
-		f.unclear.Store(true)
-		tt.change(f)
-		if got := c.unheard(t.Context(), Request{}, f, nil); got != tt.again {
+		m := &making{Caller: New(nil, nil, Deps{Log: slog.New(slog.DiscardHandler)}), f: facts{repeatable: true}}
+		m.f.unclear.Store(true)
+		tt.change(&m.f)
+		if got := m.unheard(t.Context(), nil); got != tt.again {
 			t.Errorf("%s: made again: %v", name, got)
 		}
 	}

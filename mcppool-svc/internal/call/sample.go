@@ -28,34 +28,26 @@ type Sampled struct {
 	InputTokens, OutputTokens uint64
 }
 
-// sampler has models asked for one call.
-type sampler struct {
-	caller  *Caller
-	request Request
-	watch   *stopwatch
-	facts   *facts
-}
-
 // sample implements upstream.Call.Sample. The call's time stands still meanwhile: a model's is bounded where it is asked.
-func (s *sampler) sample(ctx context.Context, wanted upstream.Sample) (upstream.Sampled, error) {
-	policy := s.request.Server.Sampling
+func (t *try) sample(ctx context.Context, wanted upstream.Sample) (upstream.Sampled, error) {
+	policy := t.r.Server.Sampling
 	switch {
 	case policy == nil:
-		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused, "MCP server %s may not have a model asked (sampling)", s.request.Server.ID)
-	case s.caller.deps.Models == nil:
+		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused, "MCP server %s may not have a model asked (sampling)", t.r.Server.ID)
+	case t.deps.Models == nil:
 		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused,
 			"the MCP pool has no planner to ask models through; an operator gives it one with --planner, and with keys a --service-key")
-	case s.facts.cost.begin() > policy.Requests():
+	case t.f.cost.begin() > policy.Requests():
 		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused,
 			"MCP server %s had models asked %d times during this call, which is as often as it may; an operator can raise maxRequests of `sampling`",
-			s.request.Server.ID, policy.Requests())
+			t.r.Server.ID, policy.Requests())
 	}
-	s.watch.pause()
-	defer s.watch.resume()
+	t.watch.pause()
+	defer t.watch.resume()
 	began := time.Now()
-	got, err := s.caller.deps.Models.Sample(ctx, s.request.User, policy, wanted)
-	s.facts.cost.add(got)
-	s.caller.audit(ctx, "model_request", s.record(policy, got, err, time.Since(began))...)
+	got, err := t.deps.Models.Sample(ctx, t.r.User, policy, wanted)
+	t.f.cost.add(got)
+	t.audit(ctx, "model_request", t.sampled(policy, got, err, time.Since(began))...)
 	if err != nil {
 		e := errs.From(err)
 		return upstream.Sampled{}, &upstream.SampleError{Code: upstream.SampleFailed, Message: e.Message, Err: err}
@@ -63,8 +55,8 @@ func (s *sampler) sample(ctx context.Context, wanted upstream.Sample) (upstream.
 	return got.Sampled, nil
 }
 
-// record is for those who ask later who had what asked: no words are in it.
-func (s *sampler) record(policy *spec.Sampling, got Sampled, err error, took time.Duration) []slog.Attr {
+// sampled is a record for those who ask later who had what asked: no words are in it.
+func (t *try) sampled(policy *spec.Sampling, got Sampled, err error, took time.Duration) []slog.Attr {
 	name, reason := got.Name, ""
 	if name == "" {
 		name = policy.Model
@@ -72,7 +64,7 @@ func (s *sampler) record(policy *spec.Sampling, got Sampled, err error, took tim
 	if err != nil {
 		reason = errs.ReasonName(errs.Reason(err))
 	}
-	r := s.request
+	r := &t.r
 	return []slog.Attr{
 		slog.String("user", r.User), slog.String("session_id", r.Session), slog.String("mcp_id", r.MCPID), slog.String("tool", r.Tool),
 		slog.String("call_id", r.CallID), slog.String("model", name), slog.String("provider_model", got.Model),

@@ -8,30 +8,39 @@ import (
 
 // stopwatch ends a call that takes too long. It stands still while a person is asked.
 type stopwatch struct {
-	cancel context.CancelCauseFunc
+	cancel context.CancelCauseFunc // of the call
+	limit  time.Duration
+	timer  *time.Timer
 
 	mu     sync.Mutex
-	timer  *time.Timer
 	left   time.Duration // guarded by mu; when it was started
 	since  time.Time     // guarded by mu; when that was
 	paused int           // guarded by mu; how many wait for a person
 	over   bool          // guarded by mu; nobody needs it any more
 }
 
-// watch returns a context that ends after limit of running time, for a cause that says so. Stop the watch in the end.
-func watch(ctx context.Context, limit time.Duration) (context.Context, *stopwatch) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	w := &stopwatch{cancel: cancel, left: limit, since: time.Now()}
-	w.timer = time.AfterFunc(limit, func() { cancel(timeout{limit}) })
-	return ctx, w
+// start lets it end the call after limit of running time, for a cause that says so. Stop it in the end.
+func (w *stopwatch) start(cancel context.CancelCauseFunc, limit time.Duration) {
+	w.cancel, w.limit, w.left, w.since = cancel, limit, limit, time.Now()
+	w.mu.Lock() // it may be too late at once
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(limit, w.expire)
+}
+
+func (w *stopwatch) expire() {
+	w.mu.Lock()
+	over := w.over
+	w.mu.Unlock()
+	if !over {
+		w.cancel(timeout{w.limit})
+	}
 }
 
 func (w *stopwatch) stop() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.over = true
-	w.mu.Unlock()
 	w.timer.Stop()
-	w.cancel(nil)
 }
 
 func (w *stopwatch) pause() {

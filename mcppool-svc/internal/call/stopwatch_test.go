@@ -12,7 +12,9 @@ import (
 func TestStopwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		ctx, w := watch(t.Context(), time.Minute)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var w stopwatch
+		w.start(cancel, time.Minute)
 		defer w.stop()
 		<-time.After(20 * time.Second)
 		w.pause()

@@ -65,6 +65,9 @@ func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, 
 
 // Matches says whether name, title or description hold all the words, whatever their letter case.
 func (t *Tool) Matches(words []string) bool {
+	if len(words) == 0 {
+		return true // most want all tools
+	}
 	text := strings.ToLower(t.Name + "\n" + t.Title + "\n" + t.Description)
 	for _, w := range words {
 		if !strings.Contains(text, w) {

@@ -99,16 +99,14 @@ func (l *Lease) Discard(err error) {
 // Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them
 // gives up. Errors are *upstream.Error, or *errs.Error where a limit is reached or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
-	k, until := keyOf(use), time.Now().Add(use.Patience)
+	k, came := keyOf(use), time.Now()
 	for attempt := 1; ; attempt++ {
-		e, err := p.enter(ctx, k, use, until)
+		e, err := p.enter(ctx, k, use, came)
 		if err != nil {
 			return nil, err
 		}
 		lease := &Lease{pool: p, entry: e, use: use}
-		select {
-		case <-e.ready:
-		case <-ctx.Done():
+		if !e.await(ctx) {
 			lease.Release()
 			return nil, gaveUp(ctx)
 		}
@@ -137,28 +135,43 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	}
 }
 
+// await waits until an entry is ready; false where ctx ended before. Most are.
+func (e *entry) await(ctx context.Context) bool {
+	select {
+	case <-e.ready:
+		return true
+	default:
+	}
+	select {
+	case <-e.ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // gaveUp is what somebody hears who went away.
 func gaveUp(ctx context.Context) error {
 	return &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 }
 
 // enter counts the caller in at a connection, perhaps a new one.
-func (p *Pool) enter(ctx context.Context, k key, use Use, until time.Time) (*entry, error) {
+func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
 	if p.separates(use) {
-		return p.enterAlone(ctx, k, use, until)
+		return p.enterAlone(ctx, k, use, came)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if first := p.first(k); first != nil {
 		k = first.key
 	}
-	e, err := p.join(ctx, k, use)
+	e, err := p.join(ctx, k, use, came)
 	p.turnedAway(err)
 	return e, err
 }
 
 // join counts the caller in at an entry, a new one where there is none. Called with mu held.
-func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
+func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry, error) {
 	if p.closed {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
 			"the MCP pool is stopping; try again later").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
@@ -190,7 +203,7 @@ func (p *Pool) join(ctx context.Context, k key, use Use) (*entry, error) {
 		e.standing++
 	}
 	if use.Session != "" {
-		e.sessions[hold{use.User, use.Session}] = time.Now()
+		e.sessions[hold{use.User, use.Session}] = now
 	}
 	return e, nil
 }

@@ -40,7 +40,8 @@ type turn struct {
 }
 
 // enterAlone counts the caller in at a connection over which no other call runs. Calls get theirs in the order they came.
-func (p *Pool) enterAlone(ctx context.Context, k key, use Use, until time.Time) (*entry, error) {
+func (p *Pool) enterAlone(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
+	until := came.Add(use.Patience)
 	t := &turn{come: make(chan struct{}, 1)}
 	defer p.unqueue(k, t)
 	for {
@@ -66,7 +67,7 @@ func (p *Pool) try(ctx context.Context, k key, use Use, t *turn) (*entry, error)
 		at = free.key
 	}
 	t.again = p.mayTryAt(at) // before join asks, as the time may come meanwhile
-	e, err := p.join(ctx, at, use)
+	e, err := p.join(ctx, at, use, time.Now())
 	if err != nil && !p.closed && p.first(k) != nil {
 		return nil, p.queue(k, use, t, err) // one of those that there are comes free sooner or later
 	}

@@ -33,7 +33,7 @@ func (l *Ledger) Adopt(q Query, cancel context.CancelCauseFunc) (c *Call, mine b
 	if err := l.admit(q.User); err != nil {
 		return nil, false, errs.From(err).With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
-	c = &Call{key: k, user: q.User, named: true, adopted: true, hashes: []Hash{q.Hash}, cancel: cancel, done: make(chan struct{})}
+	c = &Call{key: k, user: q.User, named: true, adopted: true, hashes: []Hash{q.Hash}, cancel: cancel}
 	l.enter(c)
 	return c, true, nil
 }

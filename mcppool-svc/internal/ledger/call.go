@@ -1,10 +1,11 @@
 package ledger
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -51,36 +52,63 @@ type Call struct {
 	// adopted: another pool began it, as a task.
 	adopted bool
 	hashes  []Hash
-	done    chan struct{}
-	end     End // after done
 
 	// Guarded by the ledger's mu.
 	cancel  context.CancelCauseFunc // nil once it ended
 	awaited bool                    // it ended, and nobody has fetched what it came to
 	acked   bool                    // nobody wants to know the end any more
-	place   *list.Element           // among the finished
-	slot    *fair.Slot[*Call]       // the same, among the user's
+	ended   time.Time               // when that was
+	before  *Call                   // among the finished
+	after   *Call                   // the same
+	slot    fair.Slot[*Call]        // the same, among the user's
+
+	over atomic.Bool // it ended
+	end  End         // after that
+
+	ending sync.Mutex
+	done   chan struct{} // guarded by ending; closed at the end; nil where nobody waits for it
 
 	mu        sync.Mutex
+	box       Mailbox              // of who makes the call
 	followers []*Mailbox           // guarded by mu
+	leader    [1]*Mailbox          // where the first of them is kept
 	questions map[string]*question // guarded by mu; by id, closed ones too
 	open      []string             // guarded by mu; ids of those that are, in their order
 	task      *upstream.Task       // guarded by mu; where the server does the call as one
 }
 
 // Done is closed when the call has ended.
-func (c *Call) Done() <-chan struct{} { return c.done }
+func (c *Call) Done() <-chan struct{} {
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.over.Load() {
+			close(c.done)
+		}
+	}
+	return c.done
+}
 
 // End is how, after Done.
 func (c *Call) End() End { return c.end }
 
+// finish tells those who wait for the call's end of it. It waits for nothing: the ledger's mu is held.
+func (c *Call) finish(end End) {
+	c.end = end
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	c.over.Store(true)
+	if c.done != nil {
+		close(c.done)
+	}
+}
+
 // Follow returns a mailbox that gets what the server says from now on, and the questions that are still open. Leave it in the
 // end.
 func (c *Call) Follow() (*Mailbox, error) {
-	select {
-	case <-c.done:
-		return newMailbox(nil), nil // nothing will come
-	default:
+	if c.over.Load() {
+		return newMailbox(), nil // nothing will come
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +116,7 @@ func (c *Call) Follow() (*Mailbox, error) {
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 			"%d streams follow this call already; close some of them", maxFollowers).With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
-	box := newMailbox(nil)
+	box := newMailbox()
 	c.catchUp(box)
 	c.followers = append(c.followers, box)
 	return box, nil
@@ -98,9 +126,10 @@ func (c *Call) Follow() (*Mailbox, error) {
 func (c *Call) Lead(begin func(*Mailbox)) *Mailbox {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	box := newMailbox(begin)
-	c.followers = append(c.followers, box)
-	return box
+	c.box.begin = begin
+	c.leader[0] = &c.box
+	c.followers = append(c.leader[:], c.followers...)
+	return &c.box
 }
 
 // Leave undoes Follow and Lead: nothing comes any more. The call goes on.
@@ -110,6 +139,7 @@ func (c *Call) Leave(box *Mailbox) {
 	if i := slices.Index(c.followers, box); i >= 0 {
 		c.followers = slices.Delete(c.followers, i, i+1)
 	}
+	box.begin = nil // it may hold on to the request, for as long as the call is kept
 }
 
 // Notify tells all followers. It never blocks.

@@ -37,20 +37,22 @@ func (l *Ledger) forget(c *Call, f fate) {
 	delete(l.calls, c.key)
 	l.settle(c)
 	l.graves.bury(c.key, f)
-	if c.place != nil {
-		l.finished.Remove(c.place)
-		l.kept.Remove(c.slot)
+	if c.slot.Taken() {
+		l.finished.remove(c)
+		l.kept.Remove(&c.slot)
 	}
 }
 
 // expire forgets what waited for too long. Called with mu held.
 func (l *Ledger) expire() {
-	for front := l.finished.Front(); front != nil; front = l.finished.Front() {
-		c := front.Value.(finishedCall)
-		if l.cfg.Now().Sub(c.at) < l.cfg.Memory {
-			return
-		}
-		l.forget(c.Call, expired)
+	if l.finished.first != nil {
+		l.expireAt(l.cfg.Now())
+	}
+}
+
+func (l *Ledger) expireAt(now time.Time) {
+	for c := l.finished.first; c != nil && now.Sub(c.ended) >= l.cfg.Memory; c = l.finished.first {
+		l.forget(c, expired)
 	}
 }
 

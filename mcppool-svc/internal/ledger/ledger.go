@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ type Ledger struct {
 
 	mu       sync.Mutex
 	calls    map[key]*Call      // guarded by mu; running and finished
-	finished *list.List         // guarded by mu; of *finishedCall, the oldest in front
+	finished ends               // guarded by mu
 	kept     *fair.Shelf[*Call] // guarded by mu; the same, by user
 	running  int                // guarded by mu
 	users    map[string]int     // guarded by mu; running calls by user
@@ -37,17 +36,11 @@ type Ledger struct {
 	drained  chan struct{}      // closed when draining and nothing runs
 }
 
-// finishedCall is a call in the order of ends.
-type finishedCall struct {
-	*Call
-	at time.Time
-}
-
 // New makes a ledger for the pool of an id that no other pool ever has.
 func New(cfg Config, pool string) *Ledger {
 	cfg = cfg.withDefaults()
 	return &Ledger{
-		cfg: cfg, id: pool, calls: make(map[key]*Call), finished: list.New(), kept: fair.New[*Call](cfg.MaxFinished, cfg.MaxFinishedBytes), users: make(map[string]int),
+		cfg: cfg, id: pool, calls: make(map[key]*Call), kept: fair.New[*Call](cfg.MaxFinished, cfg.MaxFinishedBytes), users: make(map[string]int),
 		graves: newGraveyard(cfg.MaxTombstones), fence: newFence(cfg.MaxSessions), drained: make(chan struct{}),
 	}
 }
@@ -85,7 +78,7 @@ func (l *Ledger) Begin(s Start) (c *Call, mine bool, err error) {
 		l.refused++
 		return nil, false, err
 	}
-	c = &Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel, done: make(chan struct{})}
+	c = &Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel}
 	l.enter(c)
 	return c, true, nil
 }
@@ -124,17 +117,16 @@ func (l *Ledger) admit(user string) error {
 
 // End says how a call ended, to those who follow it and those who ask later.
 func (l *Ledger) End(c *Call, end End) {
-	size := end.size()
+	size, now := end.size(), l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.end = end
+	c.finish(end)
 	c.cancel = nil // it holds on to the request
-	close(c.done)
 	l.running--
 	if l.users[c.user]--; l.users[c.user] == 0 {
 		delete(l.users, c.user)
 	}
-	l.expire()
+	l.expireAt(now)
 	defer l.checkDrained()
 	switch {
 	case !c.named:
@@ -146,7 +138,9 @@ func (l *Ledger) End(c *Call, end End) {
 	case size > l.cfg.MaxFinishedBytes:
 		l.forget(c, evicted) // it would drive out all others
 	default:
-		c.place, c.slot = l.finished.PushBack(finishedCall{c, l.cfg.Now()}), l.kept.Add(c.user, size, c)
+		c.ended = now
+		l.finished.push(c)
+		l.kept.AddAt(&c.slot, c.user, size, c)
 		c.awaited = true
 		l.awaited++
 		l.evict()

@@ -61,8 +61,8 @@ func TestBoundsOfWhatIsKept(t *testing.T) {
 	l := New(Config{MaxFinished: 10, MaxTombstones: 20}, pool)
 	for i := range 1000 {
 		finish(t, l, strconv.Itoa(i), 1)
-		if len(l.calls) > 10 || l.finished.Len() > 10 || len(l.graves.fates) > 20 || len(l.graves.ring) > 20 {
-			t.Fatalf("%d calls, %d finished, %d fates", len(l.calls), l.finished.Len(), len(l.graves.fates))
+		if len(l.calls) > 10 || l.finished.n > 10 || len(l.graves.fates) > 20 || len(l.graves.ring) > 20 {
+			t.Fatalf("%d calls, %d finished, %d fates", len(l.calls), l.finished.n, len(l.graves.fates))
 		}
 	}
 	for i := range 1000 {
@@ -84,20 +84,20 @@ func TestBoundOfBytes(t *testing.T) {
 			t.Fatalf("%d bytes are kept", l.kept.Bytes())
 		}
 	}
-	if l.finished.Len() != 9 {
-		t.Errorf("%d results are kept", l.finished.Len())
+	if l.finished.n != 9 {
+		t.Errorf("%d results are kept", l.finished.n)
 	}
 	// One that is too large by itself drives out nobody, and its followers get it all the same.
 	large := begin(t, l, "large")
 	result := &mcppoolv1.CallResult{StructuredJson: strings.Repeat("x", 200_000)}
 	l.End(large, End{Result: result})
 	<-large.Done()
-	if large.End().Result != result || l.finished.Len() != 9 || attach(l, "large") != errs.OutcomeUnknown {
-		t.Errorf("after a large one: %d results", l.finished.Len())
+	if large.End().Result != result || l.finished.n != 9 || attach(l, "large") != errs.OutcomeUnknown {
+		t.Errorf("after a large one: %d results", l.finished.n)
 	}
 	l.End(begin(t, l, "error"), End{Err: errs.New(5, 1, "no").With("structured_json", strings.Repeat("x", 95_000))})
-	if l.finished.Len() != 1 || l.kept.Bytes() < 95_000 {
-		t.Errorf("what comes with errors is not counted: %d calls, %d bytes", l.finished.Len(), l.kept.Bytes())
+	if l.finished.n != 1 || l.kept.Bytes() < 95_000 {
+		t.Errorf("what comes with errors is not counted: %d calls, %d bytes", l.finished.n, l.kept.Bytes())
 	}
 	l.Ack("ann", []string{"error"})
 	if l.kept.Bytes() != 0 {
@@ -340,8 +340,8 @@ func TestRaces(t *testing.T) {
 			t.Errorf("call %s was made %d times", id, n)
 		}
 	}
-	if l.running != 0 || len(l.users) != 0 || l.finished.Len() > 3 {
-		t.Errorf("running %d, users %v, finished %d", l.running, l.users, l.finished.Len())
+	if l.running != 0 || len(l.users) != 0 || l.finished.n > 3 {
+		t.Errorf("running %d, users %v, finished %d", l.running, l.users, l.finished.n)
 	}
 }
 
@@ -421,7 +421,7 @@ func TestBoundsAreFair(t *testing.T) {
 	if _, err := l.Attach(Query{User: "bob", ID: "his", Hash: Hash{1}, Pool: pool}); err != nil {
 		t.Error(err)
 	}
-	if attach(l, "90") != errs.OutcomeUnknown || attach(l, "91") != "there" || l.finished.Len() != 10 {
-		t.Errorf("ann's: %s, %s, %d in all", attach(l, "90"), attach(l, "91"), l.finished.Len())
+	if attach(l, "90") != errs.OutcomeUnknown || attach(l, "91") != "there" || l.finished.n != 10 {
+		t.Errorf("ann's: %s, %s, %d in all", attach(l, "90"), attach(l, "91"), l.finished.n)
 	}
 }

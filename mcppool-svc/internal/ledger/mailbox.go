@@ -13,16 +13,14 @@ const mailboxSize = 64
 // Mailbox takes what a server says during a call and never makes it wait: where the reader is slow, progress gives way to
 // newer progress, and the oldest messages to newer ones.
 type Mailbox struct {
-	ready chan struct{}  // buffered; something came
+	ready chan struct{}  // buffered; something came; with begin there is none before the first letter
 	begin func(*Mailbox) // told of the first letter; nil where that was done, or nobody wants to know
 
 	mu      sync.Mutex
 	letters []upstream.Notification // guarded by mu
 }
 
-func newMailbox(begin func(*Mailbox)) *Mailbox {
-	return &Mailbox{ready: make(chan struct{}, 1), begin: begin}
-}
+func newMailbox() *Mailbox { return &Mailbox{ready: make(chan struct{}, 1)} }
 
 // Ready has something to receive when there is something to take.
 func (m *Mailbox) Ready() <-chan struct{} { return m.ready }
@@ -30,6 +28,7 @@ func (m *Mailbox) Ready() <-chan struct{} { return m.ready }
 // put never blocks. It is called by one at a time.
 func (m *Mailbox) put(n upstream.Notification) {
 	if m.begin != nil {
+		m.ready = make(chan struct{}, 1)
 		m.begin(m)
 		m.begin = nil
 	}

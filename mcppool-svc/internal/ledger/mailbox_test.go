@@ -16,7 +16,7 @@ func logged(n int) upstream.Notification {
 }
 
 func TestMailboxDropsOldestProgressFirst(t *testing.T) {
-	m := newMailbox(nil)
+	m := newMailbox()
 	m.put(logged(-1))
 	for i := range 1000 {
 		m.put(progress(i))

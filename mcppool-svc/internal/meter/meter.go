@@ -26,7 +26,10 @@ const (
 const toolError = "tool_error"
 
 // Calls measures calls. Nil measures nothing.
-type Calls struct{ duration metric.Float64Histogram }
+type Calls struct {
+	duration          metric.Float64Histogram
+	succeeded, failed metric.MeasurementOption // of tools that ran, and said so
+}
 
 // NewCalls makes the instruments of calls.
 func NewCalls(m metric.Meter) (*Calls, error) {
@@ -36,7 +39,10 @@ func NewCalls(m metric.Meter) (*Calls, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an instrument: %w", err)
 	}
-	return &Calls{duration: h}, nil
+	return &Calls{
+		duration: h, succeeded: attributes(outcomeKey.String(errs.OutcomeKnown)),
+		failed: attributes(outcomeKey.String(errs.OutcomeKnown), errorKey.String(toolError)),
+	}, nil
 }
 
 // Ended measures a call.
@@ -44,14 +50,16 @@ func (c *Calls) Ended(ctx context.Context, end ledger.End, took time.Duration) {
 	if c == nil || !c.duration.Enabled(ctx) {
 		return
 	}
-	attrs := []attribute.KeyValue{outcomeKey.String(errs.OutcomeKnown)}
+	of := c.succeeded
 	switch {
 	case end.Err != nil:
-		attrs = []attribute.KeyValue{
-			outcomeKey.String(end.Err.Metadata[errs.OutcomeKey]), errorKey.String(errs.ReasonName(end.Err.Reason)),
-		}
+		of = attributes(outcomeKey.String(end.Err.Metadata[errs.OutcomeKey]), errorKey.String(errs.ReasonName(end.Err.Reason)))
 	case end.Result.GetIsError():
-		attrs = append(attrs, errorKey.String(toolError))
+		of = c.failed
 	}
-	c.duration.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(attrs...)))
+	c.duration.Record(ctx, took.Seconds(), of)
+}
+
+func attributes(of ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(of...))
 }
