@@ -6,6 +6,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -50,16 +51,16 @@ func (o *owner) startLate(b *batch, effects []flow.Effect) {
 		switch {
 		case attach && !o.slot: // the task goes on once it has one
 		case !ok:
-			o.start(b, []flow.Effect{e})
+			o.start(b, e, o.keep)
 		case stopped || o.cancelQueued():
-			o.in.put(item{turn: o.turn, input: flow.Called{
+			o.in.add(item{turn: o.turn, input: flow.Called{
 				Ordinal: call.Ordinal, Attempt: call.Attempt, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
 				Err: &storagev1.ErrorNote{ErrMsg: "the task was cancelled before the tool was called", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED},
 			}})
 		case o.draining():
 			o.move([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
-			o.start(b, []flow.Effect{e})
+			o.start(b, e, o.keep)
 		}
 	}
 }
@@ -81,51 +82,60 @@ func (o *owner) cancelQueued() bool {
 	return false
 }
 
-func (o *owner) start(b *batch, effects []flow.Effect) {
+func (o *owner) startAll(b *batch, effects []flow.Effect, begin func(job)) {
 	for _, e := range effects {
-		switch e := e.(type) {
-		case flow.Abandon:
-			o.turn, o.calling = o.turn+1, false
-			o.cancel()
-			o.ctx, o.cancel = context.WithCancel(o.e.hard)
-		case flow.StopCall:
-			o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
-		case flow.Withdraw:
-			o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
-		case flow.Release:
-			o.beside(o.session.Release)
-		default:
-			// Another call is stopped anew where the run time is spent.
-			switch e.(type) {
-			case flow.Call:
-				o.calling, o.following, o.lapsed = true, false, false
-			case flow.Attach:
-				o.calling, o.following, o.lapsed = true, true, false
-			}
-			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
-		}
+		o.start(b, e, begin)
 	}
 }
 
-func (o *owner) effect(run func(context.Context, func(flow.Input))) {
+// start starts an effect; begin says by whom.
+func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
+	switch e := e.(type) {
+	case flow.Abandon:
+		o.turn, o.calling = o.turn+1, false
+		o.cancel()
+		o.ctx, o.cancel = context.WithCancel(o.e.hard)
+	case flow.StopCall:
+		o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
+	case flow.Withdraw:
+		o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
+	case flow.Release: // the task has ended: there is nothing that it would hold up
+		o.keep(func() job {
+			o.session.Release(context.WithoutCancel(o.e.hard))
+			return nil
+		})
+	default:
+		// Another call is stopped anew where the run time is spent.
+		switch e.(type) {
+		case flow.Call:
+			o.calling, o.following, o.lapsed = true, false, false
+		case flow.Attach:
+			o.calling, o.following, o.lapsed = true, true, false
+		}
+		begin(o.effect(o.session.Prepare(o.task(b.state), o.history, e)))
+	}
+}
+
+// effect runs an effect. The goroutine that brought the last of it goes on with the task.
+func (o *owner) effect(run runner.Run) job {
 	turn, ctx := o.turn, o.ctx
 	o.effects.Add(1)
-	do := func() {
-		defer o.effects.Done()
-		run(ctx, func(in flow.Input) { o.in.put(item{input: in, turn: turn}) })
+	emit := func(in flow.Input) {
+		i := item{input: in, turn: turn}
+		switch in.(type) {
+		case flow.Progress, flow.Tasked, flow.Text:
+			o.put(i)
+		default: // it ends the effect
+			o.in.add(i)
+		}
 	}
-	select {
-	case o.more <- do:
-	default:
-		go o.work(do)
-	}
-}
-
-// work runs one effect after the other, until the owner leaves: a stack that has grown for one call need not grow for the next.
-func (o *owner) work(do func()) {
-	for do != nil {
-		do()
-		do = <-o.more
+	return func() job {
+		run(ctx, emit)
+		o.effects.Done()
+		if !o.in.enter() {
+			return nil
+		}
+		return o.goOn
 	}
 }
 
