@@ -14,6 +14,12 @@ import (
 // start before it is durable. What only thinks and is abandoned later in the batch is not begun; what follows that keeps its
 // place behind it.
 func split(effects []flow.Effect) (early, late []flow.Effect) {
+	if len(effects) == 1 { // as usual
+		if waits(effects[0]) {
+			return nil, effects
+		}
+		return effects, nil
+	}
 	abandoned := -1
 	for i, e := range effects {
 		if _, ok := e.(flow.Abandon); ok {
@@ -21,19 +27,23 @@ func split(effects []flow.Effect) (early, late []flow.Effect) {
 		}
 	}
 	for i, e := range effects {
-		switch e.(type) {
-		case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon, flow.Release:
+		switch {
+		case waits(e), i > abandoned && abandoned >= 0:
 			late = append(late, e)
-		default:
-			switch {
-			case abandoned < 0:
-				early = append(early, e)
-			case i > abandoned:
-				late = append(late, e)
-			}
+		case abandoned < 0:
+			early = append(early, e)
 		}
 	}
 	return early, late
+}
+
+// waits says whether an effect must not start before the commit.
+func waits(e flow.Effect) bool {
+	switch e.(type) {
+	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon, flow.Release:
+		return true
+	}
+	return false
 }
 
 // startLate starts what had to wait for the commit. A call that was cancelled meanwhile, or that a stopping executor
@@ -135,7 +145,7 @@ func (o *owner) effect(run runner.Run) job {
 		if !o.in.enter() {
 			return nil
 		}
-		return o.goOn
+		return o.onward
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -155,7 +156,7 @@ func (o *owner) foldCommand(b *batch, c *journal.Command) {
 }
 
 func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
-	b.effects = append(b.effects, t.Effects...)
+	b.effects = join(b.effects, t.Effects)
 	for _, e := range t.Effects {
 		if _, ok := e.(flow.Abandon); ok {
 			b.abandoned = true
@@ -165,8 +166,16 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 		return
 	}
 	next.LastSeq += uint64(len(t.Facts))
-	b.facts = append(b.facts, t.Facts...)
+	b.facts = join(b.facts, t.Facts)
 	b.state, b.changed = next, true
+}
+
+// join returns both; where there is nothing yet, what there is is taken as it is.
+func join[T any](all, more []T) []T {
+	if len(all) == 0 {
+		return slices.Clip(more)
+	}
+	return append(all, more...)
 }
 
 func (o *owner) transition(b *batch) journal.Transition {

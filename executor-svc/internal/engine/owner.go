@@ -46,8 +46,9 @@ type owner struct {
 	effects   sync.WaitGroup
 	// next is begun by the goroutine that is at work, once there is nothing else to do.
 	next job
-	// more takes jobs for goroutines that have none; it is closed when the last effect has ended. Constant.
-	more chan job
+	// more takes jobs for goroutines that have none; it is closed when the last effect has ended. Constant, like onward: goOn.
+	more   chan job
+	onward job
 	// lost says that the claim was lost.
 	lost atomic.Bool
 	// lapse fires when the task's run time has passed; nil where that is not bounded.
@@ -59,7 +60,9 @@ type owner struct {
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	return &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), more: make(chan job)}
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), more: make(chan job)}
+	o.onward = o.goOn
+	return o
 }
 
 func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
@@ -73,7 +76,7 @@ func (o *owner) run() job {
 	if !o.slot {
 		return o.leave(!o.withoutSlot() && !o.draining())
 	}
-	return o.goOn
+	return o.onward
 }
 
 // goOn does what there is to do for the task now. The goroutine does next what the task waits for then.
@@ -227,7 +230,7 @@ func (o *owner) gather() (items []item, err error) {
 	if o.idle() && o.expired() {
 		items = append(items, item{input: flow.Lapsed{}, turn: o.turn})
 	}
-	return append(items, o.in.take()...), nil
+	return join(items, o.in.take()), nil
 }
 
 // takenUp asks the flow how a loaded task goes on.

@@ -24,6 +24,7 @@ const anyTurn = -1
 type queue struct {
 	mu    sync.Mutex // guards what follows
 	items []item
+	spare []item // what was taken last
 	poked bool
 	taken bool
 }
@@ -65,12 +66,13 @@ func (q *queue) poke() {
 	q.poked = true
 }
 
+// take returns what there is, until it is called again.
 func (q *queue) take() []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	items := q.items
-	q.items = nil
-	return items
+	clear(q.spare)
+	q.items, q.spare = q.spare[:0], q.items
+	return q.spare
 }
 
 func (q *queue) takePoke() bool {

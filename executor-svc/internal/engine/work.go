@@ -43,6 +43,6 @@ func (o *owner) poke() {
 
 func (o *owner) wake() {
 	if o.in.enter() {
-		o.lend(o.goOn)
+		o.lend(o.onward)
 	}
 }
