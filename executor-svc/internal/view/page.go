@@ -12,16 +12,13 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// page is what the events of a record consist of, allocated at once: a record is read as a whole, and forgotten as one.
+// page is what the events of a record consist of.
 type page struct {
 	at      timestamppb.Timestamp
 	usage   commonv1.Usage
 	elapsed durationpb.Duration
 	entries []entry
 	events  []*executorv1.ExecutorEvent
-	// few is the room of a usual record.
-	few    [3]entry
-	fewRef [3]*executorv1.ExecutorEvent
 }
 
 type entry struct {
@@ -29,12 +26,22 @@ type entry struct {
 	flow  executorv1.Flow
 }
 
+// stepPage is the page of a usual step (the output of one, beginning and input of the next), allocated at once: a record is read
+// as a whole, and forgotten as one.
+type stepPage struct {
+	page
+	entries [3]entry
+	events  [3]*executorv1.ExecutorEvent
+}
+
 func newPage(r journal.Record, elapsed int64) *page {
-	p := &page{}
-	if n := len(r.GetFacts()); n <= len(p.few) {
-		p.entries, p.events = p.few[:n], p.fewRef[:n]
+	var p *page
+	if n := len(r.GetFacts()); n == len(stepPage{}.entries) {
+		step := &stepPage{}
+		p = &step.page
+		p.entries, p.events = step.entries[:], step.events[:]
 	} else {
-		p.entries, p.events = make([]entry, n), make([]*executorv1.ExecutorEvent, n)
+		p = &page{entries: make([]entry, n), events: make([]*executorv1.ExecutorEvent, n)}
 	}
 	at := time.Unix(0, r.GetTime())
 	p.at.Seconds, p.at.Nanos = at.Unix(), int32(at.Nanosecond())
