@@ -82,7 +82,7 @@ func (h *hub) expect(n journal.NewTask) *watcher {
 	defer h.mu.Unlock()
 	w.topic.task = &journal.Task{ID: n.ID, Head: n.Head, Checkpoint: n.Checkpoint}
 	for _, r := range n.Records {
-		w.topic.add(r, proto.Size(r.Record))
+		w.topic.add(share(w.topic.task, r))
 	}
 	return w
 }
@@ -149,9 +149,14 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	if t.task != nil && c.GetLastSeq()-n != t.task.Checkpoint.GetLastSeq() {
 		t.tail, t.size = nil, 0 // something between was not published here
 	}
-	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
+	s := &struct { // allocated at once
+		task journal.Task
+		shared
+	}{task: journal.Task{ID: id, Head: head, Checkpoint: c}}
+	t.task = &s.task
 	if n > 0 {
-		t.add(journal.Record{FirstSeq: c.GetLastSeq() - n + 1, Record: r}, proto.Size(r))
+		s.Record, s.shared.task = journal.Record{FirstSeq: c.GetLastSeq() - n + 1, Record: r}, t.task
+		t.add(&s.shared)
 	}
 	for _, w := range t.watchers {
 		select {
@@ -162,18 +167,35 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 }
 
 // add keeps a record that was committed with the newest checkpoint.
-func (t *topic) add(r journal.Record, size int) {
+func (t *topic) add(s *shared) {
 	if t.tail == nil {
 		t.tail = make([]*shared, 0, usualRecords)
 	}
-	s := share(t.task, r)
-	s.size = size
+	s.size = weight(s.Record)
 	t.tail = append(t.tail, s)
-	t.size += size
+	t.size += s.size
 	for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
 		t.size -= t.tail[0].size
 		t.tail = t.tail[1:]
 	}
+}
+
+// weight is about the size of a record.
+func weight(r journal.Record) (n int) {
+	const rest = 64 // of a fact beside its text
+	for _, f := range r.GetFacts() {
+		switch k := f.GetKind().(type) {
+		case *storagev1.Fact_StepInit:
+			n += rest + len(k.StepInit)
+		case *storagev1.Fact_StepInput:
+			n += rest + len(k.StepInput)
+		case *storagev1.Fact_StepOutput:
+			n += rest + len(k.StepOutput)
+		default:
+			n += rest + proto.Size(f)
+		}
+	}
+	return n
 }
 
 // usualRecords is how many records there is room for at first.
