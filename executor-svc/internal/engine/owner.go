@@ -133,12 +133,10 @@ func (o *owner) advance() (over, again bool) {
 			// Not left: what effects brought is here alone.
 			o.log().Error("reading the inbox; trying again", "error", err)
 			o.in.poke()
+			o.lendNext()
 			o.rest(againAfter)
 		case len(items) > 0:
-			if o.next != nil { // it is not to wait for a commit
-				o.lend(o.next)
-				o.next = nil
-			}
+			o.lendNext() // it is not to wait for a commit
 			if !o.move(items) {
 				return true, true
 			}
@@ -241,40 +239,6 @@ type takenUp struct {
 
 func (o *owner) idle() bool {
 	return o.state.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || state.Ended(o.state.GetStatus())
-}
-
-// expired says whether a question has been open for too long.
-func (o *owner) expired() bool {
-	d := deadline(o.state)
-	return !d.IsZero() && !time.Now().Before(d)
-}
-
-// deadline is when the first of a task's questions lapses; zero where none does.
-func deadline(c *storagev1.Checkpoint) time.Time {
-	var first int64
-	for _, w := range c.GetWaits() {
-		if d := w.GetDeadline(); d != 0 && (first == 0 || d < first) {
-			first = d
-		}
-	}
-	if first == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, first)
-}
-
-// setLapse sets the timer for the end of the task's run time.
-func (o *owner) setLapse() {
-	limit := o.head.GetLimits().GetMaxRunTime()
-	if o.lapsed = o.lapsed && o.calling; o.lapsed || limit <= 0 {
-		return
-	}
-	left := max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now())))
-	if o.lapse == nil {
-		o.lapse = time.AfterFunc(left, func() { o.put(item{input: flow.Lapsed{}, turn: anyTurn}) })
-	} else {
-		o.lapse.Reset(left)
-	}
 }
 
 // drained records what a running call brings while the engine stops; everything else can be done again later, and commands keep.

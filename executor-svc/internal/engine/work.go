@@ -23,10 +23,16 @@ func (o *owner) lend(do job) {
 
 // keep has the goroutine that is at work do a job when it has nothing else to do: nothing is handed over.
 func (o *owner) keep(do job) {
+	o.lendNext()
+	o.next = do
+}
+
+// lendNext has another goroutine do what was kept.
+func (o *owner) lendNext() {
 	if o.next != nil {
 		o.lend(o.next)
+		o.next = nil
 	}
-	o.next = do
 }
 
 // put brings something, and has somebody go on with it.
