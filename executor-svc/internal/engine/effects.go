@@ -104,7 +104,7 @@ func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
 	case flow.Abandon:
 		o.turn, o.calling = o.turn+1, false
 		o.cancel()
-		o.ctx, o.cancel = context.WithCancel(o.e.hard)
+		o.beginTurn()
 	case flow.StopCall:
 		o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
 	case flow.Withdraw:
@@ -126,11 +126,11 @@ func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
 	}
 }
 
-// effect runs an effect. The goroutine that brought the last of it goes on with the task.
-func (o *owner) effect(run runner.Run) job {
-	turn, ctx := o.turn, o.ctx
-	o.effects.Add(1)
-	emit := func(in flow.Input) {
+// beginTurn makes what the effects of a turn have in common.
+func (o *owner) beginTurn() {
+	turn := o.turn
+	o.ctx, o.cancel = context.WithCancel(o.e.hard)
+	o.emit = func(in flow.Input) {
 		i := item{input: in, turn: turn}
 		switch in.(type) {
 		case flow.Progress, flow.Tasked, flow.Text:
@@ -139,6 +139,12 @@ func (o *owner) effect(run runner.Run) job {
 			o.in.add(i)
 		}
 	}
+}
+
+// effect runs an effect. The goroutine that brought the last of it goes on with the task.
+func (o *owner) effect(run runner.Run) job {
+	ctx, emit := o.ctx, o.emit
+	o.effects.Add(1)
 	return func() job {
 		run(ctx, emit)
 		o.effects.Done()

@@ -41,9 +41,11 @@ type owner struct {
 	turn      int
 	calling   bool
 	following bool
-	cancel    context.CancelFunc
-	ctx       context.Context
-	effects   sync.WaitGroup
+	// ctx, cancel and emit are those of the turn's effects.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	emit    func(flow.Input)
+	effects sync.WaitGroup
 	// next is begun by the goroutine that is at work, once there is nothing else to do.
 	next job
 	// more takes jobs for goroutines that have none; it is closed when the last effect has ended. Constant, like onward: goOn.
@@ -69,7 +71,7 @@ func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
 
 // run begins to own the task.
 func (o *owner) run() job {
-	o.ctx, o.cancel = context.WithCancel(o.e.hard)
+	o.beginTurn()
 	if ok, again := o.load(); !ok {
 		return o.leave(again)
 	}
