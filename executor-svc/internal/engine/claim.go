@@ -107,8 +107,9 @@ func (e *Engine) lose(c journal.Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if o := e.owners[c.TaskID]; o != nil && o.epoch == c.Epoch {
-		o.log.Error("the claim was lost; the task is left to its next owner")
-		o.abandon()
+		o.log().Error("the claim was lost; the task is left to its next owner")
+		o.lost.Store(true)
+		o.poke()
 	}
 }
 
@@ -122,10 +123,7 @@ func (e *Engine) own(c journal.Claim) {
 	o := newOwner(e, c)
 	e.owners[c.TaskID] = o
 	e.wg.Add(1)
-	go func() {
-		defer e.wg.Done()
-		o.run()
-	}()
+	go o.work(o.run)
 }
 
 // leave takes an owner out. Where the task could not be left in peace, it is claimed again after a while.
@@ -144,7 +142,7 @@ func (e *Engine) leave(o *owner, again bool) {
 	}
 	e.mu.Unlock()
 	if err := e.deps.Journal.Yield(context.WithoutCancel(e.hard), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
-		o.log.Error("giving up the claim; it ends by itself", "error", err)
+		o.log().Error("giving up the claim; it ends by itself", "error", err)
 	}
 	if !o.draining() {
 		e.nudge() // a slot is free, and something may have come while it was leaving

@@ -6,6 +6,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -13,6 +14,12 @@ import (
 // start before it is durable. What only thinks and is abandoned later in the batch is not begun; what follows that keeps its
 // place behind it.
 func split(effects []flow.Effect) (early, late []flow.Effect) {
+	if len(effects) == 1 { // as usual
+		if waits(effects[0]) {
+			return nil, effects
+		}
+		return effects, nil
+	}
 	abandoned := -1
 	for i, e := range effects {
 		if _, ok := e.(flow.Abandon); ok {
@@ -20,19 +27,23 @@ func split(effects []flow.Effect) (early, late []flow.Effect) {
 		}
 	}
 	for i, e := range effects {
-		switch e.(type) {
-		case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon, flow.Release:
+		switch {
+		case waits(e), i > abandoned && abandoned >= 0:
 			late = append(late, e)
-		default:
-			switch {
-			case abandoned < 0:
-				early = append(early, e)
-			case i > abandoned:
-				late = append(late, e)
-			}
+		case abandoned < 0:
+			early = append(early, e)
 		}
 	}
 	return early, late
+}
+
+// waits says whether an effect must not start before the commit.
+func waits(e flow.Effect) bool {
+	switch e.(type) {
+	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon, flow.Release:
+		return true
+	}
+	return false
 }
 
 // startLate starts what had to wait for the commit. A call that was cancelled meanwhile, or that a stopping executor
@@ -50,16 +61,16 @@ func (o *owner) startLate(b *batch, effects []flow.Effect) {
 		switch {
 		case attach && !o.slot: // the task goes on once it has one
 		case !ok:
-			o.start(b, []flow.Effect{e})
+			o.start(b, e, o.keep)
 		case stopped || o.cancelQueued():
-			o.in.put(item{turn: o.turn, input: flow.Called{
+			o.in.add(item{turn: o.turn, input: flow.Called{
 				Ordinal: call.Ordinal, Attempt: call.Attempt, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
 				Err: &storagev1.ErrorNote{ErrMsg: "the task was cancelled before the tool was called", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED},
 			}})
 		case o.draining():
 			o.move([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
-			o.start(b, []flow.Effect{e})
+			o.start(b, e, o.keep)
 		}
 	}
 }
@@ -81,51 +92,66 @@ func (o *owner) cancelQueued() bool {
 	return false
 }
 
-func (o *owner) start(b *batch, effects []flow.Effect) {
+func (o *owner) startAll(b *batch, effects []flow.Effect, begin func(job)) {
 	for _, e := range effects {
-		switch e := e.(type) {
-		case flow.Abandon:
-			o.turn, o.calling = o.turn+1, false
-			o.cancel()
-			o.ctx, o.cancel = context.WithCancel(o.e.hard)
-		case flow.StopCall:
-			o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
-		case flow.Withdraw:
-			o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
-		case flow.Release:
-			o.beside(o.session.Release)
-		default:
-			// Another call is stopped anew where the run time is spent.
-			switch e.(type) {
-			case flow.Call:
-				o.calling, o.following, o.lapsed = true, false, false
-			case flow.Attach:
-				o.calling, o.following, o.lapsed = true, true, false
-			}
-			o.effect(o.session.Prepare(o.task(b.state), o.history, e))
+		o.start(b, e, begin)
+	}
+}
+
+// start starts an effect; begin says by whom.
+func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
+	switch e := e.(type) {
+	case flow.Abandon:
+		o.turn, o.calling = o.turn+1, false
+		o.cancel()
+		o.beginTurn()
+	case flow.StopCall:
+		o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
+	case flow.Withdraw:
+		o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
+	case flow.Release: // the task has ended: there is nothing that it would hold up
+		o.keep(func() job {
+			o.session.Release(context.WithoutCancel(o.e.hard))
+			return nil
+		})
+	default:
+		// Another call is stopped anew where the run time is spent.
+		switch e.(type) {
+		case flow.Call:
+			o.calling, o.following, o.lapsed = true, false, false
+		case flow.Attach:
+			o.calling, o.following, o.lapsed = true, true, false
+		}
+		begin(o.effect(o.session.Prepare(o.task(b.state), o.history, e)))
+	}
+}
+
+// beginTurn makes what the effects of a turn have in common.
+func (o *owner) beginTurn() {
+	turn := o.turn
+	o.ctx, o.cancel = context.WithCancel(o.e.hard)
+	o.emit = func(in flow.Input) {
+		i := item{input: in, turn: turn}
+		switch in.(type) {
+		case flow.Progress, flow.Tasked, flow.Text:
+			o.put(i)
+		default: // it ends the effect
+			o.in.add(i)
 		}
 	}
 }
 
-func (o *owner) effect(run func(context.Context, func(flow.Input))) {
-	turn, ctx := o.turn, o.ctx
+// effect runs an effect. The goroutine that brought the last of it goes on with the task.
+func (o *owner) effect(run runner.Run) job {
+	ctx, emit := o.ctx, o.emit
 	o.effects.Add(1)
-	do := func() {
-		defer o.effects.Done()
-		run(ctx, func(in flow.Input) { o.in.put(item{input: in, turn: turn}) })
-	}
-	select {
-	case o.more <- do:
-	default:
-		go o.work(do)
-	}
-}
-
-// work runs one effect after the other, until the owner leaves: a stack that has grown for one call need not grow for the next.
-func (o *owner) work(do func()) {
-	for do != nil {
-		do()
-		do = <-o.more
+	return func() job {
+		run(ctx, emit)
+		o.effects.Done()
+		if !o.in.enter() {
+			return nil
+		}
+		return o.onward
 	}
 }
 

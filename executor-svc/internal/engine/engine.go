@@ -112,8 +112,11 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) drain() error {
 	e.mu.Lock()
 	e.stopped = true
-	e.mu.Unlock()
 	close(e.draining)
+	for _, o := range e.owners {
+		o.poke()
+	}
+	e.mu.Unlock()
 	idle := make(chan struct{})
 	go func() { e.wg.Wait(); close(idle) }()
 	timeout := time.NewTimer(e.cfg.DrainTimeout)
@@ -220,7 +223,7 @@ func (e *Engine) Wake(taskID string) {
 	o := e.owners[taskID]
 	e.mu.Unlock()
 	if o != nil {
-		o.in.poke()
+		o.poke()
 	}
 	// Also where there is an owner: it may be leaving.
 	e.nudge()

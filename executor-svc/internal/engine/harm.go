@@ -18,15 +18,20 @@ const (
 // watchHarm has it noted when a task that was taken up again and again turns out to do its host no harm.
 func (o *owner) watchHarm() {
 	switch {
-	case o.takeUp || o.state.GetTakeups() <= someTakeups || o.idle():
-		o.harmless = nil
+	case o.state.GetTakeups() <= someTakeups:
+		if o.harmless != nil {
+			o.harmless.Stop()
+			o.harmless = nil
+		}
 	case o.harmless != nil:
 	case o.calling && o.following:
-		o.harmless = time.After(harmlessFollowing)
+		o.harmless = time.AfterFunc(harmlessFollowing, o.noHarm)
 	default:
-		o.harmless = time.After(harmlessAfter)
+		o.harmless = time.AfterFunc(harmlessAfter, o.noHarm)
 	}
 }
+
+func (o *owner) noHarm() { o.put(item{input: flow.Harmless{}, turn: anyTurn}) }
 
 // left notes that the process stops in an orderly way, where the task has not got on since it was taken up.
 func (o *owner) left() {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -27,17 +28,25 @@ type hub struct {
 
 // topic is a watched task. It exists while somebody watches.
 type topic struct {
-	more     chan struct{}
-	watchers int
+	id       string
+	watchers []*watcher
 	// task is the newest committed checkpoint; nil until something was committed since the first watcher came.
 	task *journal.Task
 	tail []*shared
 	size int
 }
 
+// watcher is somebody who watches a task.
+type watcher struct {
+	topic *topic
+	// more has something in it once more was published than the watcher has seen.
+	more chan struct{}
+}
+
 // shared is a record whose events are derived once for all watchers.
 type shared struct {
 	journal.Record
+	size    int
 	task    *journal.Task
 	once    sync.Once
 	derived []*executorv1.ExecutorEvent
@@ -52,29 +61,45 @@ func (s *shared) events() []*executorv1.ExecutorEvent {
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}} }
 
-// watch counts a watcher in; leave counts it out.
-func (h *hub) watch(id string) (leave func()) {
+// watch counts a watcher in.
+func (h *hub) watch(id string) *watcher {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
 	if t == nil {
-		t = &topic{more: make(chan struct{})}
+		t = &topic{id: id}
 		h.topics[id] = t
 	}
-	t.watchers++
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if t.watchers--; t.watchers == 0 {
-			delete(h.topics, id)
-		}
+	w := &watcher{topic: t, more: make(chan struct{}, 1)}
+	t.watchers = append(t.watchers, w)
+	return w
+}
+
+// expect counts a watcher of a new task in that is about to be stored. Nobody else knows its id before it is.
+func (h *hub) expect(n journal.NewTask) *watcher {
+	w := h.watch(n.ID)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.topic.task = &journal.Task{ID: n.ID, Head: n.Head, Checkpoint: n.Checkpoint}
+	for _, r := range n.Records {
+		w.topic.add(share(w.topic.task, r))
+	}
+	return w
+}
+
+// leave counts a watcher out.
+func (h *hub) leave(w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := w.topic
+	t.watchers = slices.DeleteFunc(t.watchers, func(other *watcher) bool { return other == w })
+	if len(t.watchers) == 0 {
+		delete(h.topics, t.id)
 	}
 }
 
 // news is what a watcher finds.
 type news struct {
-	// more is closed by the next publish.
-	more <-chan struct{}
 	// task is the newest checkpoint, nil where the journal has to be asked.
 	task *journal.Task
 	// records follow what the watcher has seen; where complete is false, older ones come first, from the journal.
@@ -83,11 +108,11 @@ type news struct {
 }
 
 // after returns what there is behind a seq.
-func (h *hub) after(id string, seq uint64) news {
+func (h *hub) after(w *watcher, seq uint64) news {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.topics[id]
-	n := news{more: t.more, task: t.task}
+	t := w.topic
+	n := news{task: t.task}
 	if t.task == nil || seq > t.task.Checkpoint.GetLastSeq() {
 		return n
 	}
@@ -120,18 +145,58 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	if t.task != nil && c.GetRev() <= t.task.Checkpoint.GetRev() {
 		return // of an owner that lost its claim after this was durable
 	}
-	if t.task != nil && c.GetLastSeq()-uint64(len(r.GetFacts())) != t.task.Checkpoint.GetLastSeq() {
+	n := uint64(len(r.GetFacts()))
+	if t.task != nil && c.GetLastSeq()-n != t.task.Checkpoint.GetLastSeq() {
 		t.tail, t.size = nil, 0 // something between was not published here
 	}
-	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
-	if n := len(r.GetFacts()); n > 0 {
-		t.tail = append(t.tail, share(t.task, journal.Record{FirstSeq: c.GetLastSeq() - uint64(n) + 1, Record: r}))
-		t.size += proto.Size(r)
-		for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
-			t.size -= proto.Size(t.tail[0].Record.Record)
-			t.tail = t.tail[1:]
+	s := &struct { // allocated at once
+		task journal.Task
+		shared
+	}{task: journal.Task{ID: id, Head: head, Checkpoint: c}}
+	t.task = &s.task
+	if n > 0 {
+		s.Record, s.shared.task = journal.Record{FirstSeq: c.GetLastSeq() - n + 1, Record: r}, t.task
+		t.add(&s.shared)
+	}
+	for _, w := range t.watchers {
+		select {
+		case w.more <- struct{}{}:
+		default: // it has not looked yet
 		}
 	}
-	close(t.more)
-	t.more = make(chan struct{})
 }
+
+// add keeps a record that was committed with the newest checkpoint.
+func (t *topic) add(s *shared) {
+	if t.tail == nil {
+		t.tail = make([]*shared, 0, usualRecords)
+	}
+	s.size = weight(s.Record)
+	t.tail = append(t.tail, s)
+	t.size += s.size
+	for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
+		t.size -= t.tail[0].size
+		t.tail = t.tail[1:]
+	}
+}
+
+// weight is about the size of a record.
+func weight(r journal.Record) (n int) {
+	const rest = 64 // of a fact beside its text
+	for _, f := range r.GetFacts() {
+		switch k := f.GetKind().(type) {
+		case *storagev1.Fact_StepInit:
+			n += rest + len(k.StepInit)
+		case *storagev1.Fact_StepInput:
+			n += rest + len(k.StepInput)
+		case *storagev1.Fact_StepOutput:
+			n += rest + len(k.StepOutput)
+		default:
+			n += rest + proto.Size(f)
+		}
+	}
+	return n
+}
+
+// usualRecords is how many records there is room for at first.
+const usualRecords = 16

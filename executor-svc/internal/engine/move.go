@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -56,7 +57,7 @@ func (o *owner) move(items []item) bool {
 func (o *owner) store(b *batch) bool {
 	if !b.changed && len(b.folded) == 0 {
 		early, late := split(b.effects)
-		o.start(b, early)
+		o.startAll(b, early, o.keep)
 		o.startLate(b, late)
 		return true
 	}
@@ -66,7 +67,7 @@ func (o *owner) store(b *batch) bool {
 	o.state = b.state
 	early, late := split(b.effects)
 	if !o.draining() {
-		o.start(b, early)
+		o.startAll(b, early, o.lend)
 	}
 	switch err := o.commit(t); {
 	case errors.Is(err, journal.ErrInvalid):
@@ -88,7 +89,7 @@ func (o *owner) store(b *batch) bool {
 
 // unstorable ends a task with what can be stored, in place of what cannot.
 func (o *owner) unstorable(b *batch, cause error) bool {
-	o.log.Error("a transition cannot be stored", "error", cause)
+	o.log().Error("a transition cannot be stored", "error", cause)
 	failed := &batch{state: o.state, folded: b.folded, answers: b.answers}
 	o.fail(failed, "what happened cannot be stored: "+cause.Error())
 	return failed.changed && o.store(failed)
@@ -100,6 +101,12 @@ func (o *owner) fold(b *batch, i item) {
 		o.foldCommand(b, i.command)
 		return
 	}
+	if i.turn == anyTurn {
+		i.turn = o.turn
+	}
+	if _, ok := i.input.(flow.Lapsed); ok {
+		o.lapsed = true
+	}
 	if flow.EndsCall(i.input) && i.turn == o.turn && !b.abandoned {
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok {
@@ -107,14 +114,14 @@ func (o *owner) fold(b *batch, i item) {
 		}
 	}
 	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
-		o.log.Debug("what an abandoned effect brought is dropped")
+		o.log().Debug("what an abandoned effect brought is dropped")
 		return
 	}
 	next := flow.Clone(b.state)
 	t, err := o.on(o.task(next), i.input)
 	if err != nil {
 		// A defect: the task must not hang, nor go on from a state that nobody understands.
-		o.log.Error("the flow refused what came back", "error", err)
+		o.log().Error("the flow refused what came back", "error", err)
 		o.fail(b, "the executor could not go on: "+err.Error())
 		return
 	}
@@ -125,7 +132,7 @@ func (o *owner) fail(b *batch, why string) {
 	next := flow.Clone(b.state)
 	t, err := o.flow.Fail(o.task(next), &storagev1.ErrorNote{ErrMsg: why, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR})
 	if err != nil {
-		o.log.Error("the flow refused to fail", "error", err)
+		o.log().Error("the flow refused to fail", "error", err)
 		return
 	}
 	b.add(next, t)
@@ -149,7 +156,7 @@ func (o *owner) foldCommand(b *batch, c *journal.Command) {
 }
 
 func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
-	b.effects = append(b.effects, t.Effects...)
+	b.effects = join(b.effects, t.Effects)
 	for _, e := range t.Effects {
 		if _, ok := e.(flow.Abandon); ok {
 			b.abandoned = true
@@ -159,8 +166,16 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 		return
 	}
 	next.LastSeq += uint64(len(t.Facts))
-	b.facts = append(b.facts, t.Facts...)
+	b.facts = join(b.facts, t.Facts)
 	b.state, b.changed = next, true
+}
+
+// join returns both; where there is nothing yet, what there is is taken as it is.
+func join[T any](all, more []T) []T {
+	if len(all) == 0 {
+		return slices.Clip(more)
+	}
+	return append(all, more...)
 }
 
 func (o *owner) transition(b *batch) journal.Transition {
@@ -190,10 +205,10 @@ func (o *owner) commit(t journal.Transition) error {
 		case errors.Is(err, journal.ErrStale) && o.isStored(t):
 			return nil // an earlier try was stored although it was answered with an error
 		case errors.Is(err, journal.ErrStale), errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrClosed):
-			o.log.Error("the task was written by someone else; it is loaded again", "error", err)
+			o.log().Error("the task was written by someone else; it is loaded again", "error", err)
 			return err
 		}
-		o.log.Error("the journal cannot be written; trying again", "error", err, "pause", pause)
+		o.log().Error("the journal cannot be written; trying again", "error", err, "pause", pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -2,10 +2,9 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -19,17 +18,15 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// loadBytes is how much of a task's record is read at once.
-const loadBytes = 1 << 20
-
-// owner is the one turn that may write a task now. It lives while the task runs, and leaves when it waits or has ended.
+// owner is who may write a task now. It lives while the task runs, and leaves when it waits or has ended. It has no goroutine of
+// its own: whoever brings something for the task (an effect that came back, somebody who sent a command, a timer) goes on with it,
+// unless another is at work on it already and so sees it. Fields that are not said to be constant belong to whoever is at work.
 type owner struct {
-	e     *Engine
+	e     *Engine // constant, like the three below
 	id    string
 	epoch uint64
 	slot  bool
-	in    *queue
-	log   *slog.Logger
+	in    queue
 
 	head    *storagev1.TaskHead
 	flow    flow.Flow
@@ -37,175 +34,122 @@ type owner struct {
 	// state is never changed in place: each move works on a copy, so that effects may read what they were given.
 	state   *storagev1.Checkpoint
 	history *history.Log
-	// takenUp says that the flow was not asked yet how the loaded task goes on.
+	// takeUp says that the flow was not asked yet how the loaded task goes on.
 	takeUp bool
 
 	// turn counts Abandon; calling says that a tool call has not come back, and following that it was made before.
 	turn      int
 	calling   bool
 	following bool
-	cancel    context.CancelFunc
-	ctx       context.Context
-	effects   sync.WaitGroup
-	// more takes effects for goroutines that have run one; it is closed when the last effect has ended.
-	more chan func()
-	// lost is closed when the claim was lost.
-	lost    chan struct{}
-	abandon func()
-	// lapse fires when a deadline or the task's run time passes.
+	// ctx, cancel and emit are those of the turn's effects.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	emit    func(flow.Input)
+	effects sync.WaitGroup
+	// next is begun by the goroutine that is at work, once there is nothing else to do.
+	next job
+	// more takes jobs for goroutines that have none; it is closed when the last effect has ended. Constant, like onward: goOn.
+	more   chan job
+	onward job
+	// lost says that the claim was lost.
+	lost atomic.Bool
+	// lapse fires when the task's run time has passed; nil where that is not bounded.
 	lapse *time.Timer
 	// harmless fires when the process has lived on with the task for a while since it was taken up; nil while nothing depends on it.
-	harmless <-chan time.Time
+	harmless *time.Timer
 	// lapsed says that it has fired for the running call, which was told to stop.
 	lapsed bool
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), more: make(chan func()), log: e.deps.Log.With("task_id", c.TaskID), lost: make(chan struct{})}
-	o.abandon = sync.OnceFunc(func() { close(o.lost) })
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), more: make(chan job)}
+	o.onward = o.goOn
 	return o
 }
 
-// run owns the task until it waits or has ended. A task that another writer changed under it is loaded again.
-func (o *owner) run() {
-	o.ctx, o.cancel = context.WithCancel(o.e.hard)
-	again := o.own()
+func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
+
+// run begins to own the task.
+func (o *owner) run() job {
+	o.beginTurn()
+	if ok, again := o.load(); !ok {
+		return o.leave(again)
+	}
+	if !o.slot {
+		return o.leave(!o.withoutSlot() && !o.draining())
+	}
+	return o.onward
+}
+
+// goOn does what there is to do for the task now. The goroutine does next what the task waits for then.
+func (o *owner) goOn() job {
+	for {
+		if over, again := o.advance(); over {
+			return o.leave(again)
+		}
+		next := o.next
+		o.next = nil
+		if o.in.leave() {
+			return next
+		}
+		if next != nil {
+			o.lend(next)
+		}
+	}
+}
+
+// leave ends the ownership. A task that another writer changed is loaded again: it was not left in peace. Nobody can be at work on
+// it any more.
+func (o *owner) leave(again bool) job {
 	o.cancel()
+	for _, t := range []*time.Timer{o.lapse, o.harmless} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	if o.next != nil {
+		o.next()
+	}
 	if o.session != nil {
-		o.beside(o.session.Leave)
+		o.session.Leave(context.WithoutCancel(o.e.hard))
 	}
 	o.effects.Wait()
 	close(o.more)
 	o.e.leave(o, again)
+	o.e.wg.Done()
+	return nil
 }
 
-// own says whether the task has to be owned again: it was not left in peace.
-func (o *owner) own() (again bool) {
-	if ok, again := o.load(); !ok {
-		return again
-	}
-	if !o.slot {
-		return !o.withoutSlot() && !o.draining()
-	}
-	o.lapse = time.NewTimer(time.Hour)
-	defer o.lapse.Stop()
+// advance folds in all there is. over says that the owner is to leave, and again that the task has to be owned again then.
+func (o *owner) advance() (over, again bool) {
 	for {
-		o.setLapse()
-		o.watchHarm()
+		switch {
+		case o.lost.Load():
+			return true, false
+		case o.draining():
+			return o.drained(), false
+		}
 		items, err := o.gather()
 		switch {
 		case err != nil:
 			// Not left: what effects brought is here alone.
-			o.log.Error("reading the inbox; trying again", "error", err)
+			o.log().Error("reading the inbox; trying again", "error", err)
 			o.in.poke()
-			if !o.rest(againAfter) {
-				o.drain()
-				return false
-			}
-			continue
+			o.lendNext()
+			o.rest(againAfter)
 		case len(items) > 0:
+			o.lendNext() // it is not to wait for a commit
 			if !o.move(items) {
-				return true
+				return true, true
 			}
-			continue
-		case o.draining():
-			o.drain()
-			o.left()
-			return false
 		case o.idle():
-			return false
-		}
-		select {
-		case <-o.in.wakeup:
-		case <-o.lapse.C:
-			o.lapsed = true
-			o.in.put(item{input: flow.Lapsed{}, turn: o.turn})
-		case <-o.harmless:
-			o.in.put(item{input: flow.Harmless{}, turn: o.turn})
-		case <-o.lost:
-			return false
-		case <-o.e.draining:
-		}
-	}
-}
-
-// load reads the task and its history; a storage that fails for a while is asked again. A task that cannot be read at all
-// gives its slot to others and is tried again in its turn.
-func (o *owner) load() (ok, again bool) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := o.read()
-		switch {
-		case err == nil:
 			return true, false
-		case errors.Is(err, journal.ErrClosed), errors.Is(err, journal.ErrNotFound), o.ctx.Err() != nil:
-			return false, false
-		case errors.Is(err, journal.ErrDamaged), errors.Is(err, errUnknownFlow):
-			o.log.Error("the task cannot be loaded", "error", err)
-			return false, true
-		}
-		o.log.Error("loading the task; trying again", "error", err, "pause", pause)
-		if !o.rest(pause) {
+		default:
+			o.setLapse()
+			o.watchHarm()
 			return false, false
 		}
 	}
-}
-
-// errUnknownFlow: the task was created by a newer executor.
-var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
-
-// rest waits; false means that the engine stops.
-func (o *owner) rest(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-o.e.draining:
-		return false
-	}
-}
-
-func (o *owner) read() error {
-	if n, ok := o.e.takeFresh(o.id); ok {
-		o.head, o.state, o.history = n.Head, n.Checkpoint, &history.Log{}
-		for _, r := range n.Records {
-			o.history.Add(r.Record)
-		}
-	} else if err := o.readStored(); err != nil {
-		return err
-	}
-	if o.flow = o.e.deps.Flows[o.head.GetFlow()]; o.flow == nil {
-		return fmt.Errorf("%q: %w", o.head.GetFlow(), errUnknownFlow)
-	}
-	o.takeUp = !o.idle()
-	rounds, err := o.rounds()
-	if err != nil {
-		return err
-	}
-	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
-	return nil
-}
-
-func (o *owner) readStored() error {
-	t, err := o.e.deps.Journal.Peek(o.ctx, o.id)
-	if err != nil {
-		return err
-	}
-	o.head, o.state, o.history = t.Head, t.Checkpoint, &history.Log{}
-	for after := uint64(0); after < o.state.GetLastSeq(); {
-		rs, err := o.e.deps.Journal.Records(o.ctx, o.id, after, loadBytes)
-		if err != nil {
-			return err
-		}
-		if len(rs) == 0 {
-			return errors.New("its record ends before its last event")
-		}
-		for _, r := range rs {
-			o.history.Add(r.Record)
-			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
-		}
-	}
-	return nil
 }
 
 // withoutSlot folds in the commands at the head of the inbox that start nothing, a cancellation before all others: a task
@@ -215,7 +159,7 @@ func (o *owner) withoutSlot() (ok bool) {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 		if err != nil {
 			// Not left to another claim: without a slot there is one only when a further command comes.
-			o.log.Error("reading the inbox; trying again", "error", err)
+			o.log().Error("reading the inbox; trying again", "error", err)
 			if !o.rest(againAfter) {
 				return false
 			}
@@ -278,9 +222,6 @@ func (o *owner) gather() (items []item, err error) {
 			items = append(items, item{command: &inbox[i]})
 		}
 	}
-	if o.draining() {
-		return nil, nil // commands keep; what comes back now is recorded by drain
-	}
 	if o.takeUp {
 		o.takeUp = false
 		recovered := o.state.GetUpdateTime() < o.e.began.UnixNano()
@@ -289,7 +230,7 @@ func (o *owner) gather() (items []item, err error) {
 	if o.idle() && o.expired() {
 		items = append(items, item{input: flow.Lapsed{}, turn: o.turn})
 	}
-	return append(items, o.in.take()...), nil
+	return join(items, o.in.take()), nil
 }
 
 // takenUp asks the flow how a loaded task goes on.
@@ -302,60 +243,29 @@ func (o *owner) idle() bool {
 	return o.state.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || state.Ended(o.state.GetStatus())
 }
 
-// expired says whether a question has been open for too long.
-func (o *owner) expired() bool {
-	d := deadline(o.state)
-	return !d.IsZero() && !time.Now().Before(d)
-}
-
-// deadline is when the first of a task's questions lapses; zero where none does.
-func deadline(c *storagev1.Checkpoint) time.Time {
-	var first int64
-	for _, w := range c.GetWaits() {
-		if d := w.GetDeadline(); d != 0 && (first == 0 || d < first) {
-			first = d
+// drained records what a running call brings while the engine stops; everything else can be done again later, and commands keep.
+// True once the owner may leave.
+func (o *owner) drained() bool {
+	o.in.takePoke()
+	for _, i := range o.in.take() {
+		if _, named := i.input.(flow.Tasked); o.calling && named && !o.move([]item{i}) {
+			return true
 		}
-	}
-	if first == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, first)
-}
-
-// setLapse sets the timer for the end of the task's run time.
-func (o *owner) setLapse() {
-	if o.lapsed = o.lapsed && o.calling; o.lapsed {
-		return
-	}
-	if limit := o.head.GetLimits().GetMaxRunTime(); limit > 0 && !o.idle() {
-		o.lapse.Reset(max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now()))))
-	}
-}
-
-// drain lets a running call come back and records what came of it; everything else can be done again later.
-func (o *owner) drain() {
-	for o.calling {
-		for _, i := range o.in.take() {
-			if _, named := i.input.(flow.Tasked); named && !o.move([]item{i}) {
-				return
-			}
-			if !flow.EndsCall(i.input) {
-				continue
-			}
-			o.calling = false
-			if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
-				// The stop itself cut the call off: what to do about it is decided when the task is taken up.
-				return
-			}
-			o.move([]item{i})
-			return
+		if !o.calling || !flow.EndsCall(i.input) {
+			continue
 		}
-		select {
-		case <-o.in.wakeup:
-		case <-o.ctx.Done():
-			return
+		o.calling = false
+		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
+			// The stop itself cut the call off: what to do about it is decided when the task is taken up.
+			continue
 		}
+		o.move([]item{i})
 	}
+	if o.calling && o.ctx.Err() == nil {
+		return false
+	}
+	o.left()
+	return true
 }
 
 func (o *owner) task(s *storagev1.Checkpoint) *flow.Task {

@@ -16,14 +16,55 @@ const watchBytes = 256 << 10
 // Watch reads a task's events after a seq and gives each to send, which says whether to go on. It returns when the task
 // has ended, or stands where until says so, and all was sent.
 func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
-	leave := e.hub.watch(taskID)
-	defer leave()
+	w := e.hub.watch(taskID)
+	defer e.hub.leave(w)
+	return e.follow(ctx, w, after, until, send)
+}
+
+// Starter creates a task and watches it from its beginning: nothing of it has to be read from the journal.
+type Starter struct {
+	e *Engine
+	w *watcher
+}
+
+// Starter returns one for a single task; it is to be closed.
+func (e *Engine) Starter() *Starter { return &Starter{e: e} }
+
+// Create is Engine.Create.
+func (s *Starter) Create(ctx context.Context, n journal.NewTask) (string, error) {
+	s.Close()
+	s.w = s.e.hub.expect(n)
+	id, err := s.e.Create(ctx, n)
+	if err != nil || id != n.ID {
+		s.Close()
+	}
+	return id, err
+}
+
+// Watch is Engine.Watch.
+func (s *Starter) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
+	if s.w == nil || s.w.topic.id != taskID {
+		return s.e.Watch(ctx, taskID, after, until, send)
+	}
+	return s.e.follow(ctx, s.w, after, until, send)
+}
+
+// Close forgets the task.
+func (s *Starter) Close() {
+	if s.w != nil {
+		s.e.hub.leave(s.w)
+		s.w = nil
+	}
+}
+
+func (e *Engine) follow(ctx context.Context, w *watcher, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
+	leaving := serve.Stopping(ctx)
 	for {
-		n := e.hub.after(taskID, after)
+		n := e.hub.after(w, after)
 		t, records := n.task, n.records
 		if !n.complete {
 			var err error
-			if t, records, err = e.readFor(ctx, taskID, after); err != nil {
+			if t, records, err = e.readFor(ctx, w.topic.id, after); err != nil {
 				return err
 			}
 		}
@@ -45,12 +86,12 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 			return nil
 		}
 		select {
-		case <-n.more:
+		case <-w.more:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.draining:
 			return stopping()
-		case <-serve.Stopping(ctx):
+		case <-leaving:
 			return stopping()
 		}
 	}

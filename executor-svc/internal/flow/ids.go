@@ -11,7 +11,20 @@ import (
 )
 
 // StepID names a step within its task.
-func StepID(ordinal uint32) string { return "step-" + strconv.FormatUint(uint64(ordinal), 10) }
+func StepID(ordinal uint32) string {
+	if ordinal < uint32(len(stepIDs)) {
+		return stepIDs[ordinal]
+	}
+	return "step-" + strconv.FormatUint(uint64(ordinal), 10)
+}
+
+// stepIDs holds the names of a usual task's steps: each is needed many times.
+var stepIDs = func() (names [100]string) {
+	for i := range names {
+		names[i] = "step-" + strconv.Itoa(i)
+	}
+	return names
+}()
 
 // WaitID names the n-th wait of a task.
 func WaitID(n uint32) string { return "wait-" + strconv.FormatUint(uint64(n), 10) }
@@ -31,7 +44,7 @@ func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n)
 
 // CallID names one attempt of a step: <task>/<step>/<attempt>.
 func CallID(task string, ordinal, attempt uint32) string {
-	return task + "/step-" + strconv.FormatUint(uint64(ordinal), 10) + "/" + strconv.FormatUint(uint64(attempt), 10)
+	return task + "/" + StepID(ordinal) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
 // LegID names one of the calls that an attempt takes: the first has the attempt's own name, the others a number behind it.

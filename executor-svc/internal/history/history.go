@@ -41,9 +41,8 @@ func (e *Entry) Asking() bool { return len(e.asked) > 0 }
 
 // Log is the history of one task.
 type Log struct {
-	Entries   []*Entry
-	byOrdinal map[uint32]*Entry
-	seq       uint64
+	Entries []*Entry
+	seq     uint64
 }
 
 // Add folds a record in. Records come in the order of their seqs, from the first one on.
@@ -57,14 +56,13 @@ func (l *Log) Add(r *storagev1.Record) {
 }
 
 func (l *Log) entry(f *storagev1.Fact) *Entry {
-	if e := l.byOrdinal[f.GetOrdinal()]; e != nil {
-		return e
-	}
-	if l.byOrdinal == nil {
-		l.byOrdinal = map[uint32]*Entry{}
+	// What happens is nearly always about one of the newest steps.
+	for _, e := range slices.Backward(l.Entries) {
+		if e.Ordinal == f.GetOrdinal() {
+			return e
+		}
 	}
 	e := &Entry{Ordinal: f.GetOrdinal(), ToolID: f.GetToolId(), SubtaskID: f.GetSubtaskId()}
-	l.byOrdinal[e.Ordinal] = e
 	l.Entries = append(l.Entries, e)
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -144,7 +145,8 @@ func (c *poolClient) AttachCall(ctx context.Context, req *mcppoolv1.AttachCallRe
 	}
 	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
 	k := c.connect(ctx, p, req.GetCallId(), req.GetEpoch(), opts)
-	c.w.goes(func() { p.serveAttach(k, req, short) })
+	sent := proto.CloneOf(req) // who asks again may change it
+	c.w.goes(func() { p.serveAttach(k, sent, short) })
 	return attachStream{conn: k, w: c.w}, nil
 }
 

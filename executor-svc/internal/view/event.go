@@ -19,20 +19,15 @@ import (
 // Events derives the events of a record whose seq is greater than after. The same record always gives the same events. They share
 // what is the same for all of them: nobody may change them.
 func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.ExecutorEvent {
-	// Allocated at once: a record is read as a whole, and forgotten as one.
-	slab := make([]struct {
-		event executorv1.ExecutorEvent
-		flow  executorv1.Flow
-	}, len(r.GetFacts()))
-	events := make([]*executorv1.ExecutorEvent, 0, len(slab))
-	at, used := timestamppb.New(time.Unix(0, r.GetTime())), usage(r.GetUsage(), r.GetTime()-t.Head.GetCreateTime())
+	p := newPage(r, r.GetTime()-t.Head.GetCreateTime())
+	events := p.events[:0]
 	for i, f := range r.GetFacts() {
 		seq := r.FirstSeq + uint64(i)
 		if seq <= after {
 			continue
 		}
-		e := &slab[i].event
-		e.TaskId, e.Seq, e.Time, e.Usage, e.Flow = t.ID, seq, at, used, &slab[i].flow
+		e := &p.entries[i].event
+		e.TaskId, e.Seq, e.Time, e.Usage, e.Flow = t.ID, seq, &p.at, &p.usage, &p.entries[i].flow
 		e.SubtaskId, e.Attempt, e.WaitId = f.GetSubtaskId(), f.GetAttempt(), f.GetWaitId()
 		flowOf(e.Flow, t, f, seq)
 		if !flowPayload(e, f) {
@@ -99,15 +94,13 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_StepInit:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INIT
-		e.Payload = &executorv1.ExecutorEvent_StepInit{StepInit: &executorv1.StepInit{ToolId: f.GetToolId(), Description: k.StepInit}}
+		setStepInit(e, f.GetToolId(), k.StepInit)
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
-		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
-			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
-		}}
+		setStepInput(e, k.StepInput, flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()))
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
-		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: twin(k.StepOutput)}}
+		setStepOutput(e, k.StepOutput)
 	case *storagev1.Fact_StepError:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_ERROR
 		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome()}}
@@ -173,10 +166,14 @@ func errorMessage(e *storagev1.ErrorNote) *commonv1.ErrorMessage {
 }
 
 func usage(u *storagev1.Usage, elapsed int64) *commonv1.Usage {
-	return &commonv1.Usage{
-		Elapsed: durationpb.New(time.Duration(elapsed)), InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(),
-		ModelCalls: u.GetModelCalls(), ToolCalls: u.GetToolCalls(),
-	}
+	out := &commonv1.Usage{}
+	setUsage(out, u, durationpb.New(time.Duration(elapsed)))
+	return out
+}
+
+func setUsage(out *commonv1.Usage, u *storagev1.Usage, elapsed *durationpb.Duration) {
+	out.Elapsed, out.InputTokens, out.OutputTokens = elapsed, u.GetInputTokens(), u.GetOutputTokens()
+	out.ModelCalls, out.ToolCalls = u.GetModelCalls(), u.GetToolCalls()
 }
 
 // Duration is nanoseconds as the API shows them; nil for none.

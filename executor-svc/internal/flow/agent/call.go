@@ -68,7 +68,7 @@ func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) error {
 	if err := m.stepTo(s, stepSuccess); err != nil {
 		return err
 	}
-	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
+	m.stepFact(s, outputFact(in.Output))
 	switch {
 	case m.s.GetCancelRequested():
 		return m.cancelled(m.s.GetCancelReason(), "")

@@ -61,8 +61,14 @@ func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) error {
 // fact adds what happened to the flow as a whole, with where the task is now.
 func (m *move) fact(f *storagev1.Fact) {
 	f.Status = m.s.GetStatus()
+	if m.facts == nil {
+		m.facts = make([]*storagev1.Fact, 0, usualFacts)
+	}
 	m.facts = append(m.facts, f)
 }
+
+// usualFacts has room for what is usual: a step's output, and the next one's beginning and input.
+const usualFacts = 3
 
 // stepFact adds what happened to a step, with where the step is now.
 func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {

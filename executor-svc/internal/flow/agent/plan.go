@@ -46,7 +46,7 @@ func (m *move) planned(in flow.Planned) error {
 		Risk: effectiveRisk(p.Risk, p.RiskFloor),
 	}
 	m.s.ActiveSteps = append(m.s.ActiveSteps, s)
-	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
+	m.stepFact(s, initFact(p.Description))
 	return m.start(s, p.Problem)
 }
 
@@ -85,7 +85,7 @@ func (m *move) attempt(s *storagev1.ActiveStep, waitID string) error {
 	s.Attempt++
 	forgetCall(s)
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
-	m.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
+	m.inputFact(s, startFact(waitID, s.GetInputJson()))
 	return nil
 }
 
