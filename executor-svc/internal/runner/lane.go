@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,30 +26,57 @@ type lane struct {
 	drop   context.CancelFunc
 	// to is where the stream went; set when it has ended. Without an address it went nowhere.
 	to peer.Peer
+
+	// held: a call has the lane, and the end of under drops it, until unwatch is called.
+	held    atomic.Bool
+	under   context.Context
+	unwatch func() bool
+}
+
+// hold gives the lane to a call that is waited for in ctx; false where the lane is of no use any more.
+func (l *lane) hold(ctx context.Context) bool {
+	l.held.Store(true)
+	if l.under != ctx {
+		if l.unwatch != nil && !l.unwatch() {
+			return false // it is being dropped
+		}
+		l.under = ctx
+		l.unwatch = context.AfterFunc(ctx, func() {
+			if l.held.Load() {
+				l.drop()
+			}
+		})
+	}
+	return ctx.Err() == nil
+}
+
+// end drops the lane for good.
+func (l *lane) end() {
+	l.unwatch()
+	l.drop()
 }
 
 // send sends a call on the session's lane to its server. A lane that ended while nobody used it took nothing: then there is a new
 // one. sent is false where it is certain that no pool got the call.
-func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest, c *call) (l *lane, sent bool, err error) {
-	msg := &mcppoolv1.CallToolsRequest{Call: req}
+func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (l *lane, sent bool, err error) {
 	if c.deaf.Load() {
 		return nil, false, errStopped
 	}
-	if l := s.takeLane(req.GetMcpId()); l != nil {
-		if l.pool == req.GetPoolId() && l.stream.Send(msg) == nil {
+	mcpID, pool := msg.GetCall().GetMcpId(), msg.GetCall().GetPoolId()
+	if l := s.takeLane(mcpID); l != nil {
+		if l.pool == pool && l.hold(ctx) && l.stream.Send(msg) == nil {
 			return l, true, nil
 		}
-		l.drop()
+		l.end()
 	}
 	// The stream lives longer than the call that it is opened for.
-	base, drop := context.WithCancel(s.asUser(context.WithoutCancel(ctx)))
-	calledOff := context.AfterFunc(ctx, drop)
-	defer calledOff()
-	l = &lane{pool: req.GetPoolId(), drop: drop}
-	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to))
+	base, drop := context.WithCancel(context.WithoutCancel(ctx))
+	l = &lane{pool: pool, drop: drop}
+	l.hold(ctx)
+	l.stream, err = s.r.pool.CallTools(s.toServer(base, mcpID), grpc.Peer(&l.to))
 	switch {
 	case err == nil && c.deaf.Load(): // opening it took a while
-		drop()
+		l.end()
 		return nil, false, errStopped
 	case err == nil:
 		err = l.stream.Send(msg)
@@ -56,7 +86,7 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest, c *c
 	}
 	if err != nil {
 		sent = l.to.Addr != nil
-		drop()
+		l.end()
 		return nil, sent, err
 	}
 	return l, true, nil
@@ -96,12 +126,11 @@ func (l *lane) recv() (msg *mcppoolv1.CallToolResponse, ended bool, err error) {
 }
 
 // callOn makes a call. sent is false where it is certain that no pool got it.
-func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li *listener) (res *mcppoolv1.CallResult, sent bool, err error) {
-	l, sent, err := s.send(ctx, req, li.call)
+func (s *Session) callOn(ctx context.Context, m *mcppoolv1.CallToolsRequest, li *listener) (res *mcppoolv1.CallResult, sent bool, err error) {
+	l, sent, err := s.send(ctx, m, li.call)
 	if err != nil {
 		return nil, sent, err
 	}
-	calledOff := context.AfterFunc(ctx, l.drop)
 	ended, broken := false, false
 	res, err = receive(ctx, l.drop, func() (msg *mcppoolv1.CallToolResponse, err error) {
 		msg, ended, err = l.recv()
@@ -114,8 +143,9 @@ func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li
 	}
 	// A pool that refuses calls is not the one for the next.
 	refuses := err != nil && (refused(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
-	if !calledOff() || !ended || refuses || !s.keepLane(req.GetMcpId(), l) {
-		l.drop()
+	l.held.Store(false)
+	if ctx.Err() != nil || !ended || refuses || !s.keepLane(m.GetCall().GetMcpId(), l) {
+		l.end()
 	}
 	return res, sent, err
 }
@@ -143,18 +173,22 @@ func (s *Session) keepLane(mcpID string, l *lane) bool {
 	return true
 }
 
-// closeLanes ends the streams; one that a call still has is dropped when that ends.
-func (s *Session) closeLanes(ctx context.Context) {
+// closeLanes says on the streams that no more calls come, and returns them; a stream that a call still has is dropped when that ends.
+func (s *Session) closeLanes() []*lane {
 	s.mu.Lock()
-	lanes := s.lanes
+	lanes := slices.Collect(maps.Values(s.lanes))
 	s.lanes, s.left = nil, true
 	s.mu.Unlock()
 	for _, l := range lanes {
-		stop := context.AfterFunc(ctx, l.drop)
-		if l.stream.CloseSend() == nil {
-			_, _ = l.stream.Recv() // its end, whatever that is: no call runs on it
-		}
-		stop()
-		l.drop()
+		_ = l.stream.CloseSend() // where it has ended, Recv says so
 	}
+	return lanes
+}
+
+// ends waits for the end of a stream on which nothing is sent any more.
+func (l *lane) ends(ctx context.Context) {
+	stop := context.AfterFunc(ctx, l.drop)
+	_, _ = l.stream.Recv() // its end, whatever that is: no call runs on it
+	stop()
+	l.end()
 }

@@ -15,9 +15,6 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
-
-	"pawl.dev/executor-svc/internal/flow"
-	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // Replicas reach one of several pool processes, which a call by server and user does not: since that call was made, another
@@ -297,9 +294,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 type ack struct {
 	where
 	call string
-}
-
-// callMoved is what becomes of a call that another pool is to make.
-func callMoved(st *storagev1.ActiveStep, attempt uint32, m *moved) flow.Moved {
-	return flow.Moved{Ordinal: st.GetOrdinal(), Attempt: attempt, PoolID: m.pool}
 }
