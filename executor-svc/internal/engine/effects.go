@@ -93,7 +93,7 @@ func (o *owner) start(b *batch, effects []flow.Effect) {
 		case flow.Withdraw:
 			o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
 		case flow.Release:
-			o.session.Release() // with the last that the pool is told
+			o.session.Release(o.ctx) // the pool is told when the task is left
 		default:
 			// Another call is stopped anew where the run time is spent.
 			switch e.(type) {

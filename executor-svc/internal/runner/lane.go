@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
-	"slices"
-	"sync/atomic"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -27,27 +25,39 @@ type lane struct {
 	// to is where the stream went; set when it has ended. Without an address it went nowhere.
 	to peer.Peer
 
-	// held: a call has the lane, and the end of under drops it, until unwatch is called.
-	held    atomic.Bool
-	under   context.Context
+	// watched is the context whose end drops the lane, while a call that is waited for in it has the lane; unwatch ends that.
+	watched context.Context
 	unwatch func() bool
+	mu      sync.Mutex
+	holder  context.Context // guarded by mu; that of the call that has the lane, if any
 }
 
-// hold gives the lane to a call that is waited for in ctx; false where the lane is of no use any more.
+// hold gives the lane to a call that is waited for in ctx; false where that has ended.
 func (l *lane) hold(ctx context.Context) bool {
-	l.held.Store(true)
-	if l.under != ctx {
-		if l.unwatch != nil && !l.unwatch() {
-			return false // it is being dropped
+	l.mu.Lock()
+	l.holder = ctx
+	l.mu.Unlock()
+	if l.watched != ctx {
+		if l.unwatch != nil {
+			l.unwatch()
 		}
-		l.under = ctx
+		l.watched = ctx
 		l.unwatch = context.AfterFunc(ctx, func() {
-			if l.held.Load() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.holder == ctx {
 				l.drop()
 			}
 		})
 	}
 	return ctx.Err() == nil
+}
+
+// rest takes the lane from its call.
+func (l *lane) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder = nil
 }
 
 // end drops the lane for good.
@@ -63,8 +73,8 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *
 		return nil, false, errStopped
 	}
 	mcpID, pool := msg.GetCall().GetMcpId(), msg.GetCall().GetPoolId()
-	if l := s.takeLane(mcpID); l != nil {
-		if l.pool == pool && l.hold(ctx) && l.stream.Send(msg) == nil {
+	if l := s.takeLane(mcpID, pool); l != nil {
+		if l.hold(ctx) && l.stream.Send(msg) == nil {
 			return l, true, nil
 		}
 		l.end()
@@ -143,19 +153,27 @@ func (s *Session) callOn(ctx context.Context, m *mcppoolv1.CallToolsRequest, li 
 	}
 	// A pool that refuses calls is not the one for the next.
 	refuses := err != nil && (refused(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
-	l.held.Store(false)
+	l.rest()
 	if ctx.Err() != nil || !ended || refuses || !s.keepLane(m.GetCall().GetMcpId(), l) {
 		l.end()
 	}
 	return res, sent, err
 }
 
-// takeLane returns the session's lane to a server, which nobody else has then; nil where there is none.
-func (s *Session) takeLane(mcpID string) *lane {
+// takeLane returns the session's lane to a server, or one that another task has left, which nobody else has then; nil where there is
+// none.
+func (s *Session) takeLane(mcpID, pool string) *lane {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	l := s.lanes[mcpID]
 	delete(s.lanes, mcpID)
+	s.mu.Unlock()
+	switch {
+	case l == nil:
+		return s.r.idle.take(laneKey{s.head.GetUserSub(), mcpID, pool})
+	case l.pool != pool:
+		l.end()
+		return nil
+	}
 	return l
 }
 
@@ -173,17 +191,24 @@ func (s *Session) keepLane(mcpID string, l *lane) bool {
 	return true
 }
 
-// closeLanes says on the streams that no more calls come, and returns them; a stream that a call still has is dropped when that ends.
-func (s *Session) closeLanes() []*lane {
+// leaveLanes keeps the lanes for other tasks, and returns those that are not kept, on which no more calls come; one that a call still
+// has is dropped when that ends.
+func (s *Session) leaveLanes() (ending []*lane) {
 	s.mu.Lock()
-	lanes := slices.Collect(maps.Values(s.lanes))
+	lanes := s.lanes
 	s.lanes, s.left = nil, true
 	s.mu.Unlock()
-	for _, l := range lanes {
-		_ = l.stream.CloseSend() // where it has ended, Recv says so
+	for mcpID, l := range lanes {
+		if !s.r.idle.park(laneKey{s.head.GetUserSub(), mcpID, l.pool}, l) {
+			l.close()
+			ending = append(ending, l)
+		}
 	}
-	return lanes
+	return ending
 }
+
+// close says that no more calls come.
+func (l *lane) close() { _ = l.stream.CloseSend() } // where it has ended, Recv says so
 
 // ends waits for the end of a stream on which nothing is sent any more.
 func (l *lane) ends(ctx context.Context) {

@@ -20,19 +20,19 @@ const mostAcks = 1000
 const leaveLimit = 5 * time.Second
 
 // Release gives the task's connections back (A23), when the task is left.
-func (s *Session) Release() {
+func (s *Session) Release(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.released = true
 }
 
-// Leave ends the session's streams, and tells the pools what they were not told yet: which results are durable and, where the task has
+// Leave gives up the session's streams, and tells the pools what they were not told yet: which results are durable and, where the task has
 // ended, that it needs its connections no more. Failing to costs nothing: a pool forgets, and closes what is idle, by itself after a
 // while.
 func (s *Session) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), leaveLimit)
 	defer cancel()
-	lanes := s.closeLanes()
+	lanes := s.leaveLanes()
 	for _, w := range s.pools() {
 		tell := s.parting(w.pool)
 		if tell == nil {

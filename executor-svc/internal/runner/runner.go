@@ -38,6 +38,7 @@ type Runner struct {
 	pool    mcppoolv1.McpPoolServiceClient
 	log     *slog.Logger
 	places  places
+	idle    idle
 }
 
 // New returns a runner that asks this planner and this pool.
