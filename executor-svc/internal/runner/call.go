@@ -2,8 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,27 +189,6 @@ func (s *Session) follows(c *call, st *storagev1.ActiveStep, deaf bool, next fun
 	}
 }
 
-// unfinished is what becomes of a call that brought no result.
-func (s *Session) unfinished(l *listener, st *storagev1.ActiveStep, err error) flow.Input {
-	out := flow.Called{Ordinal: l.call.ordinal, Attempt: l.call.attempt, Leg: l.call.leg}
-	var m *moved
-	switch {
-	case errors.As(err, &m):
-		return flow.Moved{Ordinal: out.Ordinal, Attempt: out.Attempt, PoolID: m.pool}
-	case errors.Is(err, errAsked):
-		return l.asked
-	case errors.Is(err, errUndelivered):
-		out.Err, _ = failure(err, st.GetInputJson())
-		return flow.Undelivered{Ordinal: out.Ordinal, Attempt: out.Attempt, Err: out.Err}
-	}
-	out.Err, out.Outcome = failure(err, st.GetInputJson())
-	out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
-	if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
-		s.forget()
-	}
-	return out
-}
-
 // waiting returns a context in which a session's calls are waited for, in the user's name, and what ends it. It is the same for one
 // call after the other, until the effects' own ends.
 func (s *Session) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -223,24 +200,6 @@ func (s *Session) waiting(ctx context.Context) (context.Context, context.CancelF
 	}
 	return s.wait, s.drop
 }
-
-// lost says whether an error tells of Pawl's own connections and processes alone, and nothing of the tool.
-func lost(err error) bool {
-	if err == nil {
-		return false
-	}
-	e := errs.From(err)
-	switch e.Reason {
-	case commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN:
-		return e.Metadata[errs.OutcomeKey] != notExecuted
-	case commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
-		return e.Metadata[errs.OutcomeKey] == ""
-	}
-	return false
-}
-
-// notExecuted is how an error says that its call did not run.
-var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.String(), "OUTCOME_")
 
 // attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
 // is waited for: it may have the answer.
@@ -290,12 +249,6 @@ func (s *Session) reach(ctx context.Context, msg *mcppoolv1.CallToolsRequest, l 
 	}
 }
 
-// refused says whether a pool that is stopping proved that it did not begin the call: the next one may.
-func refused(err error) bool {
-	e := errs.From(err)
-	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == notExecuted
-}
-
 // StopCall asks the running call to stop and gives it a while to say what came of it.
 func (s *Session) StopCall(ctx context.Context, reason string) {
 	s.mu.Lock()
@@ -329,38 +282,4 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 			return
 		}
 	}
-}
-
-// failure reads what a failed call says of its outcome. What says nothing is unknown, unless the request was refused
-// before it could reach a tool.
-func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
-	e := errs.From(err)
-	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
-		return notFound(e, input)
-	}
-	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
-	if o, ok := commonv1.Outcome_value["OUTCOME_"+e.Metadata[errs.OutcomeKey]]; ok && o != 0 {
-		return n, commonv1.Outcome(o)
-	}
-	switch e.Code {
-	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.FailedPrecondition:
-		return n, commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	}
-	return n, commonv1.Outcome_OUTCOME_UNKNOWN
-}
-
-// notFound says what it means for the task that the pool does not know a call.
-func notFound(e *errs.Error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
-	if e.Metadata[errs.OutcomeKey] == notExecuted {
-		return &storagev1.ErrorNote{ErrMsg: "the call was lost on its way to the tool", DataJson: input, Reason: e.Reason}, commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	}
-	return &storagev1.ErrorNote{
-		ErrMsg:   "the process that made the call ended before it could say what came of it",
-		DataJson: input, Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
-	}, commonv1.Outcome_OUTCOME_UNKNOWN
-}
-
-func gone(toolID string) error {
-	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-		"the tool %s is not there any more; look at the server's tools with `pawl mcp tools`", toolID)
 }
