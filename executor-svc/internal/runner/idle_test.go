@@ -105,7 +105,7 @@ func TestStreamsAreLeftToTheNextTask(t *testing.T) {
 		if len(p.released) != 3 {
 			t.Errorf("A23: released %v", p.released)
 		}
-		time.Sleep(2 * idleLimit) // in the bubble: nothing waits
+		<-time.After(2 * idleLimit)
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{3, 3, 0} {
 			t.Errorf("after a while without a task: %v", got)
