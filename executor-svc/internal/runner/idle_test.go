@@ -124,6 +124,26 @@ func TestStreamsAreLeftToTheNextTask(t *testing.T) {
 	})
 }
 
+// A23: what a task held is given back once, whether it is released before it is left or after.
+func TestReleasedBeforeAndAfterItIsLeft(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		p := &counting{}
+		r := runnerOf(p)
+		s := calls(t.Context(), t, r, "one", "ann", "p1")
+		if before {
+			s.Release(t.Context())
+		}
+		s.Leave(t.Context())
+		if !before {
+			s.Release(t.Context())
+		}
+		r.Close()
+		if len(p.released) != 1 {
+			t.Errorf("before: %v: released %v", before, p.released)
+		}
+	}
+}
+
 // A stream is used by one task at a time, and no more are kept than there is room for.
 func TestIdleStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,29 +19,25 @@ const mostAcks = 1000
 // leaveLimit bounds what is told to a pool when a task is left.
 const leaveLimit = 5 * time.Second
 
-// Release gives the task's connections back (A23), when the task is left.
-func (s *Session) Release(context.Context) {
+// Release gives the task's connections back (A23): when the task is left, or now where it was.
+func (s *Session) Release(ctx context.Context) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.released = true
+	parted := s.parted
+	s.mu.Unlock()
+	if parted {
+		s.part(ctx)
+	}
 }
 
 // Leave gives up the session's streams, and tells the pools what they were not told yet: which results are durable and, where the task has
 // ended, that it needs its connections no more. Failing to costs nothing: a pool forgets, and closes what is idle, by itself after a
 // while.
 func (s *Session) Leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), leaveLimit)
-	defer cancel()
 	lanes := s.leaveLanes()
-	for _, w := range s.pools() {
-		tell := s.parting(w.pool)
-		if tell == nil {
-			continue
-		}
-		if err := s.atPool(ctx, w, tell); err != nil {
-			s.log.WarnContext(ctx, "telling the pool what ended", "error", err)
-		}
-	}
+	s.part(ctx)
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
 	for _, l := range lanes {
 		l.ends(ctx)
 	}
@@ -52,12 +48,27 @@ func (s *Session) Leave(ctx context.Context) {
 	}
 }
 
-// parting is the last that a pool is told of a session; nil where that is nothing.
-func (s *Session) parting(pool string) func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error {
-	acks := s.takeAcks(pool)
+// part tells the pools the last of a session.
+func (s *Session) part(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), leaveLimit)
+	defer cancel()
 	s.mu.Lock()
 	released := s.released
+	s.parted = true
 	s.mu.Unlock()
+	for _, w := range s.pools() {
+		tell := s.parting(released, s.takeAcks(w.pool))
+		if tell == nil {
+			continue
+		}
+		if err := s.atPool(ctx, w, tell); err != nil {
+			s.log.WarnContext(ctx, "telling the pool what ended", "error", err)
+		}
+	}
+}
+
+// parting is the last that a pool is told of a session; nil where that is nothing.
+func (s *Session) parting(released bool, acks []string) func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error {
 	switch {
 	case released:
 		return func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {

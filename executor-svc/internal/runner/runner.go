@@ -90,8 +90,8 @@ type Session struct {
 	// lanes are the streams that calls can go on, by server; left says that there is to be none any more.
 	lanes map[string]*lane
 	left  bool
-	// released: the task needs its connections no more.
-	released bool
+	// released: the task needs its connections no more; parted: the pools were told the last of the session.
+	released, parted bool
 	// used are the pools that have something of the task's, each with a server; only where there are several.
 	used map[string]string
 }
