@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -156,13 +157,13 @@ func sameAddr(a, b string) bool {
 // attachAnywhere asks the pool that is responsible now what became of a call and, where that is not the one that was to make it,
 // all others: only that one can prove that it did not.
 func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	req.TaskId, req.McpId, req.Name = "", "", ""
 	res, err := s.attachToCall(ctx, mcpID, req, l)
 	if l.taskID == "" || !notKnown(err) || errs.From(err).Metadata[errs.OutcomeKey] == notExecuted {
 		return res, err
 	}
-	l.name(req) // no pool has the call any more: the server is asked
-	return attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
+	named := proto.CloneOf(req) // who was asked may still read the other
+	l.name(named)               // no pool has the call any more: the server is asked
+	return attachOver(s.toServer(ctx, mcpID), s.r.pool, named, l)
 }
 
 // attachToCall is attachAnywhere for what pools know.
