@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -51,12 +52,11 @@ func benchmarked(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceCli
 		register(conn)
 		return conn
 	}
-	p := fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read")
-	p.Ahead = ahead
+	p := &atOnce{Planner: fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read"), ahead: ahead}
 	svc, err := executor.New(b.Context(), executor.Config{DataDir: b.TempDir(), MaxRunning: max(30, at)}, executor.Deps{
 		Log:     log,
 		Planner: connect(func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }),
-		Pool:    connect(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, fake.NewPool()) }),
+		Pool:    connect(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, newEchoes()) }),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -71,6 +71,75 @@ func benchmarked(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceCli
 		}
 	})
 	return executorv1.NewExecutorServiceClient(connect(svc.Register))
+}
+
+// atOnce is a planner that costs next to nothing, since it counts as well: it remembers nothing of what it was asked.
+type atOnce struct {
+	*fake.Planner
+	ahead bool
+}
+
+func (p *atOnce) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+	left := p.Steps[len(req.GetContext().GetHistory()):]
+	res := &plannerv1.PlanStepsResponse{FlowName: "ten steps", FlowRisk: &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "a test"}}
+	if !p.ahead {
+		left = left[:min(1, len(left))]
+	}
+	res.Steps = append(res.Steps, left...)
+	if p.ahead || len(left) == 0 {
+		res.Steps = append(res.Steps, &plannerv1.PlannedStep{ToolId: "FINAL"})
+	}
+	return res, nil
+}
+
+var answered = &plannerv1.GenerateAnswerResponse{Text: "All ten steps are done."}
+
+func (*atOnce) GenerateAnswer(_ *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
+	inproc.Share(stream.Context())
+	return stream.Send(answered)
+}
+
+// echoes is a pool that costs next to nothing: it keeps nothing of its calls.
+type echoes struct {
+	*fake.Pool
+	tools *mcppoolv1.ListToolsResponse
+	said  *mcppoolv1.CallToolsResponse
+}
+
+func newEchoes() *echoes {
+	p := fake.NewPool()
+	tools, err := p.ListTools(context.Background(), &mcppoolv1.ListToolsRequest{McpId: "t"})
+	if err != nil {
+		panic(err)
+	}
+	return &echoes{Pool: p, tools: tools, said: &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: fake.TextResult("read 1", false)}}}
+}
+
+func (p *echoes) ListTools(context.Context, *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+	return p.tools, nil
+}
+
+func (p *echoes) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+	inproc.Share(stream.Context())
+	for {
+		if _, err := stream.Recv(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := stream.Send(p.said); err != nil {
+			return err
+		}
+	}
+}
+
+func (*echoes) ReleaseSession(context.Context, *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+	return &mcppoolv1.ReleaseSessionResponse{}, nil
+}
+
+func (*echoes) AckCall(context.Context, *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
+	return &mcppoolv1.AckCallResponse{}, nil
 }
 
 func runTasks(b *testing.B, client executorv1.ExecutorServiceClient, at int) {

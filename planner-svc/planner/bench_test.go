@@ -74,17 +74,13 @@ func BenchmarkPlanSteps(b *testing.B) {
 func BenchmarkGenerateAnswer(b *testing.B) {
 	c := inside(b)
 	for _, tools := range []int{1, 50} {
-		kept := plan(b.Context(), b, c, tenSteps(tools, 0)).GetContextName()
-		for from, tc := range map[string]*plannerv1.TaskContext{
-			"whole": tenSteps(tools, 10), "kept": {Base: kept, History: tenSteps(tools, 10).GetHistory()},
-		} {
-			b.Run(fmt.Sprintf("tools=%d/%s", tools, from), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					readAnswer(b, c, tc)
-				}
-			})
-		}
+		b.Run(fmt.Sprintf("tools=%d", tools), func(b *testing.B) {
+			tc := tenSteps(tools, 10)
+			b.ReportAllocs()
+			for b.Loop() {
+				readAnswer(b, c, tc)
+			}
+		})
 	}
 }
 

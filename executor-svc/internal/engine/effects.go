@@ -109,11 +109,8 @@ func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
 		o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
 	case flow.Withdraw:
 		o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
-	case flow.Release: // the task has ended: there is nothing that it would hold up
-		o.keep(func() job {
-			o.session.Release(context.WithoutCancel(o.e.hard))
-			return nil
-		})
+	case flow.Release:
+		o.session.Release(o.ctx) // the pool is told when the task is left
 	default:
 		// Another call is stopped anew where the run time is spent.
 		switch e.(type) {

@@ -96,6 +96,7 @@ func New(cfg Config, deps Deps) *Engine {
 // begun, and Run returns.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.stopHard()
+	defer e.deps.Runner.Close()
 	var beside sync.WaitGroup
 	stop, cancel := context.WithCancel(ctx)
 	beside.Go(func() { e.claim(stop) })

@@ -46,13 +46,13 @@ func (s *Session) follow(log *history.Log) func(output string) *flow.Planned {
 	}
 }
 
-// outputs returns the name of the running step and what the earlier ones gave, where the step refers to that.
+// outputs returns the name of the running step and what the earlier ones gave, where the step may refer to that.
 func outputs(log *history.Log, p *plannerv1.PlannedStep) (current string, earlier map[string]string) {
+	if !p.GetUnresolved() {
+		return "", nil
+	}
 	if n := len(log.Entries); n > 0 {
 		current = flow.StepID(log.Entries[n-1].Ordinal)
-	}
-	if !p.GetUnresolved() {
-		return current, nil
 	}
 	earlier = map[string]string{}
 	for _, e := range log.Entries {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -14,13 +15,6 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 )
-
-// piece is what the planner's stream gives: text, or its end.
-type piece struct {
-	text  string
-	usage *commonv1.Usage
-	err   error
-}
 
 // answer writes the answer (A22). Pieces that come close together become one event.
 func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
@@ -57,12 +51,8 @@ func (s *Session) pieces(ctx context.Context, c *plannerv1.TaskContext, cutShort
 		if err != nil {
 			return "", err
 		}
-		in := make(chan piece)
-		go receivePieces(ctx, stream, in)
-		rest, err := s.collect(in, func(text string) { shown = true; show(text) }, usage)
-		if err == nil {
-			err = ctx.Err() // a stream that was cut off has not ended
-		}
+		texts := &collected{delay: s.r.cfg.TextDelay, show: func(text string) { shown = true; show(text) }}
+		rest, err := texts.collect(stream.Recv, usage)
 		if err != nil && shown {
 			return rest, &cut{err}
 		}
@@ -75,50 +65,63 @@ func (s *Session) pieces(ctx context.Context, c *plannerv1.TaskContext, cutShort
 	return rest, err
 }
 
-func receivePieces(ctx context.Context, stream interface {
-	Recv() (*plannerv1.GenerateAnswerResponse, error)
-}, out chan<- piece) {
-	defer close(out)
+// collected is text that came within a while, and is shown as one piece.
+type collected struct {
+	delay time.Duration
+	show  func(string)
+
+	mu      sync.Mutex // guards what follows, and is held while text is shown
+	pending strings.Builder
+	timer   *time.Timer // set while something is pending
+	ended   bool
+}
+
+// collect receives to the end, shows what came within the delay as one piece, and returns what came just before the end.
+func (c *collected) collect(recv func() (*plannerv1.GenerateAnswerResponse, error), usage **commonv1.Usage) (rest string, err error) {
 	for {
-		msg, err := stream.Recv()
+		msg, err := recv()
 		if errors.Is(err, io.EOF) {
-			return
-		}
-		select {
-		case out <- piece{text: msg.GetText(), usage: msg.GetUsage(), err: err}:
-		case <-ctx.Done():
-			return
+			return c.end(), nil
 		}
 		if err != nil {
-			return
+			return c.end(), err
 		}
+		if msg.GetUsage() != nil {
+			*usage = msg.GetUsage()
+		}
+		c.add(valid(msg.GetText()))
 	}
 }
 
-// collect shows what came within TextDelay as one piece, and returns what came just before the end.
-func (s *Session) collect(in <-chan piece, show func(string), usage **commonv1.Usage) (rest string, err error) {
-	var pending strings.Builder
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	defer timer.Stop()
-	for {
-		select {
-		case p, ok := <-in:
-			if !ok || p.err != nil {
-				return pending.String(), p.err
-			}
-			if p.usage != nil {
-				*usage = p.usage
-			}
-			if pending.Len() == 0 && p.text != "" {
-				timer.Reset(s.r.cfg.TextDelay)
-			}
-			pending.WriteString(valid(p.text))
-		case <-timer.C:
-			show(pending.String())
-			pending.Reset()
-		}
+func (c *collected) add(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil && text != "" {
+		c.timer = time.AfterFunc(c.delay, c.flush)
 	}
+	c.pending.WriteString(text)
+}
+
+func (c *collected) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.show(c.pending.String())
+	c.pending.Reset()
+	c.timer = nil
+}
+
+// end returns what was not shown; nothing is, any more.
+func (c *collected) end() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	return c.pending.String()
 }
 
 // cut is an error after something was shown: the answer cannot be begun again under the same name.

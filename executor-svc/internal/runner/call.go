@@ -2,8 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,66 +23,102 @@ const stopEvery = 250 * time.Millisecond
 
 // call is a call that is about to run or running. It exists before the call starts, so that stopping it is never lost.
 type call struct {
-	id   string
-	at   where // it runs
-	done chan struct{}
+	id                    string
+	ordinal, attempt, leg uint32
+	at                    where // it runs
 	// deaf: the call was told to stop. Nothing more is sent for it, and what it asks for does not matter, only its end.
 	deaf atomic.Bool
 
-	mu      sync.Mutex
-	givenUp bool   // guarded by mu; the call is not waited for any longer
-	drop    func() // guarded by mu; ends the waiting, once there is any
-}
+	mu      sync.Mutex    // guards what follows
+	givenUp bool          // the call is not waited for any longer
+	drop    func()        // ends the waiting, while there is any
+	ended   bool          // nobody waits for the call any more
+	done    chan struct{} // closed then; nil until somebody asks
 
-func newCall(id string, at where) *call { return &call{id: id, at: at, done: make(chan struct{})} }
+	heard listener // the follower's
+}
 
 // begin says how the waiting for the call is ended.
 func (c *call) begin(drop func()) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.drop = drop
-	given := c.givenUp
-	c.mu.Unlock()
-	if given {
+	if c.givenUp {
 		drop()
 	}
 }
 
-// giveUp ends the waiting for the call, also before it has begun.
+// giveUp ends the waiting for the call, also before it has begun; after its end, nothing: what ends the waiting for one call ends it
+// for those behind it too.
 func (c *call) giveUp() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.givenUp = true
-	drop := c.drop
-	c.mu.Unlock()
-	if drop != nil {
-		drop()
+	if c.drop != nil {
+		c.drop()
 	}
+}
+
+// end says that nobody waits for the call any more.
+func (c *call) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended, c.drop = true, nil
+	if c.done != nil {
+		close(c.done)
+	}
+}
+
+// over is closed when nobody waits for the call any more.
+func (c *call) over() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.ended {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// request is a call and what is sent for it, in one piece of memory.
+type request struct {
+	call
+	msg     mcppoolv1.CallToolsRequest
+	req     mcppoolv1.CallToolRequest
+	startBy timestamppb.Timestamp
 }
 
 // callTool calls a tool and brings back what is known of the outcome, which is never guessed. next gives what follows.
 func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
-	mcpID, name := flow.ToolName(st.GetToolId())
-	req := &mcppoolv1.CallToolRequest{
-		McpId: mcpID, Name: name, InputJson: st.GetInputJson(), SessionId: s.id,
-		CallId:                 flow.LegID(t.ID, st.GetOrdinal(), attempt, st.GetLeg()),
-		IdempotencyKey:         flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson()),
-		ExpectedDefinitionHash: st.GetDefinitionHash(),
-		ExpectedConfigRevision: st.GetConfigRevision(),
-		Epoch:                  s.epoch,
-		StartBy:                timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)),
-		AckCallIds:             s.takeAcks(st.GetPoolId()),
-		PoolId:                 st.GetPoolId(),
-	}
-	if st.GetLeg() > 0 {
-		req.RequestState, req.Answers = st.GetRequestState(), answersOf(st.GetAnswers())
-	}
-	return s.follows(st, attempt, false, next, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
-		res, err := s.reach(ctx, req, l)
+	r := &request{}
+	s.running(&r.call, st, attempt)
+	s.write(r, t, st)
+	return s.follows(&r.call, st, false, next, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
+		res, err := s.reach(ctx, &r.msg, l)
 		if lost(err) {
-			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", req.GetCallId(), "error", err)
-			return s.attach(ctx, mcpID, s.attachRequest(st, attempt), l)
+			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", r.id, "error", err)
+			return s.attach(ctx, r.at.mcp, s.attachRequest(st, attempt), l)
 		}
 		return res, err
 	})
+}
+
+// write writes what is sent for a call.
+func (s *Session) write(r *request, t *flow.Task, st *storagev1.ActiveStep) {
+	by := t.Now.Add(s.r.cfg.PoolPatience + startSlack)
+	r.startBy.Seconds, r.startBy.Nanos = by.Unix(), int32(by.Nanosecond())
+	req := &r.req
+	req.McpId, req.Name = flow.ToolName(st.GetToolId())
+	req.InputJson, req.SessionId, req.CallId, req.PoolId = st.GetInputJson(), s.id, r.id, st.GetPoolId()
+	req.IdempotencyKey = flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson())
+	req.ExpectedDefinitionHash, req.ExpectedConfigRevision = st.GetDefinitionHash(), st.GetConfigRevision()
+	req.Epoch, req.StartBy, req.AckCallIds = s.epoch, &r.startBy, s.takeAcks(st.GetPoolId())
+	if st.GetLeg() > 0 {
+		req.RequestState, req.Answers = st.GetRequestState(), answersOf(st.GetAnswers())
+	}
+	r.msg.Call = req
 }
 
 // startSlack is how much later than the patience with the pool a call may still start; it covers clocks that differ.
@@ -93,14 +127,15 @@ const startSlack = 30 * time.Second
 // attachCall finds out what became of a call that was made before, and gives it the answers that it waits for.
 func (s *Session) attachCall(st *storagev1.ActiveStep, e flow.Attach) Run {
 	req := s.attachRequest(st, e.Attempt)
-	mcpID, _ := flow.ToolName(st.GetToolId())
-	return s.follows(st, e.Attempt, e.Deaf, nil, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
+	c := &call{}
+	s.running(c, st, e.Attempt)
+	return s.follows(c, st, e.Deaf, nil, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
 		if !e.Deaf {
 			if err := s.deliver(ctx, st, l, e.Fresh); err != nil {
 				return nil, err
 			}
 		}
-		return s.attach(ctx, mcpID, req, l)
+		return s.attach(ctx, c.at.mcp, req, l)
 	})
 }
 
@@ -112,79 +147,63 @@ func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppo
 	}
 }
 
-// follows brings back how a call ended, however it is followed.
-func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, deaf bool, next func(output string) *flow.Planned, end func(context.Context, *listener) (*mcppoolv1.CallResult, error)) Run {
+// running makes c the session's call.
+func (s *Session) running(c *call, st *storagev1.ActiveStep, attempt uint32) {
 	mcpID, _ := flow.ToolName(st.GetToolId())
-	c := newCall(flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), where{st.GetPoolId(), mcpID})
+	c.id, c.at = flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), where{st.GetPoolId(), mcpID}
+	c.ordinal, c.attempt, c.leg = st.GetOrdinal(), attempt, st.GetLeg()
 	s.use(c.at)
+}
+
+// follows brings back how a call ended, however it is followed.
+func (s *Session) follows(c *call, st *storagev1.ActiveStep, deaf bool, next func(output string) *flow.Planned, end func(context.Context, *listener) (*mcppoolv1.CallResult, error)) Run {
 	c.deaf.Store(deaf)
 	s.mu.Lock()
 	s.call = c
 	s.mu.Unlock()
 	return func(ctx context.Context, emit func(flow.Input)) {
-		defer close(c.done)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		c.begin(cancel)
-		out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt, Leg: st.GetLeg()}
-		l := s.listen(c, st, attempt, emit)
+		defer c.end()
+		ctx, drop := s.waiting(ctx)
+		c.begin(drop)
+		l := &c.heard
+		*l = listener{call: c, emit: emit, log: s.log, taskID: st.GetMcpTaskId(), toolID: st.GetToolId(), asked: flow.Asked{Ordinal: c.ordinal, Attempt: c.attempt}}
 		res, err := end(ctx, l)
-		var m *moved
-		switch {
-		case errors.As(err, &m):
-			emit(callMoved(st, attempt, m))
+		if err != nil {
+			emit(s.unfinished(l, st, err))
 			return
-		case errors.Is(err, errAsked):
-			emit(l.asked)
-			return
-		case errors.Is(err, errUndelivered):
-			out.Err, _ = failure(err, st.GetInputJson())
-			emit(flow.Undelivered{Ordinal: out.Ordinal, Attempt: attempt, Err: out.Err})
-			return
-		case err != nil:
-			out.Err, out.Outcome = failure(err, st.GetInputJson())
-			out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
-			if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
-				s.forget()
-			}
-		case res.GetIsError():
-			out.Outcome = commonv1.Outcome_OUTCOME_KNOWN
+		}
+		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Leg: c.leg, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
+		if res.GetIsError() {
 			out.Err = &storagev1.ErrorNote{
 				ErrMsg: toolError(res), DataJson: st.GetInputJson(),
 				Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
 			}
-		default:
-			out.Outcome, out.Output = commonv1.Outcome_OUTCOME_KNOWN, output(res)
-			if next != nil {
-				out.Next = next(out.Output)
-			}
+			emit(out)
+			return
+		}
+		out.Output = output(res)
+		if next != nil {
+			out.Next = next(out.Output)
 		}
 		emit(out)
 	}
 }
 
-// lost says whether an error tells of Pawl's own connections and processes alone, and nothing of the tool.
-func lost(err error) bool {
-	if err == nil {
-		return false
+// waiting returns a context in which a session's calls are waited for, in the user's name, and what ends it. It is the same for one
+// call after the other, until the effects' own ends.
+func (s *Session) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.under != ctx || s.wait.Err() != nil {
+		s.under = ctx
+		s.wait, s.drop = context.WithCancel(s.asUser(ctx))
 	}
-	e := errs.From(err)
-	switch e.Reason {
-	case commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN:
-		return e.Metadata[errs.OutcomeKey] != notExecuted
-	case commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
-		return e.Metadata[errs.OutcomeKey] == ""
-	}
-	return false
+	return s.wait, s.drop
 }
-
-// notExecuted is how an error says that its call did not run.
-var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.String(), "OUTCOME_")
 
 // attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
 // is waited for: it may have the answer.
 func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	ctx = s.asUser(ctx)
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		res, err := s.attachAnywhere(ctx, mcpID, req, l)
@@ -201,17 +220,17 @@ func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.Attac
 
 // reach makes the call, and waits for a pool that is out of reach for a while: a call that was proven not sent can be
 // made again without any doubt.
-func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *listener) (*mcppoolv1.CallResult, error) {
+func (s *Session) reach(ctx context.Context, msg *mcppoolv1.CallToolsRequest, l *listener) (*mcppoolv1.CallResult, error) {
 	deadline := time.Now().Add(s.r.cfg.PoolPatience)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		res, sent, err := s.callOn(ctx, req, l)
+		res, sent, err := s.callOn(ctx, msg, l)
 		if err == nil {
 			return res, nil
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
 		if other || refused(err) && s.r.cfg.Replicas != nil {
 			// Which pool makes a call is durable before it is made: only so can that one prove later that it did not.
-			if m := s.otherPool(ctx, req); m != nil {
+			if m := s.otherPool(ctx, msg.GetCall()); m != nil {
 				return nil, m
 			}
 		}
@@ -228,12 +247,6 @@ func (s *Session) reach(ctx context.Context, req *mcppoolv1.CallToolRequest, l *
 			return nil, notSent
 		}
 	}
-}
-
-// refused says whether a pool that is stopping proved that it did not begin the call: the next one may.
-func refused(err error) bool {
-	e := errs.From(err)
-	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == notExecuted
 }
 
 // StopCall asks the running call to stop and gives it a while to say what came of it.
@@ -261,7 +274,7 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 		again := time.NewTimer(stopEvery)
 		select {
 		case <-again.C:
-		case <-c.done:
+		case <-c.over():
 			again.Stop()
 			return
 		case <-ctx.Done():
@@ -269,38 +282,4 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 			return
 		}
 	}
-}
-
-// failure reads what a failed call says of its outcome. What says nothing is unknown, unless the request was refused
-// before it could reach a tool.
-func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
-	e := errs.From(err)
-	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
-		return notFound(e, input)
-	}
-	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
-	if o, ok := commonv1.Outcome_value["OUTCOME_"+e.Metadata[errs.OutcomeKey]]; ok && o != 0 {
-		return n, commonv1.Outcome(o)
-	}
-	switch e.Code {
-	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.FailedPrecondition:
-		return n, commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	}
-	return n, commonv1.Outcome_OUTCOME_UNKNOWN
-}
-
-// notFound says what it means for the task that the pool does not know a call.
-func notFound(e *errs.Error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
-	if e.Metadata[errs.OutcomeKey] == notExecuted {
-		return &storagev1.ErrorNote{ErrMsg: "the call was lost on its way to the tool", DataJson: input, Reason: e.Reason}, commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	}
-	return &storagev1.ErrorNote{
-		ErrMsg:   "the process that made the call ended before it could say what came of it",
-		DataJson: input, Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
-	}, commonv1.Outcome_OUTCOME_UNKNOWN
-}
-
-func gone(toolID string) error {
-	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-		"the tool %s is not there any more; look at the server's tools with `pawl mcp tools`", toolID)
 }

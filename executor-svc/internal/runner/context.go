@@ -20,9 +20,11 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 		Playbook: s.head.GetPlaybook(), AgentDescription: s.head.GetAgentDescription(), Rounds: s.rounds,
 		History: make([]*plannerv1.HistoryEntry, 0, len(log.Entries)),
 	}
-	for _, e := range log.Entries {
+	entries := make([]plannerv1.HistoryEntry, len(log.Entries)) // in one piece of memory
+	for i, e := range log.Entries {
 		if result, done := results[e.Status]; done {
-			c.History = append(c.History, entry(e, result))
+			tell(&entries[i], e, result)
+			c.History = append(c.History, &entries[i])
 		}
 	}
 	fit(c.History)
@@ -89,12 +91,10 @@ var results = map[executorv1.StepStatus]plannerv1.StepResult{
 	executorv1.StepStatus_STEP_STATUS_CANCELLED: plannerv1.StepResult_STEP_RESULT_CANCELLED,
 }
 
-func entry(e *history.Entry, result plannerv1.StepResult) *plannerv1.HistoryEntry {
+func tell(to *plannerv1.HistoryEntry, e *history.Entry, result plannerv1.StepResult) {
 	if e.Skipped {
 		result = plannerv1.StepResult_STEP_RESULT_SKIPPED
 	}
-	return &plannerv1.HistoryEntry{
-		StepId: flow.StepID(e.Ordinal), ToolId: e.ToolID, Description: e.Description, InputJson: e.InputJSON,
-		Result: result, OutputJson: e.OutputJSON, Error: e.Error.GetErrMsg(), Outcome: e.Outcome,
-	}
+	to.StepId, to.ToolId, to.Description, to.InputJson = flow.StepID(e.Ordinal), e.ToolID, e.Description, e.InputJSON
+	to.Result, to.OutputJson, to.Error, to.Outcome = result, e.OutputJSON, e.Error.GetErrMsg(), e.Outcome
 }

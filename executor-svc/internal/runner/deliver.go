@@ -30,7 +30,6 @@ func (s *Session) deliver(ctx context.Context, st *storagev1.ActiveStep, l *list
 	if len(left) == 0 || st.GetAnswersSent() {
 		return nil
 	}
-	ctx = s.asUser(ctx)
 	// One that was taken, or may have been, lets the call go on: then it is not certain that nothing came of it.
 	certain := fresh
 	for len(left) > 0 {

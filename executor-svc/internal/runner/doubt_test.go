@@ -65,6 +65,7 @@ func run(t *testing.T, s *Session, do Run) (last flow.Input) {
 	t.Helper()
 	do(t.Context(), func(in flow.Input) { last = in })
 	s.Leave(t.Context())
+	s.r.Close()
 	return last
 }
 
@@ -108,26 +109,28 @@ func TestAttachRefused(t *testing.T) {
 
 // A call that ends while its question is being gathered has ended: nobody is asked.
 func TestKnownEndAfterAQuestion(t *testing.T) {
-	p := &scripted{calls: func(s callsStream) error {
-		if _, err := s.Recv(); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		p := &scripted{calls: func(s callsStream) error {
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+			asked := &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: &mcppoolv1.CallInputRequired{InputId: "q1", Message: "?"}}}
+			if err := s.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: asked}}); err != nil {
+				return err
+			}
+			end := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED, "no").With(errs.OutcomeKey, errs.OutcomeKnown)
+			if err := s.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: end.GRPCStatus().Proto()}}); err != nil {
+				return err
+			}
+			_, err := s.Recv()
 			return err
+		}}
+		s, task := session(p, nil)
+		got, ok := run(t, s, s.callTool(task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+		if !ok || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN || got.Err.GetErrMsg() != "no" {
+			t.Errorf("it came to %+v", got)
 		}
-		asked := &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: &mcppoolv1.CallInputRequired{InputId: "q1", Message: "?"}}}
-		if err := s.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: asked}}); err != nil {
-			return err
-		}
-		end := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED, "no").With(errs.OutcomeKey, errs.OutcomeKnown)
-		if err := s.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: end.GRPCStatus().Proto()}}); err != nil {
-			return err
-		}
-		_, err := s.Recv()
-		return err
-	}}
-	s, task := session(p, nil)
-	got, ok := run(t, s, s.callTool(task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
-	if !ok || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN || got.Err.GetErrMsg() != "no" {
-		t.Errorf("it came to %+v", got)
-	}
+	})
 }
 
 // opening does something while a stream is opened.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,30 +24,69 @@ type lane struct {
 	drop   context.CancelFunc
 	// to is where the stream went; set when it has ended. Without an address it went nowhere.
 	to peer.Peer
+
+	// watched is the context whose end drops the lane, while a call that is waited for in it has the lane; unwatch ends that.
+	watched context.Context
+	unwatch func() bool
+	mu      sync.Mutex
+	holder  context.Context // guarded by mu; that of the call that has the lane, if any
+}
+
+// hold gives the lane to a call that is waited for in ctx; false where that has ended.
+func (l *lane) hold(ctx context.Context) bool {
+	l.mu.Lock()
+	l.holder = ctx
+	l.mu.Unlock()
+	if l.watched != ctx {
+		if l.unwatch != nil {
+			l.unwatch()
+		}
+		l.watched = ctx
+		l.unwatch = context.AfterFunc(ctx, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.holder == ctx {
+				l.drop()
+			}
+		})
+	}
+	return ctx.Err() == nil
+}
+
+// rest takes the lane from its call.
+func (l *lane) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder = nil
+}
+
+// end drops the lane for good.
+func (l *lane) end() {
+	l.unwatch()
+	l.drop()
 }
 
 // send sends a call on the session's lane to its server. A lane that ended while nobody used it took nothing: then there is a new
 // one. sent is false where it is certain that no pool got the call.
-func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest, c *call) (l *lane, sent bool, err error) {
-	msg := &mcppoolv1.CallToolsRequest{Call: req}
+func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (l *lane, sent bool, err error) {
 	if c.deaf.Load() {
 		return nil, false, errStopped
 	}
-	if l := s.takeLane(req.GetMcpId()); l != nil {
-		if l.pool == req.GetPoolId() && l.stream.Send(msg) == nil {
+	mcpID, pool := msg.GetCall().GetMcpId(), msg.GetCall().GetPoolId()
+	if l := s.takeLane(mcpID, pool); l != nil {
+		if l.hold(ctx) && l.stream.Send(msg) == nil {
 			return l, true, nil
 		}
-		l.drop()
+		l.end()
 	}
 	// The stream lives longer than the call that it is opened for.
-	base, drop := context.WithCancel(s.asUser(context.WithoutCancel(ctx)))
-	calledOff := context.AfterFunc(ctx, drop)
-	defer calledOff()
-	l = &lane{pool: req.GetPoolId(), drop: drop}
-	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to))
+	base, drop := context.WithCancel(context.WithoutCancel(ctx))
+	l = &lane{pool: pool, drop: drop}
+	l.hold(ctx)
+	l.stream, err = s.r.pool.CallTools(s.toServer(base, mcpID), grpc.Peer(&l.to))
 	switch {
 	case err == nil && c.deaf.Load(): // opening it took a while
-		drop()
+		l.end()
 		return nil, false, errStopped
 	case err == nil:
 		err = l.stream.Send(msg)
@@ -56,7 +96,7 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest, c *c
 	}
 	if err != nil {
 		sent = l.to.Addr != nil
-		drop()
+		l.end()
 		return nil, sent, err
 	}
 	return l, true, nil
@@ -96,12 +136,11 @@ func (l *lane) recv() (msg *mcppoolv1.CallToolResponse, ended bool, err error) {
 }
 
 // callOn makes a call. sent is false where it is certain that no pool got it.
-func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li *listener) (res *mcppoolv1.CallResult, sent bool, err error) {
-	l, sent, err := s.send(ctx, req, li.call)
+func (s *Session) callOn(ctx context.Context, m *mcppoolv1.CallToolsRequest, li *listener) (res *mcppoolv1.CallResult, sent bool, err error) {
+	l, sent, err := s.send(ctx, m, li.call)
 	if err != nil {
 		return nil, sent, err
 	}
-	calledOff := context.AfterFunc(ctx, l.drop)
 	ended, broken := false, false
 	res, err = receive(ctx, l.drop, func() (msg *mcppoolv1.CallToolResponse, err error) {
 		msg, ended, err = l.recv()
@@ -114,18 +153,27 @@ func (s *Session) callOn(ctx context.Context, req *mcppoolv1.CallToolRequest, li
 	}
 	// A pool that refuses calls is not the one for the next.
 	refuses := err != nil && (refused(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
-	if !calledOff() || !ended || refuses || !s.keepLane(req.GetMcpId(), l) {
-		l.drop()
+	l.rest()
+	if ctx.Err() != nil || !ended || refuses || !s.keepLane(m.GetCall().GetMcpId(), l) {
+		l.end()
 	}
 	return res, sent, err
 }
 
-// takeLane returns the session's lane to a server, which nobody else has then; nil where there is none.
-func (s *Session) takeLane(mcpID string) *lane {
+// takeLane returns the session's lane to a server, or one that another task has left, which nobody else has then; nil where there is
+// none.
+func (s *Session) takeLane(mcpID, pool string) *lane {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	l := s.lanes[mcpID]
 	delete(s.lanes, mcpID)
+	s.mu.Unlock()
+	switch {
+	case l == nil:
+		return s.r.idle.take(laneKey{s.head.GetUserSub(), mcpID, pool})
+	case l.pool != pool:
+		l.end()
+		return nil
+	}
 	return l
 }
 
@@ -143,18 +191,29 @@ func (s *Session) keepLane(mcpID string, l *lane) bool {
 	return true
 }
 
-// closeLanes ends the streams; one that a call still has is dropped when that ends.
-func (s *Session) closeLanes(ctx context.Context) {
+// leaveLanes keeps the lanes for other tasks, and returns those that are not kept, on which no more calls come; one that a call still
+// has is dropped when that ends.
+func (s *Session) leaveLanes() (ending []*lane) {
 	s.mu.Lock()
 	lanes := s.lanes
 	s.lanes, s.left = nil, true
 	s.mu.Unlock()
-	for _, l := range lanes {
-		stop := context.AfterFunc(ctx, l.drop)
-		if l.stream.CloseSend() == nil {
-			_, _ = l.stream.Recv() // its end, whatever that is: no call runs on it
+	for mcpID, l := range lanes {
+		if !s.r.idle.park(laneKey{s.head.GetUserSub(), mcpID, l.pool}, l) {
+			l.close()
+			ending = append(ending, l)
 		}
-		stop()
-		l.drop()
 	}
+	return ending
+}
+
+// close says that no more calls come.
+func (l *lane) close() { _ = l.stream.CloseSend() } // where it has ended, Recv says so
+
+// ends waits for the end of a stream on which nothing is sent any more.
+func (l *lane) ends(ctx context.Context) {
+	stop := context.AfterFunc(ctx, l.drop)
+	_, _ = l.stream.Recv() // its end, whatever that is: no call runs on it
+	stop()
+	l.end()
 }

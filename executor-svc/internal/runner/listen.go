@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -33,39 +34,36 @@ var errAsked = errors.New("the call waits for people")
 
 // listener is told what a call says before its end.
 type listener struct {
-	call     *call
-	progress func(*mcppoolv1.CallProgress)
-	tasked   func(id string)
+	call *call
+	emit func(flow.Input)
+	log  *slog.Logger
+	// progressed is when the call's progress was last told.
+	progressed time.Time
 	// taskID is the MCP task that does the call, of toolID; empty where there is none.
 	taskID, toolID string
 	// asked collects what the call asks for.
 	asked flow.Asked
-	// answer gives the call an answer that it did not get yet; false where there is none for that question.
+	// answer gives the call an answer that it did not get yet; false where there is none for that question. nil: there is none at all.
 	answer func(ctx context.Context, inputID string) bool
 }
 
-func (s *Session) listen(c *call, st *storagev1.ActiveStep, attempt uint32, emit func(flow.Input)) *listener {
-	l := &listener{call: c, taskID: st.GetMcpTaskId(), toolID: st.GetToolId(), asked: flow.Asked{Ordinal: st.GetOrdinal(), Attempt: attempt}}
-	l.answer = func(context.Context, string) bool { return false }
-	var last time.Time
-	l.progress = func(p *mcppoolv1.CallProgress) {
-		if time.Since(last) < progressEvery {
-			return
-		}
-		last = time.Now()
-		emit(flow.Progress{Ordinal: st.GetOrdinal(), Attempt: attempt, Progress: &storagev1.ToolProgress{
-			Progress: p.GetProgress(), Total: p.GetTotal(), Message: valid(p.GetMessage()),
-		}})
+func (l *listener) progress(p *mcppoolv1.CallProgress) {
+	if time.Since(l.progressed) < progressEvery {
+		return
 	}
-	l.tasked = func(id string) {
-		if id = valid(id); id == "" || len(id) > longestTaskID {
-			s.log.Warn("the server's name for the MCP task that does the call cannot be used", "call_id", c.id, "bytes", len(id))
-			return
-		}
-		l.taskID = id
-		emit(flow.Tasked{Ordinal: st.GetOrdinal(), Attempt: attempt, TaskID: id})
+	l.progressed = time.Now()
+	l.emit(flow.Progress{Ordinal: l.call.ordinal, Attempt: l.call.attempt, Progress: &storagev1.ToolProgress{
+		Progress: p.GetProgress(), Total: p.GetTotal(), Message: valid(p.GetMessage()),
+	}})
+}
+
+func (l *listener) tasked(id string) {
+	if id = valid(id); id == "" || len(id) > longestTaskID {
+		l.log.Warn("the server's name for the MCP task that does the call cannot be used", "call_id", l.call.id, "bytes", len(id))
+		return
 	}
-	return l
+	l.taskID = id
+	l.emit(flow.Tasked{Ordinal: l.call.ordinal, Attempt: l.call.attempt, TaskID: id})
 }
 
 // name lets a pool that does not know a call ask its server for it, where that does it as an MCP task (DESIGN 4).
@@ -78,7 +76,7 @@ func (l *listener) name(req *mcppoolv1.AttachCallRequest) {
 
 // asks takes in a question; false where nobody is to be asked.
 func (l *listener) asks(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
-	if l.call.deaf.Load() || l.answer(ctx, in.GetInputId()) {
+	if l.call.deaf.Load() || l.answer != nil && l.answer(ctx, in.GetInputId()) {
 		return false
 	}
 	if slices.ContainsFunc(l.asked.Questions, func(q flow.Question) bool { return q.InputID == in.GetInputId() }) {

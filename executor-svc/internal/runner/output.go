@@ -1,18 +1,12 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
-
-// stepOutput is a step's output (A12): the joined text, what the tool gave in structure, and what is neither.
-type stepOutput struct {
-	Message    string          `json:"message"`
-	Structured json.RawMessage `json:"structured,omitempty"`
-	Media      []media         `json:"media,omitempty"`
-}
 
 type media struct {
 	Type     string `json:"type"`
@@ -23,24 +17,54 @@ type media struct {
 	Data     []byte `json:"data,omitempty"`
 }
 
+// output is a step's output (A12): the joined text, what the tool gave in structure, and what is neither.
 func output(res *mcppoolv1.CallResult) string {
-	out := stepOutput{Message: text(res)}
-	if json.Valid([]byte(res.GetStructuredJson())) {
-		out.Structured = json.RawMessage(res.GetStructuredJson())
+	message := text(res)
+	if len(res.GetContent()) == 1 && res.GetContent()[0].GetText() != "" && res.GetStructuredJson() == "" && plain(message) {
+		return `{"message":"` + message + `"}` // as most are
 	}
-	for _, c := range res.GetContent() {
-		if m, ok := mediaOf(c); ok {
-			out.Media = append(out.Media, m)
+	var b bytes.Buffer
+	b.Grow(len(message) + len(res.GetStructuredJson()) + 64)
+	b.WriteString(`{"message":`)
+	writeJSON(&b, message)
+	if res.GetStructuredJson() != "" {
+		before := b.Len()
+		b.WriteString(`,"structured":`)
+		if json.Compact(&b, []byte(res.GetStructuredJson())) != nil {
+			b.Truncate(before)
 		}
 	}
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
-		// Strings and valid JSON always encode.
-		return `{"message":""}`
+	var all []media
+	for _, c := range res.GetContent() {
+		if m, ok := mediaOf(c); ok {
+			all = append(all, m)
+		}
 	}
-	return valid(strings.TrimSuffix(b.String(), "\n"))
+	if len(all) > 0 {
+		b.WriteString(`,"media":`)
+		writeJSON(&b, all)
+	}
+	b.WriteByte('}')
+	return valid(b.String())
+}
+
+// writeJSON writes a value, which always encodes, as JSON. Characters that matter only to HTML stay as they are.
+func writeJSON(b *bytes.Buffer, v any) {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) == nil {
+		b.Truncate(b.Len() - 1) // the encoder ends a line
+	}
+}
+
+// plain says whether a text is written in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func mediaOf(c *mcppoolv1.Content) (media, bool) {
@@ -60,6 +84,9 @@ func mediaOf(c *mcppoolv1.Content) (media, bool) {
 }
 
 func text(res *mcppoolv1.CallResult) string {
+	if len(res.GetContent()) == 1 {
+		return res.GetContent()[0].GetText()
+	}
 	var parts []string
 	for _, c := range res.GetContent() {
 		if t, ok := c.GetKind().(*mcppoolv1.Content_Text); ok {

@@ -10,14 +10,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
-
-	"pawl.dev/executor-svc/internal/flow"
-	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // Replicas reach one of several pool processes, which a call by server and user does not: since that call was made, another
@@ -159,13 +157,13 @@ func sameAddr(a, b string) bool {
 // attachAnywhere asks the pool that is responsible now what became of a call and, where that is not the one that was to make it,
 // all others: only that one can prove that it did not.
 func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	req.TaskId, req.McpId, req.Name = "", "", ""
 	res, err := s.attachToCall(ctx, mcpID, req, l)
 	if l.taskID == "" || !notKnown(err) || errs.From(err).Metadata[errs.OutcomeKey] == notExecuted {
 		return res, err
 	}
-	l.name(req) // no pool has the call any more: the server is asked
-	return attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
+	named := proto.CloneOf(req) // who was asked may still read the other
+	l.name(named)               // no pool has the call any more: the server is asked
+	return attachOver(s.toServer(ctx, mcpID), s.r.pool, named, l)
 }
 
 // attachToCall is attachAnywhere for what pools know.
@@ -297,9 +295,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 type ack struct {
 	where
 	call string
-}
-
-// callMoved is what becomes of a call that another pool is to make.
-func callMoved(st *storagev1.ActiveStep, attempt uint32, m *moved) flow.Moved {
-	return flow.Moved{Ordinal: st.GetOrdinal(), Attempt: attempt, PoolID: m.pool}
 }

@@ -38,6 +38,7 @@ type Runner struct {
 	pool    mcppoolv1.McpPoolServiceClient
 	log     *slog.Logger
 	places  places
+	idle    idle
 }
 
 // New returns a runner that asks this planner and this pool.
@@ -76,6 +77,9 @@ type Session struct {
 	mu    sync.Mutex // guards what follows
 	tools *toolset
 	call  *call
+	// wait is where calls are waited for under an effect's context, until drop ends it.
+	under, wait context.Context
+	drop        context.CancelFunc
 	// ahead is what follows if the running step succeeds.
 	ahead []*plannerv1.PlannedStep
 	// base names the context that the planner has, with baseHistory entries of the history.
@@ -86,6 +90,8 @@ type Session struct {
 	// lanes are the streams that calls can go on, by server; left says that there is to be none any more.
 	lanes map[string]*lane
 	left  bool
+	// released: the task needs its connections no more; parted: the pools were told the last of the session.
+	released, parted bool
 	// used are the pools that have something of the task's, each with a server; only where there are several.
 	used map[string]string
 }

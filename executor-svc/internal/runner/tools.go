@@ -3,9 +3,9 @@ package runner
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 
@@ -97,16 +97,20 @@ func (s *Session) load(ctx context.Context, ids []string) *toolset {
 		err    error
 	}
 	answers := make([]answer, len(ids))
-	slots := make(chan struct{}, connectLimit)
-	var wg sync.WaitGroup
+	var wg errgroup.Group
+	wg.SetLimit(connectLimit - 1)
 	for i, id := range ids {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
+		look := func() error {
 			answers[i].tools, answers[i].poolID, answers[i].err = s.toolsOf(ctx, id)
-		})
+			return nil
+		}
+		if i == len(ids)-1 {
+			_ = look() // here: mostly there is one
+			break
+		}
+		wg.Go(look)
 	}
-	wg.Wait()
+	_ = wg.Wait()
 	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}}
 	for i, id := range ids {
 		if err := answers[i].err; err != nil {
@@ -139,7 +143,11 @@ func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.
 		}
 		s.r.places.note(page.GetPoolId(), &at)
 		s.use(where{page.GetPoolId(), mcpID})
-		all = append(all, page.GetTools()...)
+		if all == nil {
+			all = page.GetTools()
+		} else {
+			all = append(all, page.GetTools()...)
+		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 			return all, page.GetPoolId(), nil
 		}

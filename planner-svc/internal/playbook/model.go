@@ -173,12 +173,24 @@ func (r *run) input(toolID string, again bool) (object, error) {
 	return object{"input": json.RawMessage(p.input)}, nil
 }
 
-// stream emits a text line by line.
+// pieceBytes is about how long a piece of a text is. All of it is there at once: shorter ones would cost everybody on the way as
+// much each, and be shown no sooner.
+const pieceBytes = 16 << 10
+
+// stream emits a text in pieces of whole lines.
 func stream(text string, emit func(string) error) error {
-	for line := range strings.Lines(text) {
-		if err := emit(line); err != nil {
+	for text != "" {
+		end := len(text)
+		if end > pieceBytes {
+			end = pieceBytes + strings.IndexByte(text[pieceBytes:], '\n') + 1
+			if end == pieceBytes {
+				end = len(text) // its last line
+			}
+		}
+		if err := emit(text[:end]); err != nil {
 			return err
 		}
+		text = text[end:]
 	}
 	return nil
 }

@@ -16,22 +16,27 @@ type Result struct {
 	structured json.RawMessage // nil where there is none
 }
 
+// output is how a step's output is written. Its message is a text, as a rule.
+type output[M any] struct {
+	Message    M               `json:"message"`
+	Structured json.RawMessage `json:"structured"`
+	Media      []Media         `json:"media"`
+}
+
 // Of reads an entry of the history.
 func Of(e *plannerv1.HistoryEntry) *Result {
 	r := &Result{HistoryEntry: e}
-	var out struct {
-		Message    json.RawMessage `json:"message"`
-		Structured json.RawMessage `json:"structured"`
-		Media      []Media         `json:"media"`
+	var out output[string]
+	if json.Unmarshal([]byte(e.GetOutputJson()), &out) != nil {
+		var other output[json.RawMessage]
+		if json.Unmarshal([]byte(e.GetOutputJson()), &other) != nil {
+			return r
+		}
+		out = output[string]{Message: string(other.Message), Structured: other.Structured, Media: other.Media}
 	}
-	if json.Unmarshal([]byte(e.GetOutputJson()), &out) == nil {
-		if json.Unmarshal(out.Message, &r.Message) != nil {
-			r.Message = string(out.Message)
-		}
-		r.Media = out.Media
-		if string(out.Structured) != "null" {
-			r.structured = out.Structured
-		}
+	r.Message, r.Media = out.Message, out.Media
+	if string(out.Structured) != "null" {
+		r.structured = out.Structured
 	}
 	return r
 }

@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/inproc"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// counting is a pool that echoes, and counts its streams and how they ended.
+type counting struct {
+	mcppoolv1.UnimplementedMcpPoolServiceServer
+	mu                      sync.Mutex
+	opened, closed, dropped int
+	released                []string
+}
+
+func (p *counting) CallTools(s callsStream) error {
+	p.count(&p.opened)
+	for {
+		if _, err := s.Recv(); errors.Is(err, io.EOF) {
+			p.count(&p.closed)
+			return nil
+		} else if err != nil {
+			p.count(&p.dropped)
+			return err
+		}
+		end := &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{}}}
+		if err := s.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: end}}); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *counting) ReleaseSession(_ context.Context, r *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = append(p.released, r.GetSessionId())
+	return &mcppoolv1.ReleaseSessionResponse{}, nil
+}
+
+func (p *counting) count(n *int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*n++
+}
+
+func (p *counting) streams() [3]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return [3]int{p.opened, p.closed, p.dropped}
+}
+
+func runnerOf(p *counting) *Runner {
+	conn := inproc.New(nil, nil)
+	mcppoolv1.RegisterMcpPoolServiceServer(conn, p)
+	return New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
+}
+
+// calls makes a call of a task's in ctx, and returns the task's session.
+func calls(ctx context.Context, t *testing.T, r *Runner, id, user, pool string) *Session {
+	t.Helper()
+	head := &storagev1.TaskHead{UserSub: user}
+	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: pool}
+	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
+	s := r.Session(id, 1, head, nil)
+	s.callTool(task, st, 1, nil)(ctx, func(in flow.Input) {
+		if c, ok := in.(flow.Called); !ok || c.Err != nil {
+			t.Errorf("%s came to %+v", id, in)
+		}
+	})
+	return s
+}
+
+// One task after the other uses the same stream, also when what the first ran in has ended; another user's, and one for another pool, does not.
+func TestStreamsAreLeftToTheNextTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &counting{}
+		r := runnerOf(p)
+		for _, id := range []string{"one", "two", "three"} {
+			ctx, end := context.WithCancel(t.Context())
+			s := calls(ctx, t, r, id, "ann", "p1")
+			end()
+			s.Release(ctx)
+			s.Leave(t.Context())
+		}
+		if got := p.streams(); got != [3]int{1, 0, 0} {
+			t.Errorf("streams opened, closed, dropped: %v", got)
+		}
+		calls(t.Context(), t, r, "four", "bob", "p1").Leave(t.Context())
+		calls(t.Context(), t, r, "five", "ann", "p2").Leave(t.Context())
+		if got := p.streams(); got != [3]int{3, 0, 0} {
+			t.Errorf("streams of other users and pools: %v", got)
+		}
+		if len(p.released) != 3 {
+			t.Errorf("A23: released %v", p.released)
+		}
+		<-time.After(2 * idleLimit)
+		synctest.Wait()
+		if got := p.streams(); got != [3]int{3, 3, 0} {
+			t.Errorf("after a while without a task: %v", got)
+		}
+		calls(t.Context(), t, r, "six", "ann", "p1").Leave(t.Context())
+		r.Close()
+		synctest.Wait()
+		if got := p.streams(); got != [3]int{4, 3, 1} {
+			t.Errorf("after the end of the runner: %v", got)
+		}
+		calls(t.Context(), t, r, "seven", "ann", "p1").Leave(t.Context())
+		synctest.Wait()
+		if got := p.streams(); got != [3]int{5, 4, 1} {
+			t.Errorf("a stream is kept after the end of the runner: %v", got)
+		}
+	})
+}
+
+// A23: what a task held is given back once, whether it is released before it is left or after.
+func TestReleasedBeforeAndAfterItIsLeft(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		p := &counting{}
+		r := runnerOf(p)
+		s := calls(t.Context(), t, r, "one", "ann", "p1")
+		if before {
+			s.Release(t.Context())
+		}
+		s.Leave(t.Context())
+		if !before {
+			s.Release(t.Context())
+		}
+		r.Close()
+		if len(p.released) != 1 {
+			t.Errorf("before: %v: released %v", before, p.released)
+		}
+	}
+}
+
+// A stream is used by one task at a time, and no more are kept than there is room for.
+func TestIdleStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &counting{}
+		r := runnerOf(p)
+		defer r.Close()
+		var sessions []*Session
+		for range mostIdle + 3 {
+			sessions = append(sessions, calls(t.Context(), t, r, "one", "ann", "p1"))
+		}
+		for _, s := range sessions {
+			s.Leave(t.Context())
+		}
+		synctest.Wait()
+		if got := p.streams(); got != [3]int{mostIdle + 3, 3, 0} {
+			t.Errorf("streams opened, closed, dropped: %v", got)
+		}
+	})
+}
+
+// The end of what a call ran in drops the stream under that call, and not under the one behind it.
+func TestLateEndOfAnEarlierCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dropped := 0
+		l := &lane{drop: func() { dropped++ }}
+		first, end := context.WithCancel(t.Context())
+		l.hold(first)
+		l.rest()
+		end() // what watches it has begun, and may come late
+		second, endSecond := context.WithCancel(t.Context())
+		if !l.hold(second) {
+			t.Error("the lane is of no use")
+		}
+		synctest.Wait()
+		if dropped != 0 {
+			t.Error("the lane was dropped under another call")
+		}
+		endSecond()
+		synctest.Wait()
+		if dropped != 1 {
+			t.Errorf("dropped %d times under the call that ended", dropped)
+		}
+	})
+}
