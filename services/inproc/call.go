@@ -29,6 +29,7 @@ type callOptions struct {
 	trailers []*metadata.MD
 	creds    []credentials.PerRPCCredentials
 	onFinish []func(error)
+	shares   bool
 }
 
 func readOptions(creds credentials.PerRPCCredentials, opts []grpc.CallOption) callOptions {
@@ -48,6 +49,8 @@ func readOptions(creds credentials.PerRPCCredentials, opts []grpc.CallOption) ca
 			o.creds = append(o.creds, opt.Creds)
 		case grpc.OnFinishCallOption:
 			o.onFinish = append(o.onFinish, opt.OnFinish)
+		case sharing:
+			o.shares = true
 		}
 	}
 	return o

@@ -16,6 +16,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
 )
 
 const invalid = codes.InvalidArgument
@@ -126,6 +127,7 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 
 // CallTools implements McpPoolService.
 func (p *Pool) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+	inproc.Share(stream.Context())
 	for {
 		req, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -13,6 +13,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
 )
 
 // lane is a stream on which a session makes its calls of one server, one after another: opening a stream for each call cost about
@@ -43,7 +44,7 @@ func (s *Session) send(ctx context.Context, req *mcppoolv1.CallToolRequest, c *c
 	calledOff := context.AfterFunc(ctx, drop)
 	defer calledOff()
 	l = &lane{pool: req.GetPoolId(), drop: drop}
-	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to))
+	l.stream, err = s.r.pool.CallTools(s.toServer(base, req.GetMcpId()), grpc.Peer(&l.to), inproc.Sharing())
 	switch {
 	case err == nil && c.deaf.Load(): // opening it took a while
 		drop()

@@ -11,6 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
 )
 
@@ -21,6 +22,7 @@ var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REA
 // CallTools implements McpPoolService.
 func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
 	ctx := stream.Context()
+	inproc.Share(ctx) // what is received is only read, and a result belongs to all who ask for it
 	next, failed := make(chan *mcppoolv1.CallToolRequest), make(chan error, 1)
 	go func() {
 		for {
