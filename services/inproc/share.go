@@ -11,11 +11,14 @@ import (
 	"google.golang.org/protobuf/runtime/protoimpl"
 )
 
-// Share says of the stream that ctx is of that whatever its handler sends is never changed again, by nobody: then it is sent as it
-// is. Clients of such a stream must not change what is in the messages that they receive. The handler promises the same of what it
-// receives, which it gets uncopied from clients that say Sharing. Of streams that come over a network it says nothing.
+// Share says of the call that ctx is of that whatever its handler sends is never changed again, by nobody: then it is sent as it is.
+// Clients of such a method must not change what is in the messages that they receive. The handler of a stream promises the same of
+// what it receives, which it gets uncopied from clients that say Sharing. Of calls that come over a network it says nothing.
 func Share(ctx context.Context) {
-	if t, ok := grpc.ServerTransportStreamFromContext(ctx).(*streamTransport); ok {
+	switch t := grpc.ServerTransportStreamFromContext(ctx).(type) {
+	case *streamTransport:
+		t.shares.Store(true)
+	case *unaryTransport:
 		t.shares.Store(true)
 	}
 }

@@ -72,8 +72,10 @@ func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cs := &clientStream{call: s, ctx: ctx, cancel: cancel, desc: desc, options: o, tellEnd: tellEnd}
-	// A client that only cancels, and never receives again, has ended the call too.
-	cs.keepRelease = context.AfterFunc(ctx, cs.release)
+	if c.client != nil || len(o.onFinish) > 0 {
+		// A client that only cancels, and never receives again, has ended the call too.
+		cs.keepRelease = context.AfterFunc(ctx, cs.release)
+	}
 	go func() {
 		growStack()
 		c.serve(ctx, md, s)

@@ -25,7 +25,7 @@ type clientStream struct {
 	result     error // the receiver's: what RecvMsg has ended with
 
 	endOnce     sync.Once
-	keepRelease func() bool // calls off release
+	keepRelease func() bool // calls off release; nil: there is nobody to tell
 }
 
 func (s *clientStream) Context() context.Context { return s.ctx }
@@ -152,8 +152,10 @@ func (s *clientStream) end(err error) {
 		s.options.setHeader(s.header)
 		s.options.setTrailer(s.trailer)
 	}
-	s.keepRelease()
-	s.finishOnce(err)
+	if s.keepRelease != nil {
+		s.keepRelease()
+		s.finishOnce(err)
+	}
 	s.cancel()
 }
 
