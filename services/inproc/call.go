@@ -15,6 +15,9 @@ import (
 // authority is what calls are addressed to: this machine, by definition.
 const authority = "localhost"
 
+// authorities is that as metadata, which the receiver gets copies of.
+var authorities = []string{authority}
+
 type address struct{}
 
 func (address) Network() string { return "inproc" }
@@ -95,7 +98,7 @@ func (o *callOptions) incoming(ctx context.Context, name string) (metadata.MD, e
 			md.Append(key, value)
 		}
 	}
-	md[":authority"] = []string{authority}
+	md[":authority"] = authorities
 	return md, nil
 }
 

@@ -178,13 +178,15 @@ func present(fd protoreflect.FieldDescriptor, t reflect.Type, required bool, kep
 	}
 	chosen := fd.ContainingOneof() != nil && !fd.ContainingOneof().IsSynthetic()
 	optional := fd.HasPresence() && !chosen
-	several := fd.IsList() || fd.IsMap()
+	if required && !optional {
+		return never
+	}
 	scalar := t.Kind() == reflect.Pointer && fd.Message() == nil
 	return func(v reflect.Value) bool {
 		switch {
 		case v.IsZero() && optional:
 			return !required
-		case required && (v.IsZero() || several && v.Len() == 0), v.Kind() == reflect.Pointer && v.IsNil():
+		case v.Kind() == reflect.Pointer && v.IsNil():
 			return false
 		case kept == nil:
 			return true
