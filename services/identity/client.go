@@ -21,15 +21,18 @@ func OnBehalfOf(ctx context.Context, sub string) context.Context {
 
 // BearerCredentials sends the token with every call; "" sends nothing. They work on connections without TLS too, which
 // is what loopback has.
-func BearerCredentials(token string) credentials.PerRPCCredentials { return bearer(token) }
+func BearerCredentials(token string) credentials.PerRPCCredentials {
+	if token == "" {
+		return bearer{}
+	}
+	return bearer{header: map[string]string{authorizationKey: BearerHeader(token)}}
+}
 
-type bearer string
+// bearer has the header of all calls, which is only read.
+type bearer struct{ header map[string]string }
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	if b == "" {
-		return nil, nil
-	}
-	return map[string]string{authorizationKey: BearerHeader(string(b))}, nil
+	return b.header, nil
 }
 
 func (bearer) RequireTransportSecurity() bool { return false }

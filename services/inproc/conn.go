@@ -35,6 +35,8 @@ type method struct {
 	impl   any
 	unary  *grpc.MethodDesc
 	stream *grpc.StreamDesc
+
+	requests, responses shapes
 }
 
 var (

@@ -7,12 +7,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 func message(m any) (proto.Message, error) {
 	p, ok := m.(proto.Message)
-	if !ok || !p.ProtoReflect().IsValid() {
+	if v := reflect.ValueOf(m); !ok || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, status.Errorf(codes.Internal, "inproc: cannot send %s: it is no protobuf message", describe(m))
 	}
 	return p, nil
@@ -61,23 +60,6 @@ func moveTo(dst, src any) error {
 	}
 	// A generated message is a struct without anything that refers to itself; as the source is given up, this is a move.
 	to.Elem().Set(from.Elem())
-	return nil
-}
-
-// shareTo fills dst, which the receiver owns, with what is in src, which stays what it is.
-func shareTo(dst, src any) error {
-	to, ok := dst.(proto.Message)
-	from, _ := src.(proto.Message)
-	if !ok || from.ProtoReflect().Type() != to.ProtoReflect().Type() {
-		return copyTo(dst, src)
-	}
-	proto.Reset(to)
-	into, out := to.ProtoReflect(), from.ProtoReflect()
-	out.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		into.Set(fd, v)
-		return true
-	})
-	into.SetUnknown(out.GetUnknown())
 	return nil
 }
 

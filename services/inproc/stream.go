@@ -3,6 +3,7 @@ package inproc
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -16,8 +17,9 @@ const buffered = 8
 // call is one stream, seen from neither side.
 type call struct {
 	method    *method
-	requests  chan proto.Message // closed by CloseSend
-	responses chan response      // never closed; done says when no more come
+	requests  chan parcel // closed by CloseSend
+	responses chan parcel // never closed; done says when no more come
+	shares    atomic.Bool // the handler; set before it sends anything
 
 	headerOnce sync.Once
 	headerSent chan struct{} // header is not written after this is closed
@@ -29,18 +31,29 @@ type call struct {
 	err     error // a status; nil: OK
 }
 
-// response is a message on its way to the client.
-type response struct {
+// parcel is a message on its way.
+type parcel struct {
 	msg proto.Message
-	// shared: others read it too, and nobody changes it; else the client gets it whole.
+	// shared: others read it too, and nobody changes it; else the receiver gets it whole.
 	shared bool
 }
 
-func (r response) moveTo(dst any) error {
-	if r.shared {
-		return shareTo(dst, r.msg)
+// pack makes ready a message for the other side.
+func pack(m any, shared bool) (p parcel, err error) {
+	p.shared = shared
+	if shared {
+		p.msg, err = message(m)
+	} else {
+		p.msg, err = clone(m)
 	}
-	return moveTo(dst, r.msg)
+	return p, err
+}
+
+func (p parcel) moveTo(dst any, s *shapes) error {
+	if p.shared {
+		return s.shareTo(dst, p.msg)
+	}
+	return moveTo(dst, p.msg)
 }
 
 func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string, creds credentials.PerRPCCredentials, opts []grpc.CallOption) (grpc.ClientStream, error) {
@@ -54,13 +67,15 @@ func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string
 	}
 	s := &call{
 		method:   m,
-		requests: make(chan proto.Message, buffered), responses: make(chan response, buffered),
+		requests: make(chan parcel, buffered), responses: make(chan parcel, buffered),
 		headerSent: make(chan struct{}), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cs := &clientStream{call: s, ctx: ctx, cancel: cancel, desc: desc, options: o, tellEnd: tellEnd}
-	// A client that only cancels, and never receives again, has ended the call too.
-	cs.keepRelease = context.AfterFunc(ctx, cs.release)
+	if c.client != nil || len(o.onFinish) > 0 {
+		// A client that only cancels, and never receives again, has ended the call too.
+		cs.keepRelease = context.AfterFunc(ctx, cs.release)
+	}
 	go func() {
 		growStack()
 		c.serve(ctx, md, s)

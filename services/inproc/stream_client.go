@@ -25,7 +25,7 @@ type clientStream struct {
 	result     error // the receiver's: what RecvMsg has ended with
 
 	endOnce     sync.Once
-	keepRelease func() bool // calls off release
+	keepRelease func() bool // calls off release; nil: there is nobody to tell
 }
 
 func (s *clientStream) Context() context.Context { return s.ctx }
@@ -74,7 +74,7 @@ func (s *clientStream) send(m any) error {
 	if s.ctx.Err() != nil || s.isDone() {
 		return io.EOF
 	}
-	msg, err := clone(m)
+	msg, err := pack(m, s.options.shares && s.shares.Load())
 	if err != nil {
 		return err
 	}
@@ -114,14 +114,14 @@ func (s *clientStream) receive(m any) error {
 	}
 	select {
 	case r := <-s.responses:
-		return r.moveTo(m)
+		return r.moveTo(m, &s.method.responses)
 	case <-s.ctx.Done():
 		return ended(s.ctx)
 	case <-s.done:
 	}
 	select { // what was sent before the end comes before it
 	case r := <-s.responses:
-		return r.moveTo(m)
+		return r.moveTo(m, &s.method.responses)
 	default:
 	}
 	if s.err != nil {
@@ -152,8 +152,10 @@ func (s *clientStream) end(err error) {
 		s.options.setHeader(s.header)
 		s.options.setTrailer(s.trailer)
 	}
-	s.keepRelease()
-	s.finishOnce(err)
+	if s.keepRelease != nil {
+		s.keepRelease()
+		s.finishOnce(err)
+	}
 	s.cancel()
 }
 

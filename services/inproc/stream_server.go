@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -16,17 +15,7 @@ var errHeaderSent = errors.New("inproc: the header was sent already")
 // serverStream implements grpc.ServerStream.
 type serverStream struct {
 	*call
-	ctx    context.Context
-	shares bool // what the handler sends; set before it sends anything
-}
-
-// Share says of the stream that ctx is of that whatever its handler sends is never changed again, by nobody: then it is sent as it
-// is. Clients of such a stream must not change what is in the messages that they receive. Of streams that come over a network it
-// says nothing.
-func Share(ctx context.Context) {
-	if t, ok := grpc.ServerTransportStreamFromContext(ctx).(*streamTransport); ok {
-		t.shares = true
-	}
+	ctx context.Context
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
@@ -66,13 +55,7 @@ func (s *serverStream) SendMsg(m any) error {
 	if s.isDone() {
 		return status.Error(codes.Internal, "inproc: SendMsg after the handler returned")
 	}
-	r := response{shared: s.shares}
-	var err error
-	if r.shared {
-		r.msg, err = message(m)
-	} else {
-		r.msg, err = clone(m)
-	}
+	r, err := pack(m, s.shares.Load())
 	if err != nil {
 		return err
 	}
@@ -94,7 +77,7 @@ func (s *serverStream) RecvMsg(m any) error {
 		if !open {
 			return io.EOF
 		}
-		return moveTo(m, msg)
+		return msg.moveTo(m, &s.method.requests)
 	case <-s.ctx.Done():
 		return ended(s.ctx)
 	}

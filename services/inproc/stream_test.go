@@ -422,3 +422,72 @@ func TestSharedMessages(t *testing.T) {
 		t.Errorf("a dynamic message: %v, %v", dynamic, err)
 	}
 }
+
+// Requests are shared where both sides say so, and copied where one does not.
+func TestSharedRequests(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler bool
+		options []grpc.CallOption
+		shared  bool
+	}{
+		{"both", true, []grpc.CallOption{inproc.Sharing()}, true},
+		{"the handler alone", true, nil, false},
+		{"the client alone", false, []grpc.CallOption{inproc.Sharing()}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := make(chan *outRequest)
+			conn := inproc.New(nil, nil)
+			testgrpc.RegisterTestServiceServer(conn, &service{DuplexFn: func(ss testgrpc.TestService_FullDuplexCallServer) error {
+				if c.handler {
+					inproc.Share(ss.Context())
+				}
+				if err := ss.Send(out("ready")); err != nil {
+					return err
+				}
+				req, err := ss.Recv()
+				got <- req
+				return err
+			}})
+			stream, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(t.Context(), c.options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			sent := &outRequest{Payload: &testgrpc.Payload{Body: []byte("x")}}
+			sent.ProtoReflect().SetUnknown([]byte{0x98, 0x06, 0x01}) // of a newer version: comes along too
+			if err := stream.Send(sent); err != nil {
+				t.Fatal(err)
+			}
+			req := <-got
+			if !proto.Equal(req, sent) {
+				t.Errorf("received %v, want %v", req, sent)
+			}
+			if shared := req.GetPayload() == sent.GetPayload(); shared != c.shared || req == sent {
+				t.Errorf("shared: %v, want %v; the same message: %v", shared, c.shared, req == sent)
+			}
+		})
+	}
+}
+
+// A message that is received into replaces what was there, unknown fields too.
+func TestSharedMessageReplaces(t *testing.T) {
+	conn := inproc.New(nil, nil)
+	testgrpc.RegisterTestServiceServer(conn, &service{OutFn: func(_ *outRequest, ss outStream) error {
+		inproc.Share(ss.Context())
+		return errors.Join(ss.Send(out("one")), ss.Send(&testgrpc.StreamingOutputCallResponse{}))
+	}})
+	stream, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &outRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := out("before")
+	m.ProtoReflect().SetUnknown([]byte{0x98, 0x06, 0x01})
+	for _, want := range []*testgrpc.StreamingOutputCallResponse{out("one"), {}} {
+		if err := stream.RecvMsg(m); err != nil || !proto.Equal(m, want) {
+			t.Errorf("received %v, %v, want %v", m, err, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -49,6 +50,9 @@ func (c *Conn) invoke(ctx context.Context, name string, args, reply any, creds c
 	if call.err != nil {
 		return statusOf(call.err)
 	}
+	if call.shares.Load() {
+		return m.responses.shareTo(reply, call.resp)
+	}
 	return copyTo(reply, call.resp)
 }
 
@@ -57,6 +61,7 @@ type unaryCall struct {
 	conn   *Conn
 	method *method
 	done   chan struct{}
+	shares atomic.Bool // the handler
 
 	mu              sync.Mutex // guards the following; held while args is read, so that a client that gives up gets it back
 	args            any

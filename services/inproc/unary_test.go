@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -321,4 +322,51 @@ func TestDynamicMessages(t *testing.T) {
 			t.Errorf("out = %v", out)
 		}
 	})
+}
+
+// The reply of a handler that shares is handed over as it is, into a message of the client's own.
+func TestSharedReply(t *testing.T) {
+	sent := &response{Payload: &testgrpc.Payload{Body: []byte("x")}}
+	conn := inproc.New(nil, nil)
+	share := true
+	testgrpc.RegisterTestServiceServer(conn, &service{UnaryFn: func(ctx context.Context, _ *request) (*response, error) {
+		if share {
+			inproc.Share(ctx)
+		}
+		return sent, nil
+	}})
+	for _, share = range []bool{true, false} {
+		got, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &request{})
+		if err != nil || !proto.Equal(got, sent) || got == sent {
+			t.Fatalf("received %v, %v", got, err)
+		}
+		if shared := got.GetPayload() == sent.GetPayload(); shared != share {
+			t.Errorf("shared: %v, want %v", shared, share)
+		}
+	}
+}
+
+// Interceptors come in their order, and each may call what is behind it again.
+func TestInterceptorsMayCallAgain(t *testing.T) {
+	var order []string
+	note := func(name string, times int) grpc.UnaryServerInterceptor {
+		return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+			order = append(order, name)
+			for range times {
+				resp, err = next(ctx, req)
+			}
+			return resp, err
+		}
+	}
+	conn := inproc.New([]grpc.UnaryServerInterceptor{note("a", 1), note("b", 2), note("c", 1)}, nil)
+	testgrpc.RegisterTestServiceServer(conn, &service{UnaryFn: func(context.Context, *request) (*response, error) {
+		order = append(order, "handler")
+		return &response{}, nil
+	}})
+	if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &request{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a", "b", "c", "handler", "c", "handler"}; !slices.Equal(order, want) {
+		t.Errorf("order = %v, want %v", order, want)
+	}
 }

@@ -28,6 +28,7 @@ type Schema struct {
 	raw      string
 	compiled *jsonschema.Schema // nil: everything fits
 	plan     *plan
+	quick    *quick // nil: the schema has more than it knows
 }
 
 // Compile reads a schema: draft 2020-12 where it does not say which. "", "{}" and "true" accept everything. References
@@ -49,7 +50,7 @@ func Compile(raw string) (*Schema, error) {
 		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 			"the JSON Schema cannot be used: %w", err)
 	}
-	s := &Schema{raw: raw, compiled: c, plan: p}
+	s := &Schema{raw: raw, compiled: c, plan: p, quick: newQuick(c)}
 	compiled.put(raw, s)
 	return s, nil
 }

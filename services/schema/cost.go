@@ -233,9 +233,14 @@ func weight(s *jsonschema.Schema) float64 {
 	return 1 + float64(compared)/cheaper
 }
 
+// cheap says that no document of that length can take too much work.
+func (p *plan) cheap(bytes int) bool {
+	return p.perByte > 0 && p.perByte*float64(bytes) <= maxChecks
+}
+
 // check refuses a document that would take too much work. It is an *Invalid.
 func (p *plan) check(doc any, bytes int) error {
-	if p.perByte > 0 && p.perByte*float64(bytes) <= maxChecks {
+	if p.cheap(bytes) {
 		return nil
 	}
 	c := counter{plan: p}

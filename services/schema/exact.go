@@ -56,17 +56,42 @@ func ToStruct(jsonText string) *structpb.Struct {
 }
 
 func toStruct(object string) *structpb.Struct {
-	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	s := &structpb.Struct{}
+	fill(s, object)
+	return s
+}
+
+func fill(s *structpb.Struct, object string) {
+	s.Fields = map[string]*structpb.Value{}
 	for key, value := range rawjson.Members(object) {
 		s.Fields[key] = toValue(value)
 	}
-	return s
 }
+
+// The values below are one piece of memory with what is in them: there is one of these for every value of every event.
+type (
+	structValue struct {
+		structpb.Value
+		kind structpb.Value_StructValue
+		in   structpb.Struct
+	}
+	stringValue struct {
+		structpb.Value
+		kind structpb.Value_StringValue
+	}
+	numberValue struct {
+		structpb.Value
+		kind structpb.Value_NumberValue
+	}
+)
 
 func toValue(value string) *structpb.Value {
 	switch rawjson.Kind(value) {
 	case "object":
-		return structpb.NewStructValue(toStruct(value))
+		v := &structValue{}
+		fill(&v.in, value)
+		v.kind.StructValue, v.Kind = &v.in, &v.kind
+		return &v.Value
 	case "array":
 		list := &structpb.ListValue{}
 		for item := range rawjson.Items(value) {
@@ -74,15 +99,23 @@ func toValue(value string) *structpb.Value {
 		}
 		return structpb.NewListValue(list)
 	case "string":
-		return structpb.NewStringValue(rawjson.Unquote(value))
+		return toString(rawjson.Unquote(value))
 	case "boolean":
 		return structpb.NewBoolValue(value == "true")
 	case "number":
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return structpb.NewStringValue(value)
+			return toString(value)
 		}
-		return structpb.NewNumberValue(n)
+		v := &numberValue{kind: structpb.Value_NumberValue{NumberValue: n}}
+		v.Kind = &v.kind
+		return &v.Value
 	}
 	return structpb.NewNullValue()
+}
+
+func toString(text string) *structpb.Value {
+	v := &stringValue{kind: structpb.Value_StringValue{StringValue: text}}
+	v.Kind = &v.kind
+	return &v.Value
 }

@@ -53,6 +53,14 @@ func (s *Schema) Validate(doc string) error {
 	if s.compiled == nil {
 		return nil
 	}
+	if s.quick != nil && s.plan.cheap(len(doc)) && s.quick.fits(doc) {
+		return nil
+	}
+	return s.validate(doc)
+}
+
+// validate is Validate for a text that is JSON.
+func (s *Schema) validate(doc string) error {
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(doc))
 	if err != nil {
 		return notJSON(err)

@@ -62,7 +62,7 @@ func Interceptors(o Options) ([]grpc.UnaryServerInterceptor, []grpc.StreamServer
 	if err != nil {
 		return nil, nil, fmt.Errorf("serve: make the message validator: %w", err)
 	}
-	v := validation{validator: validator, maxBytes: o.MaxRecvBytes}
+	v := validation{validator: validator, obvious: newObvious(), maxBytes: o.MaxRecvBytes}
 	unary := []grpc.UnaryServerInterceptor{
 		recoverUnary(o.Log), errs.UnaryServerInterceptor(o.Log), logUnary(o.Log),
 	}

@@ -16,6 +16,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
 )
 
 const invalid = codes.InvalidArgument
@@ -108,10 +109,11 @@ func (*Pool) ListMcpServers(context.Context, *mcppoolv1.ListMcpServersRequest) (
 }
 
 // ListTools implements McpPoolService.
-func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
 	if req.GetMcpId() != "t" {
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE, "%s is not active", req.GetMcpId())
 	}
+	inproc.Share(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := &mcppoolv1.ListToolsResponse{PoolId: p.id}
@@ -126,6 +128,7 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 
 // CallTools implements McpPoolService.
 func (p *Pool) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+	inproc.Share(stream.Context())
 	for {
 		req, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -14,6 +14,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
 )
 
 // lane is a stream on which a session makes its calls of one server, one after another: opening a stream for each call cost about
@@ -83,7 +84,7 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *
 	base, drop := context.WithCancel(context.WithoutCancel(ctx))
 	l = &lane{pool: pool, drop: drop}
 	l.hold(ctx)
-	l.stream, err = s.r.pool.CallTools(s.toServer(base, mcpID), grpc.Peer(&l.to))
+	l.stream, err = s.r.pool.CallTools(s.toServer(base, mcpID), grpc.Peer(&l.to), inproc.Sharing())
 	switch {
 	case err == nil && c.deaf.Load(): // opening it took a while
 		l.end()

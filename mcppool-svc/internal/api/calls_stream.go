@@ -26,7 +26,7 @@ var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REA
 // CallTools implements McpPoolService. Who receives a call makes it: to hand it over to another goroutine would take as long as much
 // of the rest. The handler itself waits for the end, as nothing but its return ends a Recv when the server stops.
 func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
-	inproc.Share(stream.Context()) // what a call comes to is kept as it is sent
+	inproc.Share(stream.Context()) // what is received is only read, and a result belongs to all who ask for it
 	l := &lane{server: s, stream: stream, ended: make(chan error, 1)}
 	go l.serve()
 	select {

@@ -15,6 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
 	"pawl.dev/services/page"
 )
 
@@ -44,6 +45,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	if err != nil {
 		return nil, err
 	}
+	inproc.Share(ctx) // the page is made for this call alone
 	size := int(req.GetPageSize())
 	if size == 0 {
 		size = defaultTools

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -252,13 +253,13 @@ func (e *Error) within(step string) *Error {
 
 // keySet is a set of keys that needs no map for small objects.
 type keySet struct {
-	few  []string
+	few  [16]string
+	n    int // of few
 	many map[string]struct{}
 }
 
 // add says whether the key was not there yet.
 func (s *keySet) add(key string) bool {
-	const mapFrom = 16
 	if s.many != nil {
 		if _, there := s.many[key]; there {
 			return false
@@ -266,14 +267,12 @@ func (s *keySet) add(key string) bool {
 		s.many[key] = struct{}{}
 		return true
 	}
-	for _, k := range s.few {
-		if k == key {
-			return false
-		}
+	if slices.Contains(s.few[:s.n], key) {
+		return false
 	}
-	s.few = append(s.few, key)
-	if len(s.few) == mapFrom {
-		s.many = make(map[string]struct{}, 2*mapFrom)
+	s.few[s.n] = key
+	if s.n++; s.n == len(s.few) {
+		s.many = make(map[string]struct{}, 2*len(s.few))
 		for _, k := range s.few {
 			s.many[k] = struct{}{}
 		}
