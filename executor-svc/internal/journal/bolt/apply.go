@@ -16,23 +16,21 @@ func (f *file) applyLoop() {
 	timer := time.NewTimer(applyAfter)
 	timer.Stop()
 	defer timer.Stop()
-	waiting := false
 	for {
 		select {
 		case <-f.stop:
 			return
 		case <-f.some:
-			if !waiting {
-				timer.Reset(applyAfter)
-				waiting = true
-			}
+			timer.Reset(applyAfter)
 			continue
 		case <-f.much:
 		case <-timer.C:
 		}
 		timer.Stop()
+		f.told.Store(false)
 		// What cannot be applied stays in the log, and is tried again; once that is full, changes are refused with this error.
-		if waiting = f.apply() != nil; waiting {
+		if f.apply() != nil {
+			f.told.Store(true)
 			timer.Reset(applyAfter)
 		}
 	}

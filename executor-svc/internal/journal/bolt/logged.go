@@ -67,6 +67,7 @@ type file struct {
 	doubtful *batch
 
 	some, much chan struct{} // there is something to apply, and enough
+	told       atomic.Bool   // that there is something
 	stop, done chan struct{}
 }
 
@@ -212,9 +213,12 @@ func (f *file) build(write func(b *table) (changed bool, err error)) (next *batc
 // tell says how much there is to apply.
 func (f *file) tell(bytes int64) {
 	f.logged.Store(bytes)
-	signal := f.some
-	if bytes >= applyBytes {
-		signal = f.much
+	signal := f.much
+	if bytes < applyBytes {
+		if f.told.Load() || !f.told.CompareAndSwap(false, true) {
+			return
+		}
+		signal = f.some
 	}
 	select {
 	case signal <- struct{}{}:
