@@ -73,6 +73,7 @@ func (f *file) freeze() (*overlay, position, error) {
 // startOver makes an empty overlay, and lets the log go on in its other file. writing and visible are held.
 func (f *file) startOver() {
 	f.fresh = newOverlay()
+	f.freezes++
 	f.log.Rotate()
 	f.logged.Store(0)
 }
@@ -189,4 +190,11 @@ func (f *file) finish() error {
 		err = fmt.Errorf("applying the log; what was acknowledged stays in it: %w", err)
 	}
 	return errors.Join(err, f.log.Close())
+}
+
+// close says to readers that there is nothing to read any more.
+func (f *file) close() {
+	f.visible.Lock()
+	defer f.visible.Unlock()
+	f.closed = true
 }

@@ -125,7 +125,8 @@ func putHead(b *table, id uuid.UUID, h *storagev1.TaskHead, sealed []byte) error
 		return err
 	}
 	if r := h.GetRequestId(); r != "" {
-		if err := put(b, requestKey(h.GetUserSub(), r), append(make([]byte, 0, idSize+8), id[:]...)); err != nil {
+		k := requestKey(h.GetUserSub(), r)
+		if err := b.Put(k, pack.Seal(k, append(make([]byte, 0, idSize+8), id[:]...))); err != nil {
 			return err
 		}
 	}

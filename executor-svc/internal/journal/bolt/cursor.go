@@ -9,7 +9,7 @@ import (
 
 // cursor goes through a table in the order of keys, both ways.
 type cursor struct {
-	base *bbolt.Cursor
+	base *bbolt.Cursor // nil: only the layers are gone through
 	// key and value are where base stands; no key: at neither end is anything left.
 	key, value []byte
 	layers     []layer
@@ -40,7 +40,9 @@ func (c *cursor) Seek(key []byte) ([]byte, []byte) {
 
 func (c *cursor) seek(key []byte) {
 	c.back = false
-	c.key, c.value = c.base.Seek(key)
+	if c.base != nil {
+		c.key, c.value = c.base.Seek(key)
+	}
 	if len(c.layers) == 0 {
 		return
 	}
@@ -54,7 +56,9 @@ func (c *cursor) seek(key []byte) {
 // First moves to the first key.
 func (c *cursor) First() ([]byte, []byte) {
 	c.back = false
-	c.key, c.value = c.base.First()
+	if c.base != nil {
+		c.key, c.value = c.base.First()
+	}
 	for i := range c.layers {
 		l := &c.layers[i]
 		l.stand(l.iter.First())
@@ -65,7 +69,9 @@ func (c *cursor) First() ([]byte, []byte) {
 // Last moves to the last key.
 func (c *cursor) Last() ([]byte, []byte) {
 	c.back = true
-	c.key, c.value = c.base.Last()
+	if c.base != nil {
+		c.key, c.value = c.base.Last()
+	}
 	for i := range c.layers {
 		l := &c.layers[i]
 		l.stand(l.iter.Last())
@@ -101,9 +107,11 @@ func (c *cursor) Prev() ([]byte, []byte) {
 // turnBack moves all from where they stand, which is not before the cursor, to before it.
 func (c *cursor) turnBack() {
 	c.back = true
-	if c.key == nil {
+	switch {
+	case c.base == nil:
+	case c.key == nil:
 		c.key, c.value = c.base.Last()
-	} else {
+	default:
 		c.key, c.value = c.base.Prev()
 	}
 	for i := range c.layers {

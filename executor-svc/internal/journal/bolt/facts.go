@@ -39,7 +39,7 @@ func (f *facts) HasInput(seq uint64, input string) bool {
 	}
 	// The first transition since the task was claimed.
 	stored := ""
-	err := f.s.view(func(b *table) (err error) {
+	err := f.s.file.glance(func(b *table) (err error) {
 		stored, err = (&source{b: b, id: f.id}).Text(seq)
 		return err
 	})

@@ -3,15 +3,12 @@ package bolt
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
-	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
@@ -65,6 +62,9 @@ type file struct {
 	// unsure says why it is not known whether doubtful is stored.
 	unsure   error
 	doubtful *batch
+	// freezes counts how often fresh began anew.
+	freezes uint64
+	closed  bool
 
 	some, much chan struct{} // there is something to apply, and enough
 	told       atomic.Bool   // that there is something
@@ -83,65 +83,6 @@ func newFile(path string, db *bbolt.DB) *file {
 		durable: func(do func() error) error { return do() }, commit: (*bbolt.Tx).Commit,
 		some: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-}
-
-// snapshot is what there is at a moment.
-type snapshot struct {
-	tx            *bbolt.Tx
-	fresh, frozen *overlay
-	sequence      uint64
-}
-
-// begin returns what there is now. The caller ends the transaction.
-func (f *file) begin() (s snapshot, err error) {
-	// While this is held nothing leaves the overlays: what the file has beyond what it had when they were made is in them.
-	f.visible.RLock()
-	defer f.visible.RUnlock()
-	if f.unsure != nil {
-		return s, f.unsure
-	}
-	s = snapshot{fresh: f.fresh, frozen: f.frozen, sequence: f.sequence}
-	s.tx, err = f.db.Begin(false)
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return s, journal.ErrClosed
-	}
-	if err != nil {
-		return s, fmt.Errorf("reading the journal: %w", err)
-	}
-	return s, nil
-}
-
-// read ends the transaction.
-func (s *snapshot) read(what string, read func(b *bbolt.Bucket) error) error {
-	defer func() { _ = s.tx.Rollback() }()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return intact(what, func() error {
-		b := s.tx.Bucket(bucket)
-		if b == nil {
-			return damaged(what, errMissing)
-		}
-		return read(b)
-	})
-}
-
-// view reads what is durable.
-func (f *file) view(read func(b *table) error) error {
-	s, err := f.begin()
-	if err != nil {
-		return err
-	}
-	return s.read("reading the journal", func(b *bbolt.Bucket) error { return read(s.table(b)) })
-}
-
-// table is for reading.
-func (s *snapshot) table(b *bbolt.Bucket) *table {
-	t := &table{base: b}
-	for _, o := range []*overlay{s.fresh, s.frozen} {
-		if o != nil && o.Len() > 0 {
-			t.layers = append(t.layers, o)
-		}
-	}
-	return t
 }
 
 // update makes a batch of changes durable, and calls done once they are, before anyone reads them. Only one goroutine may
@@ -189,13 +130,13 @@ func (f *file) append(write func(b *table) (changed bool, err error), done func(
 
 // build makes a batch on top of what there is.
 func (f *file) build(write func(b *table) (changed bool, err error)) (next *batch, changed bool, err error) {
-	s, err := f.begin()
+	s, err := f.begin(false)
 	if err != nil {
 		return nil, false, err
 	}
 	next = &batch{overlay: s.fresh.Copy(), sequence: s.sequence, was: s.sequence, record: f.record[:0], arena: f.arena}
-	err = s.read("changing the journal", func(b *bbolt.Bucket) (err error) {
-		t := &table{base: b, batch: next, layers: []*overlay{next.overlay}}
+	err = s.read("changing the journal", func(t *table) (err error) {
+		t.batch, t.layers = next, append(t.layers[:0], next.overlay)
 		if s.frozen != nil {
 			t.layers = append(t.layers, s.frozen)
 		}

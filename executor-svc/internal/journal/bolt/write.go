@@ -136,7 +136,8 @@ func (w *write) putIndex(b *table) error {
 	if err != nil {
 		return invalid("index", err)
 	}
-	return put(b, userKey(w.user, w.id), v)
+	k := userKey(w.user, w.id)
+	return b.Put(k, pack.Seal(k, v))
 }
 
 // put writes the transition. old is what is stored; nil where the task is new. notes says that the stored notes are these.
@@ -171,6 +172,9 @@ func (w *write) put(b *table, o *op, old *pack.State, notes bool) error {
 
 func (w *write) putNotes(b *table, fresh bool) error {
 	w.key[len(w.key)-1] = partNotes
+	if len(w.notes) > 0 && fresh {
+		return b.Put(w.key, w.notes)
+	}
 	if len(w.notes) > 0 {
 		return putSealed(b, w.key, w.notes)
 	}
@@ -264,6 +268,7 @@ func (e *dueEntry) put(b *table, o *op) (err error) {
 		if e.no, err = b.NextSequence(); err != nil {
 			return err
 		}
+		return b.Put(k, pack.Seal(k, e.encode()))
 	}
 	return put(b, k, e.encode())
 }
@@ -274,6 +279,6 @@ func active(s executorv1.ExecutorStatus) bool {
 
 func hasCommands(b *table, id uuid.UUID) bool {
 	prefix := taskKey(id, partCommand)
-	k, _ := b.Cursor().Seek(prefix)
+	k, _ := b.taskCursor(id).Seek(prefix)
 	return hasPrefix(k, prefix)
 }
