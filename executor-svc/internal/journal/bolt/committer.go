@@ -15,9 +15,18 @@ import (
 // batchLimit bounds what one fsync carries, so that one batch does not grow without end under load.
 const batchLimit = 1024
 
-// op is one change. apply checks first and writes then: a reject leaves the transaction untouched, an err spoils it.
+// applier makes a change. It checks first and writes then: a reject leaves the transaction untouched, an err spoils it.
+type applier interface {
+	apply(b *table, o *op) (reject, err error)
+}
+
+type applyFunc func(b *table, o *op) (reject, err error)
+
+func (f applyFunc) apply(b *table, o *op) (reject, err error) { return f(b, o) }
+
+// op is one change on its way.
 type op struct {
-	apply func(b *table, o *op) (reject, err error)
+	applier
 	// owned says that due.begin was called for this task.
 	owned bool
 	task  uuid.UUID
@@ -69,11 +78,13 @@ func newCommitter(f *file, d *due) *committer {
 	return c
 }
 
-// do returns once the change is durable, or refused.
-func (c *committer) do(apply func(b *table, o *op) (reject, err error)) error {
+// do and submit return once the change is durable, or refused.
+func (c *committer) do(apply applyFunc) error { return c.submit(apply) }
+
+func (c *committer) submit(a applier) error {
 	o := c.free.Get().(*op)
 	o.reset()
-	o.apply = apply
+	o.applier = a
 	lead, err := c.join(o)
 	if err != nil {
 		return err
@@ -87,7 +98,7 @@ func (c *committer) do(apply func(b *table, o *op) (reject, err error)) error {
 		c.lead()
 		err = <-o.woken
 	}
-	o.apply, o.stores = nil, nil
+	o.applier, o.stores = nil, nil
 	c.free.Put(o)
 	return err
 }

@@ -80,7 +80,8 @@ func (s *Store) encodeNew(id uuid.UUID, n journal.NewTask) (w *write, head []byt
 	if seq != n.Checkpoint.GetLastSeq()+1 {
 		return w, nil, fmt.Errorf("the records end at seq %d, not at %d: %w", seq-1, n.Checkpoint.GetLastSeq(), journal.ErrInvalid)
 	}
-	err = w.encodeCheckpoint(n.Checkpoint, time.Time{}, last, &facts{s: s, id: id, records: n.Records})
+	w.facts.records = append(w.facts.records, n.Records...)
+	err = w.encodeCheckpoint(n.Checkpoint, time.Time{}, last)
 	if err != nil {
 		return w, nil, err
 	}

@@ -48,8 +48,8 @@ type file struct {
 
 	applying sync.Mutex // held while the file is written; guards broken. Taken before writing
 	broken   error
-	writing  sync.Mutex // held while the log is written; guards log, arena and record. Taken before visible
-	arena    []byte
+	writing  sync.Mutex // held while the log is written; guards log, memory and record. Taken before visible
+	memory   memory
 	record   []byte
 	logged   atomic.Int64 // bytes of the log that are not frozen yet
 
@@ -134,9 +134,9 @@ func (f *file) build(write func(b *table) (changed bool, err error)) (next *batc
 	if err != nil {
 		return nil, false, err
 	}
-	next = &batch{overlay: s.fresh.Copy(), sequence: s.sequence, was: s.sequence, record: f.record[:0], arena: f.arena}
+	next = &batch{overlay: s.fresh.Copy(), sequence: s.sequence, was: s.sequence, record: f.record[:0], memory: f.memory}
 	err = s.read("changing the journal", func(t *table) (err error) {
-		t.batch, t.layers = next, append(t.layers[:0], next.overlay)
+		t.batch, t.layers = next, append(t.both[:0], next.overlay)
 		if s.frozen != nil {
 			t.layers = append(t.layers, s.frozen)
 		}
@@ -144,7 +144,7 @@ func (f *file) build(write func(b *table) (changed bool, err error)) (next *batc
 		return err
 	})
 	next.end()
-	f.arena = next.arena
+	f.memory = next.memory
 	if f.record = next.record; cap(f.record) > 2*mostAtOnce {
 		f.record = nil
 	}

@@ -36,8 +36,13 @@ type batch struct {
 	sequence, was uint64
 	// record is what the log gets.
 	record []byte
-	// arena is memory for keys and values; what stands in it is not changed any more.
-	arena []byte
+	memory
+}
+
+// memory is asked for in large pieces; what stands in it is not changed any more.
+type memory struct {
+	arena   []byte // for keys and values
+	entries []entry
 }
 
 // What a record consists of: a kind, and then a key, and a value behind it, each behind its length; or a number.
@@ -58,13 +63,13 @@ func (b *batch) put(key, value []byte) error {
 	}
 	b.record = append(b.record, changePut)
 	b.record = appendSized(appendSized(b.record, key), value)
-	b.overlay.Set(&entry{key: b.copy(key), value: b.copy(value)})
+	b.overlay.Set(b.entry(entry{key: b.copy(key), value: b.copy(value)}))
 	return nil
 }
 
 func (b *batch) delete(key []byte) {
 	b.record = appendSized(append(b.record, changeDelete), key)
-	b.overlay.Set(&entry{key: b.copy(key), deleted: true})
+	b.overlay.Set(b.entry(entry{key: b.copy(key), deleted: true}))
 }
 
 func (b *batch) nextSequence() uint64 {
@@ -82,19 +87,27 @@ func (b *batch) end() {
 	}
 }
 
-// arenaSize is what memory for keys and values is asked for at once.
-const arenaSize = 32 << 10
+// arenaSize is what memory for keys and values is asked for at once, entriesAtOnce for how many entries.
+const arenaSize, entriesAtOnce = 32 << 10, 64
 
-func (b *batch) copy(data []byte) []byte {
-	if len(data) > cap(b.arena)-len(b.arena) {
+func (m *memory) copy(data []byte) []byte {
+	if len(data) > cap(m.arena)-len(m.arena) {
 		if len(data) > arenaSize/4 {
 			return append(make([]byte, 0, len(data)), data...)
 		}
-		b.arena = make([]byte, 0, arenaSize)
+		m.arena = make([]byte, 0, arenaSize)
 	}
-	at := len(b.arena)
-	b.arena = append(b.arena, data...)
-	return b.arena[at:len(b.arena):len(b.arena)]
+	at := len(m.arena)
+	m.arena = append(m.arena, data...)
+	return m.arena[at:len(m.arena):len(m.arena)]
+}
+
+func (m *memory) entry(e entry) *entry {
+	if len(m.entries) == cap(m.entries) {
+		m.entries = make([]entry, 0, entriesAtOnce)
+	}
+	m.entries = append(m.entries, e)
+	return &m.entries[len(m.entries)-1]
 }
 
 func appendSized(dst, data []byte) []byte {

@@ -18,7 +18,8 @@ type snapshot struct {
 	sequence      uint64
 	freezes       uint64
 	// tx reads the file; nil until that is asked for something: most of what is read was written just before.
-	tx *bbolt.Tx
+	tx    *bbolt.Tx
+	table table
 }
 
 // unopened is what a table panics with where the file cannot be read any more as it was at the snapshot's moment.
@@ -89,7 +90,7 @@ func (s *snapshot) read(what string, read func(b *table) error) error {
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return intact(what, func() error { return read(s.table()) })
+	return intact(what, func() error { return read(s.fill()) })
 }
 
 // view reads what is durable.
@@ -113,9 +114,10 @@ func (f *file) glance(read func(b *table) error) error {
 	return err
 }
 
-// table is for reading.
-func (s *snapshot) table() *table {
-	t := &table{from: s}
+// fill makes a table for reading.
+func (s *snapshot) fill() *table {
+	t := &s.table
+	t.from, t.layers = s, t.both[:0]
 	for _, o := range []*overlay{s.fresh, s.frozen} {
 		if o != nil && o.Len() > 0 {
 			t.layers = append(t.layers, o)

@@ -15,6 +15,7 @@ type table struct {
 	from *snapshot
 	// layers hide what is below them; the newest is the first.
 	layers []*overlay
+	both   [2]*overlay // memory for layers
 	// batch takes changes. Where there is none they go to the file, where that may be written.
 	batch *batch
 	pivot entry

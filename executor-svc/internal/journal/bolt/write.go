@@ -27,11 +27,11 @@ type write struct {
 	hot, notes []byte // sealed
 	records    []sealedRecord
 	wire       []byte
-	facts      uint64
+	facts      facts
+	count      uint64 // of facts in records
 	payloads   []sealedPayload
 	agentID    string
 	folded     []uint64
-	texts      []heldText
 }
 
 type sealedRecord struct{ key, value []byte }
@@ -46,8 +46,9 @@ func (s *Store) newWrite(id uuid.UUID, h *storagev1.TaskHead) *write {
 	if !ok {
 		w = &write{}
 	}
-	w.id, w.user, w.agentID, w.epoch, w.facts, w.folded = id, h.GetUserSub(), h.GetAgentId(), 0, 0, nil
-	w.records, w.payloads, w.texts = w.records[:0], w.payloads[:0], nil
+	w.id, w.user, w.agentID, w.epoch, w.count, w.folded = id, h.GetUserSub(), h.GetAgentId(), 0, 0, nil
+	w.records, w.payloads = w.records[:0], w.payloads[:0]
+	w.facts.s, w.facts.id, w.facts.stored = s, id, false
 	return w
 }
 
@@ -56,6 +57,7 @@ const keepBuffers = 64 << 10
 
 // release gives the buffers back. Nothing of the write may be used after that.
 func (s *Store) release(w *write) {
+	w.facts.clear()
 	if cap(w.wire) <= keepBuffers && cap(w.hot) <= keepBuffers {
 		s.writes.Put(w)
 	}
@@ -65,10 +67,10 @@ func invalid(what string, err error) error {
 	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
 }
 
-// encodeCheckpoint packs the checkpoint. facts knows what records hold already.
-func (w *write) encodeCheckpoint(c *storagev1.Checkpoint, deadline time.Time, r *storagev1.Record, facts pack.Facts) error {
+// encodeCheckpoint packs the checkpoint.
+func (w *write) encodeCheckpoint(c *storagev1.Checkpoint, deadline time.Time, r *storagev1.Record) error {
 	w.state = pack.State{Rev: c.GetRev(), Status: c.GetStatus(), LastSeq: c.GetLastSeq(), Deadline: dueTime(c, deadline, r)}
-	if err := w.checkpoint.Pack(c, w.state.Deadline, facts); err != nil {
+	if err := w.checkpoint.Pack(c, w.state.Deadline, &w.facts); err != nil {
 		return invalid("checkpoint", err)
 	}
 	w.addPayloads(w.checkpoint.Payloads)
@@ -119,7 +121,7 @@ func (w *write) encodeRecord(firstSeq uint64, r *storagev1.Record) error {
 	s.value, payloads = pack.Blob(s.value[:0], pack.Record, w.wire)
 	s.value = pack.Seal(s.key, s.value)
 	w.addPayloads(payloads)
-	w.facts += uint64(len(r.GetFacts()))
+	w.count += uint64(len(r.GetFacts()))
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (l *Log) Append(payload []byte) error {
 	if l.end == 0 {
 		l.buf = appendHeader(l.buf, l.id, l.last+1)
 	}
-	l.buf = appendRecord(l.buf, l.id, l.last+1, payload)
+	l.buf = appendRecord(l.buf, &l.id, l.last+1, payload)
 	written := len(l.buf)
 	size := f.size
 	if end := l.end + int64(written); end > size {
