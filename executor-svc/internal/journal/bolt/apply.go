@@ -64,7 +64,7 @@ func (f *file) freeze() (*overlay, position, error) {
 	case f.unsure != nil:
 		return nil, position{}, f.unsure
 	case f.frozen == nil && f.fresh.Len() > 0:
-		f.frozen, f.upTo = f.fresh, position{record: f.log.Last(), sequence: f.sequence}
+		f.frozen, f.upTo = f.fresh.overlay, position{record: f.log.Last(), sequence: f.sequence}
 		f.startOver()
 	}
 	return f.frozen, f.upTo, nil
@@ -72,7 +72,7 @@ func (f *file) freeze() (*overlay, position, error) {
 
 // startOver makes an empty overlay, and lets the log go on in its other file. writing and visible are held.
 func (f *file) startOver() {
-	f.fresh = newOverlay()
+	f.fresh = &growing{overlay: newOverlay()}
 	f.freezes++
 	f.log.Rotate()
 	f.logged.Store(0)
@@ -184,7 +184,7 @@ func (f *file) finish() error {
 		err = f.store(f.frozen, f.upTo, true, f.commit)
 	}
 	if err == nil {
-		err = f.store(f.fresh, position{record: f.log.Last(), sequence: f.sequence}, false, f.commit)
+		err = f.store(f.fresh.overlay, position{record: f.log.Last(), sequence: f.sequence}, false, f.commit)
 	}
 	if err != nil {
 		err = fmt.Errorf("applying the log; what was acknowledged stays in it: %w", err)

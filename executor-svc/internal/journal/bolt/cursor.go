@@ -19,16 +19,67 @@ type cursor struct {
 	back bool
 }
 
-// layer is where a cursor stands in an overlay.
+// layer is where a cursor stands in an overlay or in the changes of a batch.
 type layer struct {
-	iter btree.IterG[*entry]
-	at   *entry
+	tree    bool
+	iter    btree.IterG[*entry]
+	changes changes
+	no      int // in changes
+	at      *entry
+}
+
+func (l *layer) seek(pivot *entry) {
+	if l.tree {
+		l.stand(l.iter.Seek(pivot))
+		return
+	}
+	no, _ := l.changes.find(pivot.key)
+	l.standAt(no)
+}
+
+func (l *layer) first() {
+	if l.tree {
+		l.stand(l.iter.First())
+	} else {
+		l.standAt(0)
+	}
+}
+
+func (l *layer) last() {
+	if l.tree {
+		l.stand(l.iter.Last())
+	} else {
+		l.standAt(len(l.changes) - 1)
+	}
+}
+
+func (l *layer) next() {
+	if l.tree {
+		l.stand(l.iter.Next())
+	} else {
+		l.standAt(l.no + 1)
+	}
+}
+
+func (l *layer) prev() {
+	if l.tree {
+		l.stand(l.iter.Prev())
+	} else {
+		l.standAt(l.no - 1)
+	}
 }
 
 func (l *layer) stand(found bool) {
 	l.at = nil
 	if found {
 		l.at = l.iter.Item()
+	}
+}
+
+func (l *layer) standAt(no int) {
+	l.no, l.at = no, nil
+	if no >= 0 && no < len(l.changes) {
+		l.at = l.changes[no]
 	}
 }
 
@@ -48,8 +99,7 @@ func (c *cursor) seek(key []byte) {
 	}
 	pivot := &entry{key: key}
 	for i := range c.layers {
-		l := &c.layers[i]
-		l.stand(l.iter.Seek(pivot))
+		c.layers[i].seek(pivot)
 	}
 }
 
@@ -60,8 +110,7 @@ func (c *cursor) First() ([]byte, []byte) {
 		c.key, c.value = c.base.First()
 	}
 	for i := range c.layers {
-		l := &c.layers[i]
-		l.stand(l.iter.First())
+		c.layers[i].first()
 	}
 	return c.settle()
 }
@@ -73,8 +122,7 @@ func (c *cursor) Last() ([]byte, []byte) {
 		c.key, c.value = c.base.Last()
 	}
 	for i := range c.layers {
-		l := &c.layers[i]
-		l.stand(l.iter.Last())
+		c.layers[i].last()
 	}
 	return c.settle()
 }
@@ -117,9 +165,9 @@ func (c *cursor) turnBack() {
 	for i := range c.layers {
 		l := &c.layers[i]
 		if l.at == nil {
-			l.stand(l.iter.Last())
+			l.last()
 		} else {
-			l.stand(l.iter.Prev())
+			l.prev()
 		}
 	}
 }
@@ -138,9 +186,9 @@ func (c *cursor) step() {
 		switch {
 		case l.at == nil || !bytes.Equal(l.at.key, c.at):
 		case c.back:
-			l.stand(l.iter.Prev())
+			l.prev()
 		default:
-			l.stand(l.iter.Next())
+			l.next()
 		}
 	}
 }

@@ -48,20 +48,22 @@ type file struct {
 
 	applying sync.Mutex // held while the file is written; guards broken. Taken before writing
 	broken   error
-	writing  sync.Mutex // held while the log is written; guards log, memory and record. Taken before visible
+	writing  sync.Mutex // held while the log is written; guards log and what follows. Taken before visible
 	memory   memory
 	record   []byte
+	changes  changes
 	logged   atomic.Int64 // bytes of the log that are not frozen yet
 
 	visible sync.RWMutex // guards what follows
 	// fresh takes changes; frozen is being applied and takes none; nil where nothing is.
-	fresh, frozen *overlay
+	fresh  *growing
+	frozen *overlay
 	// upTo is where the log and the sequence stood when frozen was.
 	upTo     position
 	sequence uint64
 	// unsure says why it is not known whether doubtful is stored.
 	unsure   error
-	doubtful *batch
+	doubtful *content
 	// freezes counts how often fresh began anew.
 	freezes uint64
 	closed  bool
@@ -79,7 +81,7 @@ type position struct {
 
 func newFile(path string, db *bbolt.DB) *file {
 	return &file{
-		path: path, db: db, fresh: newOverlay(), settled: func() {},
+		path: path, db: db, fresh: &growing{overlay: newOverlay()}, settled: func() {},
 		durable: func(do func() error) error { return do() }, commit: (*bbolt.Tx).Commit,
 		some: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -119,10 +121,11 @@ func (f *file) append(write func(b *table) (changed bool, err error), done func(
 	f.visible.Lock()
 	defer f.visible.Unlock()
 	if err != nil {
-		f.unsure, f.doubtful = fmt.Errorf("%w: %w", errUnsure, err), next
+		f.unsure, f.doubtful = fmt.Errorf("%w: %w", errUnsure, err), &content{f.fresh.Copy(), next.sequence}
+		next.changes.putInto(f.doubtful.overlay)
 		return f.unsure
 	}
-	f.fresh, f.sequence = next.overlay, next.sequence
+	f.fresh, f.sequence = f.fresh.with(next.changes), next.sequence
 	done()
 	f.tell(f.log.Size())
 	return nil
@@ -134,17 +137,14 @@ func (f *file) build(write func(b *table) (changed bool, err error)) (next *batc
 	if err != nil {
 		return nil, false, err
 	}
-	next = &batch{overlay: s.fresh.Copy(), sequence: s.sequence, was: s.sequence, record: f.record[:0], memory: f.memory}
+	next = &batch{changes: f.changes[:0], sequence: s.sequence, was: s.sequence, record: f.record[:0], memory: f.memory}
 	err = s.read("changing the journal", func(t *table) (err error) {
-		t.batch, t.layers = next, append(t.both[:0], next.overlay)
-		if s.frozen != nil {
-			t.layers = append(t.layers, s.frozen)
-		}
+		t.batch = next
 		changed, err = write(t)
 		return err
 	})
 	next.end()
-	f.memory = next.memory
+	f.memory, f.changes = next.memory, next.changes
 	if f.record = next.record; cap(f.record) > 2*mostAtOnce {
 		f.record = nil
 	}

@@ -13,10 +13,12 @@ import (
 
 // snapshot is what there is at a moment.
 type snapshot struct {
-	file          *file
-	fresh, frozen *overlay
-	sequence      uint64
-	freezes       uint64
+	file *file
+	// fresh is read, and must not change meanwhile.
+	fresh    *growing
+	frozen   *overlay
+	sequence uint64
+	freezes  uint64
 	// tx reads the file; nil until that is asked for something: most of what is read was written just before.
 	tx    *bbolt.Tx
 	table table
@@ -28,7 +30,7 @@ type unopened struct{ err error }
 // errMoved: something came into the file since that is not in the snapshot.
 var errMoved = errors.New("the journal has changed since")
 
-// begin returns what there is now; whole says that the file belongs to it from the beginning. The caller reads.
+// begin returns what there is now; whole says that the file belongs to it from the beginning. Whoever has it reads, once.
 func (f *file) begin(whole bool) (s snapshot, err error) {
 	// While this is held nothing leaves the overlays: what the file has beyond what it had when they were made is in them.
 	f.visible.RLock()
@@ -41,9 +43,12 @@ func (f *file) begin(whole bool) (s snapshot, err error) {
 	}
 	s = snapshot{file: f, fresh: f.fresh, frozen: f.frozen, sequence: f.sequence, freezes: f.freezes}
 	if whole {
-		s.tx, err = f.beginRead()
+		if s.tx, err = f.beginRead(); err != nil {
+			return s, err
+		}
 	}
-	return s, err
+	s.fresh.readers.Add(1)
+	return s, nil
 }
 
 func (f *file) beginRead() (*bbolt.Tx, error) {
@@ -82,9 +87,10 @@ func (s *snapshot) openLate() (err error) {
 	return err
 }
 
-// read ends the transaction.
+// read ends the snapshot.
 func (s *snapshot) read(what string, read func(b *table) error) error {
 	defer func() {
+		s.fresh.readers.Add(-1)
 		if s.tx != nil {
 			_ = s.tx.Rollback()
 		}
@@ -118,7 +124,7 @@ func (f *file) glance(read func(b *table) error) error {
 func (s *snapshot) fill() *table {
 	t := &s.table
 	t.from, t.layers = s, t.both[:0]
-	for _, o := range []*overlay{s.fresh, s.frozen} {
+	for _, o := range []*overlay{s.fresh.overlay, s.frozen} {
 		if o != nil && o.Len() > 0 {
 			t.layers = append(t.layers, o)
 		}

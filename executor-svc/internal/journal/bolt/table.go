@@ -16,7 +16,7 @@ type table struct {
 	// layers hide what is below them; the newest is the first.
 	layers []*overlay
 	both   [2]*overlay // memory for layers
-	// batch takes changes. Where there is none they go to the file, where that may be written.
+	// batch takes changes, and hides what is below it. Where there is none they go to the file, where that may be written.
 	batch *batch
 	pivot entry
 	head  [1 + idSize + 1]byte
@@ -37,6 +37,11 @@ func (t *table) Get(key []byte) []byte {
 
 // inLayers returns what hides the file's entry; nil where nothing does. What was deleted has no value.
 func (t *table) inLayers(key []byte) *entry {
+	if t.batch != nil {
+		if at, found := t.batch.changes.find(key); found {
+			return t.batch.changes[at]
+		}
+	}
 	t.pivot.key = key
 	for _, layer := range t.layers {
 		if e, ok := layer.Get(&t.pivot); ok {
@@ -48,7 +53,7 @@ func (t *table) inLayers(key []byte) *entry {
 
 // whole says that all of a task is in the layers, since it was created there: nothing of it need be looked for in the file.
 func (t *table) whole(id uuid.UUID) bool {
-	if len(t.layers) == 0 {
+	if len(t.layers) == 0 && t.batch == nil {
 		return false
 	}
 	e := t.inLayers(append(taskPrefix(t.head[:0], id), partHead))
@@ -110,9 +115,12 @@ func (t *table) taskCursor(id uuid.UUID) *cursor {
 }
 
 func (t *table) layerCursor() *cursor {
-	c := &cursor{layers: make([]layer, len(t.layers))}
-	for i, o := range t.layers {
-		c.layers[i].iter = o.Iter()
+	c := &cursor{layers: make([]layer, 0, len(t.layers)+1)}
+	if t.batch != nil {
+		c.layers = append(c.layers, layer{changes: t.batch.changes})
+	}
+	for _, o := range t.layers {
+		c.layers = append(c.layers, layer{iter: o.Iter(), tree: true})
 	}
 	return c
 }
