@@ -22,6 +22,8 @@ const (
 	mostBytes = 8 << 20
 	// mostAtOnce is how large a record of the log grows before the rest of a batch gets one of its own.
 	mostAtOnce = 1 << 20
+	// keepRecord bounds the memory for a record that is used again.
+	keepRecord = 256 << 10
 )
 
 // errUnsure: the disk failed at the very moment that decides, so that it is not known whether the change is stored.
@@ -145,7 +147,7 @@ func (f *file) build(write func(b *table) (changed bool, err error)) (next *batc
 	})
 	next.end()
 	f.memory, f.changes = next.memory, next.changes
-	if f.record = next.record; cap(f.record) > 2*mostAtOnce {
+	if f.record = next.record; cap(f.record) > keepRecord {
 		f.record = nil
 	}
 	return next, changed, err

@@ -27,6 +27,7 @@ type write struct {
 	hot, notes []byte // sealed
 	records    []sealedRecord
 	wire       []byte
+	index      storagev1.TaskIndex
 	facts      facts
 	count      uint64 // of facts in records
 	payloads   []sealedPayload
@@ -134,12 +135,14 @@ func (w *write) addPayloads(all []pack.Payload) {
 
 // putIndex stores what lists filter by.
 func (w *write) putIndex(b *table) error {
-	v, err := proto.Marshal(&storagev1.TaskIndex{Status: w.state.Status, AgentId: w.agentID})
-	if err != nil {
+	var err error
+	w.index.Status, w.index.AgentId = w.state.Status, w.agentID
+	if w.wire, err = (proto.MarshalOptions{}).MarshalAppend(w.wire[:0], &w.index); err != nil {
 		return invalid("index", err)
 	}
 	k := userKey(w.user, w.id)
-	return b.Put(k, pack.Seal(k, v))
+	w.wire = pack.Seal(k, w.wire)
+	return b.Put(k, w.wire)
 }
 
 // put writes the transition. old is what is stored; nil where the task is new. notes says that the stored notes are these.
@@ -210,7 +213,8 @@ func (w *write) moveTime(b *table, old *pack.State) error {
 		}
 	}
 	if k := timeKey(&w.state, w.id); k != nil {
-		return b.Put(k, pack.Seal(k, []byte(w.user)))
+		w.wire = pack.Seal(k, append(w.wire[:0], w.user...))
+		return b.Put(k, w.wire)
 	}
 	return nil
 }
