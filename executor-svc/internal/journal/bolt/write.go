@@ -213,8 +213,7 @@ func (w *write) moveTime(b *table, old *pack.State) error {
 		}
 	}
 	if k := timeKey(&w.state, w.id); k != nil {
-		w.wire = pack.Seal(k, append(w.wire[:0], w.user...))
-		return b.Put(k, w.wire)
+		return b.Put(k, pack.Seal(k, append(make([]byte, 0, len(w.user)+4), w.user...)))
 	}
 	return nil
 }
