@@ -113,7 +113,7 @@ func (w *write) encodeRecord(firstSeq uint64, r *storagev1.Record) error {
 	}
 	s := &w.records[at]
 	var err error
-	if w.wire, err = (proto.MarshalOptions{}).MarshalAppend(w.wire[:0], r); err != nil {
+	if w.wire, err = pack.AppendRecord(w.wire[:0], r); err != nil {
 		return invalid("record", err)
 	}
 	var payloads []pack.Payload
