@@ -120,7 +120,8 @@ func sameRequest(b *table, id uuid.UUID, hash []byte) error {
 	return nil
 }
 
-// putHead stores the sealed head of a new task and its entries in the indexes that never change.
+// putHead stores the sealed head of a new task and its entries in the indexes that never change. A head is stored once, when
+// the file holds nothing of its task: table.whole goes by that.
 func putHead(b *table, id uuid.UUID, h *storagev1.TaskHead, sealed []byte) error {
 	if err := b.Put(taskKey(id, partHead), sealed); err != nil {
 		return err

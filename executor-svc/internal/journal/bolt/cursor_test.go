@@ -152,10 +152,10 @@ func FuzzRecord(f *testing.F) {
 	f.Add(b.record[:len(b.record)-3])
 	f.Add([]byte{changePut, 1, 'k', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	into := &content{overlay: newOverlay()}
-	if err := replay(b.record, into); err != nil || into.sequence != 1 || into.overlay.Len() != 2 {
+	if err := replay(b.record, into); err != nil || into.sequence != 1 || into.Len() != 2 {
 		f.Fatalf("%v, %+v", err, into)
 	}
-	if e, ok := into.overlay.Get(&entry{key: []byte("key")}); !ok || string(e.value) != "value" {
+	if e, ok := into.Get(&entry{key: []byte("key")}); !ok || string(e.value) != "value" {
 		f.Fatal("the value is another one")
 	}
 	f.Fuzz(func(t *testing.T, record []byte) {

@@ -15,7 +15,7 @@ import (
 var errText = errors.New("a string is not valid UTF-8")
 
 // wire writes what each commit writes, to the byte as proto.Marshal does, at a fraction of its cost; all else is left to
-// that. TestWire compares them over all fields.
+// that. TestWire compares them over all fields, so that one that is added to a message is not forgotten here.
 type wire struct {
 	b   []byte
 	err error

@@ -6,8 +6,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Fields of a checkpoint by where they go: those of the state into that, those of notes, which hardly ever change, there.
-// All others are hot. A field keeps its place for ever; that of a new one is hot until it is named here.
+// split writes the fields of a checkpoint to where they go. Those of the state are in that; name, risk, grants, unknown calls
+// and reasons are notes, which hardly ever change; all others are hot. A field keeps its place for ever.
 func (p *Checkpoint) split(c *storagev1.Checkpoint, facts Facts) error {
 	hot, notes := wire{b: p.hot[:0]}, wire{b: p.notes[:0]}
 	p.cuts = p.cuts[:0]
