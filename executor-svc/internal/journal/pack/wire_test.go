@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -34,9 +35,18 @@ func addUnknown(r *rand.Rand, m protoreflect.Message) {
 	})
 }
 
+// sizes are strings around the sizes at which a length takes a further byte.
+func sizes() (all []string) {
+	for _, n := range []int{0, 1, 20, 127, 128, 16383, 16384} {
+		all = append(all, strings.Repeat("x", n))
+	}
+	return all
+}
+
 func randomWithUnknown(t *rapid.T, m proto.Message) {
-	random(t, m)
-	addUnknown(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "unknown"), 0)), m.ProtoReflect())
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	fill(r, m.ProtoReflect(), 4, sizes())
+	addUnknown(r, m.ProtoReflect())
 }
 
 // What is written by hand is to the byte what proto.Marshal writes: all fields are there, also those that are added to the
@@ -47,7 +57,7 @@ func TestWire(t *testing.T) {
 			r := &storagev1.Record{}
 			randomWithUnknown(t, r)
 			for _, f := range r.GetFacts() {
-				text := rapid.SampledFrom(texts()).Draw(t, "text")
+				text := rapid.SampledFrom(sizes()).Draw(t, "text")
 				switch rapid.IntRange(0, 4).Draw(t, "kind") {
 				case 0:
 					f.Kind = &storagev1.Fact_StepInit{StepInit: text}
