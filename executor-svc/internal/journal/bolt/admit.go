@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/pack"
 )
 
 // pruneAtOnce bounds how many requests of the past one request clears away: more than it adds.
@@ -46,7 +47,8 @@ func admit(b *table, user string, a journal.Admission, take bool) (reject, err e
 	if err := prune(b, prefix, next, a); err != nil {
 		return nil, err
 	}
-	return nil, put(b, windowKey(user, next), binary.BigEndian.AppendUint64(nil, uint64(a.Now.UnixNano())))
+	k := windowKey(user, next)
+	return nil, b.Put(k, pack.Seal(k, binary.BigEndian.AppendUint64(make([]byte, 0, 8+4), uint64(a.Now.UnixNano()))))
 }
 
 // nextNumber returns one more than the highest number under a prefix.

@@ -16,23 +16,21 @@ func (f *file) applyLoop() {
 	timer := time.NewTimer(applyAfter)
 	timer.Stop()
 	defer timer.Stop()
-	waiting := false
 	for {
 		select {
 		case <-f.stop:
 			return
 		case <-f.some:
-			if !waiting {
-				timer.Reset(applyAfter)
-				waiting = true
-			}
+			timer.Reset(applyAfter)
 			continue
 		case <-f.much:
 		case <-timer.C:
 		}
 		timer.Stop()
+		f.told.Store(false)
 		// What cannot be applied stays in the log, and is tried again; once that is full, changes are refused with this error.
-		if waiting = f.apply() != nil; waiting {
+		if f.apply() != nil {
+			f.told.Store(true)
 			timer.Reset(applyAfter)
 		}
 	}
@@ -66,7 +64,7 @@ func (f *file) freeze() (*overlay, position, error) {
 	case f.unsure != nil:
 		return nil, position{}, f.unsure
 	case f.frozen == nil && f.fresh.Len() > 0:
-		f.frozen, f.upTo = f.fresh, position{record: f.log.Last(), sequence: f.sequence}
+		f.frozen, f.upTo = f.fresh.overlay, position{record: f.log.Last(), sequence: f.sequence}
 		f.startOver()
 	}
 	return f.frozen, f.upTo, nil
@@ -74,7 +72,8 @@ func (f *file) freeze() (*overlay, position, error) {
 
 // startOver makes an empty overlay, and lets the log go on in its other file. writing and visible are held.
 func (f *file) startOver() {
-	f.fresh = newOverlay()
+	f.fresh = &growing{overlay: newOverlay()}
+	f.freezes++
 	f.log.Rotate()
 	f.logged.Store(0)
 }
@@ -185,10 +184,17 @@ func (f *file) finish() error {
 		err = f.store(f.frozen, f.upTo, true, f.commit)
 	}
 	if err == nil {
-		err = f.store(f.fresh, position{record: f.log.Last(), sequence: f.sequence}, false, f.commit)
+		err = f.store(f.fresh.overlay, position{record: f.log.Last(), sequence: f.sequence}, false, f.commit)
 	}
 	if err != nil {
 		err = fmt.Errorf("applying the log; what was acknowledged stays in it: %w", err)
 	}
 	return errors.Join(err, f.log.Close())
+}
+
+// close says to readers that there is nothing to read any more.
+func (f *file) close() {
+	f.visible.Lock()
+	defer f.visible.Unlock()
+	f.closed = true
 }

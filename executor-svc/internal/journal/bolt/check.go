@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/pack"
@@ -56,13 +55,13 @@ func CheckFile(path string) ([]Problem, error) {
 }
 
 func checkFile(f *file) ([]Problem, error) {
-	s, err := f.begin()
+	s, err := f.begin(true)
 	if err != nil {
 		return nil, err
 	}
 	c := &checker{}
-	err = s.read("the file", func(b *bbolt.Bucket) error {
-		c.b = s.table(b)
+	err = s.read("the file", func(b *table) error {
+		c.b = b
 		if v := c.b.Get(keySchema); len(v) != 8 || v[7] != schemaVersion {
 			return fmt.Errorf("its schema version is %x, this program checks version %d; run the server on it once", v, schemaVersion)
 		}

@@ -21,20 +21,23 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		return err
 	}
 	defer s.release(w)
-	return s.c.do(func(b *table, o *op) (reject, err error) {
-		known, owned := s.due.begin(w.id, w.epoch)
-		o.owned, o.task, o.stores = owned, w.id, w
-		var old *pack.State
-		if known != nil {
-			old = &known.state
-		} else if old, err = storedState(b, w.id); err != nil {
-			return err, nil
-		}
-		if reject := w.follows(old, owned); reject != nil {
-			return reject, nil
-		}
-		return nil, w.put(b, o, old, known != nil && bytes.Equal(known.notes, w.notes))
-	})
+	return s.c.submit(w)
+}
+
+// apply implements applier for a transition.
+func (w *write) apply(b *table, o *op) (reject, err error) {
+	known, owned := w.facts.s.due.begin(w.id, w.epoch)
+	o.owned, o.task, o.stores = owned, w.id, w
+	var old *pack.State
+	if known != nil {
+		old = &known.state
+	} else if old, err = storedState(b, w.id); err != nil {
+		return err, nil
+	}
+	if reject := w.follows(old, owned); reject != nil {
+		return reject, nil
+	}
+	return nil, w.put(b, o, old, known != nil && bytes.Equal(known.notes, w.notes))
 }
 
 // follows says why the transition cannot be made on top of what is stored; nil where it can.
@@ -46,8 +49,8 @@ func (w *write) follows(old *pack.State, owned bool) error {
 		return fmt.Errorf("epoch %d does not own it: %w", w.epoch, journal.ErrStale)
 	case old.Rev+1 != w.state.Rev:
 		return fmt.Errorf("rev %d does not follow %d: %w", w.state.Rev, old.Rev, journal.ErrStale)
-	case old.LastSeq+w.facts != w.state.LastSeq:
-		return fmt.Errorf("%d facts do not lead from seq %d to %d: %w", w.facts, old.LastSeq, w.state.LastSeq, journal.ErrInvalid)
+	case old.LastSeq+w.count != w.state.LastSeq:
+		return fmt.Errorf("%d facts do not lead from seq %d to %d: %w", w.count, old.LastSeq, w.state.LastSeq, journal.ErrInvalid)
 	}
 	return nil
 }
@@ -61,8 +64,9 @@ func (s *Store) encode(t journal.Transition) (*write, error) {
 	w := s.newWrite(id, t.Head)
 	w.epoch, w.folded = t.Epoch, t.Folded
 	firstSeq := t.Checkpoint.GetLastSeq() - uint64(len(t.Record.GetFacts())) + 1
-	facts := &facts{s: s, id: id, records: []journal.Record{{FirstSeq: firstSeq, Record: t.Record}}, stored: true}
-	err = w.encodeCheckpoint(t.Checkpoint, t.Deadline, t.Record, facts)
+	w.facts.stored = true
+	w.facts.records = append(w.facts.records, journal.Record{FirstSeq: firstSeq, Record: t.Record})
+	err = w.encodeCheckpoint(t.Checkpoint, t.Deadline, t.Record)
 	if err == nil {
 		err = w.encodeRecord(firstSeq, t.Record)
 	}
@@ -70,7 +74,6 @@ func (s *Store) encode(t journal.Transition) (*write, error) {
 		s.release(w)
 		return nil, err
 	}
-	w.texts = facts.held
 	return w, nil
 }
 

@@ -80,7 +80,8 @@ func (s *Store) encodeNew(id uuid.UUID, n journal.NewTask) (w *write, head []byt
 	if seq != n.Checkpoint.GetLastSeq()+1 {
 		return w, nil, fmt.Errorf("the records end at seq %d, not at %d: %w", seq-1, n.Checkpoint.GetLastSeq(), journal.ErrInvalid)
 	}
-	err = w.encodeCheckpoint(n.Checkpoint, time.Time{}, last, &facts{s: s, id: id, records: n.Records})
+	w.facts.records = append(w.facts.records, n.Records...)
+	err = w.encodeCheckpoint(n.Checkpoint, time.Time{}, last)
 	if err != nil {
 		return w, nil, err
 	}
@@ -119,13 +120,15 @@ func sameRequest(b *table, id uuid.UUID, hash []byte) error {
 	return nil
 }
 
-// putHead stores the sealed head of a new task and its entries in the indexes that never change.
+// putHead stores the sealed head of a new task and its entries in the indexes that never change. A head is stored once, when
+// the file holds nothing of its task: table.whole goes by that.
 func putHead(b *table, id uuid.UUID, h *storagev1.TaskHead, sealed []byte) error {
 	if err := b.Put(taskKey(id, partHead), sealed); err != nil {
 		return err
 	}
 	if r := h.GetRequestId(); r != "" {
-		if err := put(b, requestKey(h.GetUserSub(), r), append(make([]byte, 0, idSize+8), id[:]...)); err != nil {
+		k := requestKey(h.GetUserSub(), r)
+		if err := b.Put(k, pack.Seal(k, append(make([]byte, 0, idSize+8), id[:]...))); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // cursor goes through a table in the order of keys, both ways.
 type cursor struct {
-	base *bbolt.Cursor
+	base *bbolt.Cursor // nil: only the layers are gone through
 	// key and value are where base stands; no key: at neither end is anything left.
 	key, value []byte
 	layers     []layer
@@ -19,16 +19,67 @@ type cursor struct {
 	back bool
 }
 
-// layer is where a cursor stands in an overlay.
+// layer is where a cursor stands in an overlay or in the changes of a batch.
 type layer struct {
-	iter btree.IterG[*entry]
-	at   *entry
+	tree    bool
+	iter    btree.IterG[*entry]
+	changes changes
+	no      int // in changes
+	at      *entry
+}
+
+func (l *layer) seek(pivot *entry) {
+	if l.tree {
+		l.stand(l.iter.Seek(pivot))
+		return
+	}
+	no, _ := l.changes.find(pivot.key)
+	l.standAt(no)
+}
+
+func (l *layer) first() {
+	if l.tree {
+		l.stand(l.iter.First())
+	} else {
+		l.standAt(0)
+	}
+}
+
+func (l *layer) last() {
+	if l.tree {
+		l.stand(l.iter.Last())
+	} else {
+		l.standAt(len(l.changes) - 1)
+	}
+}
+
+func (l *layer) next() {
+	if l.tree {
+		l.stand(l.iter.Next())
+	} else {
+		l.standAt(l.no + 1)
+	}
+}
+
+func (l *layer) prev() {
+	if l.tree {
+		l.stand(l.iter.Prev())
+	} else {
+		l.standAt(l.no - 1)
+	}
 }
 
 func (l *layer) stand(found bool) {
 	l.at = nil
 	if found {
 		l.at = l.iter.Item()
+	}
+}
+
+func (l *layer) standAt(no int) {
+	l.no, l.at = no, nil
+	if no >= 0 && no < len(l.changes) {
+		l.at = l.changes[no]
 	}
 }
 
@@ -40,24 +91,26 @@ func (c *cursor) Seek(key []byte) ([]byte, []byte) {
 
 func (c *cursor) seek(key []byte) {
 	c.back = false
-	c.key, c.value = c.base.Seek(key)
+	if c.base != nil {
+		c.key, c.value = c.base.Seek(key)
+	}
 	if len(c.layers) == 0 {
 		return
 	}
 	pivot := &entry{key: key}
 	for i := range c.layers {
-		l := &c.layers[i]
-		l.stand(l.iter.Seek(pivot))
+		c.layers[i].seek(pivot)
 	}
 }
 
 // First moves to the first key.
 func (c *cursor) First() ([]byte, []byte) {
 	c.back = false
-	c.key, c.value = c.base.First()
+	if c.base != nil {
+		c.key, c.value = c.base.First()
+	}
 	for i := range c.layers {
-		l := &c.layers[i]
-		l.stand(l.iter.First())
+		c.layers[i].first()
 	}
 	return c.settle()
 }
@@ -65,10 +118,11 @@ func (c *cursor) First() ([]byte, []byte) {
 // Last moves to the last key.
 func (c *cursor) Last() ([]byte, []byte) {
 	c.back = true
-	c.key, c.value = c.base.Last()
+	if c.base != nil {
+		c.key, c.value = c.base.Last()
+	}
 	for i := range c.layers {
-		l := &c.layers[i]
-		l.stand(l.iter.Last())
+		c.layers[i].last()
 	}
 	return c.settle()
 }
@@ -101,17 +155,19 @@ func (c *cursor) Prev() ([]byte, []byte) {
 // turnBack moves all from where they stand, which is not before the cursor, to before it.
 func (c *cursor) turnBack() {
 	c.back = true
-	if c.key == nil {
+	switch {
+	case c.base == nil:
+	case c.key == nil:
 		c.key, c.value = c.base.Last()
-	} else {
+	default:
 		c.key, c.value = c.base.Prev()
 	}
 	for i := range c.layers {
 		l := &c.layers[i]
 		if l.at == nil {
-			l.stand(l.iter.Last())
+			l.last()
 		} else {
-			l.stand(l.iter.Prev())
+			l.prev()
 		}
 	}
 }
@@ -130,9 +186,9 @@ func (c *cursor) step() {
 		switch {
 		case l.at == nil || !bytes.Equal(l.at.key, c.at):
 		case c.back:
-			l.stand(l.iter.Prev())
+			l.prev()
 		default:
-			l.stand(l.iter.Next())
+			l.next()
 		}
 	}
 }

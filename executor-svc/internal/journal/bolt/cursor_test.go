@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// layered is a table of a file and two overlays, and the plain map that it must look like.
+// layered is a table of a file, two overlays and a batch, and the plain map that it must look like.
 type layered struct {
 	t    *table
 	want map[string]string
@@ -30,8 +30,8 @@ func (l *layered) draw(rt *rapid.T, b *bbolt.Bucket) {
 		l.want[k] = string([]byte{byte(i)})
 	}
 	l.t = &table{base: b}
-	for n := range 2 {
-		o := &batch{overlay: newOverlay()}
+	for n := range 3 {
+		o := &batch{}
 		for i := range rapid.IntRange(0, 8).Draw(rt, "changes") {
 			k, v := key.Draw(rt, "key"), []byte{byte(100*n + 100 + i)}
 			if rapid.Bool().Draw(rt, "delete") {
@@ -44,7 +44,13 @@ func (l *layered) draw(rt *rapid.T, b *bbolt.Bucket) {
 			}
 			l.want[k] = string(v)
 		}
-		l.t.layers = append([]*overlay{o.overlay}, l.t.layers...)
+		if n == 2 {
+			l.t.batch = o
+			break
+		}
+		under := newOverlay()
+		o.changes.putInto(under)
+		l.t.layers = append([]*overlay{under}, l.t.layers...)
 	}
 	l.keys = slices.Sorted(maps.Keys(l.want))
 }
@@ -122,7 +128,7 @@ func (l *layered) walk(rt *rapid.T) {
 
 // What cannot be stored in the file is refused before it is in the log, where it could never be applied.
 func TestWhatTheFileRefuses(t *testing.T) {
-	b := &batch{overlay: newOverlay()}
+	b := &batch{}
 	for name, key := range map[string][]byte{"no key": nil, "too large a key": make([]byte, bbolt.MaxKeySize+1)} {
 		if err := b.put(key, []byte("x")); err == nil {
 			t.Errorf("%s is taken", name)
@@ -135,7 +141,7 @@ func TestWhatTheFileRefuses(t *testing.T) {
 
 // What a record holds is what was put into it, and nothing makes reading one fail in another way than with an error.
 func FuzzRecord(f *testing.F) {
-	b := &batch{overlay: newOverlay()}
+	b := &batch{}
 	if err := b.put([]byte("key"), []byte("value")); err != nil {
 		f.Fatal(err)
 	}
@@ -145,15 +151,15 @@ func FuzzRecord(f *testing.F) {
 	f.Add(b.record)
 	f.Add(b.record[:len(b.record)-3])
 	f.Add([]byte{changePut, 1, 'k', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
-	into := &batch{overlay: newOverlay()}
-	if err := replay(b.record, into); err != nil || into.sequence != 1 || into.overlay.Len() != 2 {
+	into := &content{overlay: newOverlay()}
+	if err := replay(b.record, into); err != nil || into.sequence != 1 || into.Len() != 2 {
 		f.Fatalf("%v, %+v", err, into)
 	}
-	if e, ok := into.overlay.Get(&entry{key: []byte("key")}); !ok || string(e.value) != "value" {
+	if e, ok := into.Get(&entry{key: []byte("key")}); !ok || string(e.value) != "value" {
 		f.Fatal("the value is another one")
 	}
 	f.Fuzz(func(t *testing.T, record []byte) {
-		into := &batch{overlay: newOverlay()}
+		into := &content{overlay: newOverlay()}
 		before := bytes.Clone(record)
 		_ = replay(record, into)
 		if !bytes.Equal(before, record) {

@@ -20,7 +20,11 @@ var errMissing = errors.New("it is missing")
 // file faults.
 func intact(what string, read func() error) (err error) {
 	defer func() {
-		if fault := recover(); fault != nil {
+		switch fault := recover().(type) {
+		case nil:
+		case *unopened:
+			err = fault.err
+		default:
 			err = damaged(what, fault)
 		}
 	}()

@@ -49,7 +49,7 @@ func (s *Store) remove(b *table, o *op, id uuid.UUID) (reject, err error) {
 	}
 	prefix := taskPrefix(nil, id)
 	var sums []pack.Sum
-	c := b.Cursor()
+	c := b.taskCursor(id)
 	for k, _ := c.Seek(prefix); hasPrefix(k, prefix); k, _ = c.Next() {
 		if len(k) == idSize+2+len(pack.Sum{}) && k[idSize+1] == partPayload {
 			sums = append(sums, pack.Sum(k[idSize+2:]))

@@ -24,6 +24,13 @@ type facts struct {
 	held []heldText
 }
 
+// clear lets go of what was looked at; the buffers are used again.
+func (f *facts) clear() {
+	clear(f.records)
+	clear(f.held)
+	f.records, f.held = f.records[:0], f.held[:0]
+}
+
 // HasInput implements pack.Facts.
 func (f *facts) HasInput(seq uint64, input string) bool {
 	for _, r := range f.records {
@@ -39,7 +46,7 @@ func (f *facts) HasInput(seq uint64, input string) bool {
 	}
 	// The first transition since the task was claimed.
 	stored := ""
-	err := f.s.view(func(b *table) (err error) {
+	err := f.s.file.glance(func(b *table) (err error) {
 		stored, err = (&source{b: b, id: f.id}).Text(seq)
 		return err
 	})

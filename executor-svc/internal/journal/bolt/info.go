@@ -65,7 +65,7 @@ func info(ctx context.Context, path string, f *file) (Info, error) {
 			if from, err = i.scan(b, from, &first, &last); err != nil || from != nil {
 				return err
 			}
-			i.Free = i.Size - usedBytes(b.base)
+			i.Free = i.Size - usedBytes(b.file())
 			return nil
 		})
 		if err != nil {

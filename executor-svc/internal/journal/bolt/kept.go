@@ -22,7 +22,7 @@ func (d *due) remember(w *write) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t := d.tasks[w.id]; t != nil && t.epoch == w.epoch {
-		t.kept = kept{known: true, state: w.state, notes: append(t.kept.notes[:0], w.notes...), texts: w.texts}
+		t.kept = kept{known: true, state: w.state, notes: append(t.kept.notes[:0], w.notes...), texts: append(t.kept.texts[:0], w.facts.held...)}
 	}
 }
 

@@ -57,8 +57,8 @@ func newLogState() (s logState) {
 
 // readLog reads what is in the log and not in the file into frozen. It returns why the newest change may be missing.
 func (f *file) readLog(s logState) (torn error, err error) {
-	into := &batch{overlay: newOverlay()}
-	err = f.view(func(b *table) error { into.sequence = b.base.Sequence(); return nil })
+	into := &content{overlay: newOverlay()}
+	err = f.view(func(b *table) error { into.sequence = b.file().Sequence(); return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -3,15 +3,12 @@ package bolt
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
-	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
@@ -25,6 +22,8 @@ const (
 	mostBytes = 8 << 20
 	// mostAtOnce is how large a record of the log grows before the rest of a batch gets one of its own.
 	mostAtOnce = 1 << 20
+	// keepRecord bounds the memory for a record that is used again.
+	keepRecord = 256 << 10
 )
 
 // errUnsure: the disk failed at the very moment that decides, so that it is not known whether the change is stored.
@@ -51,22 +50,28 @@ type file struct {
 
 	applying sync.Mutex // held while the file is written; guards broken. Taken before writing
 	broken   error
-	writing  sync.Mutex // held while the log is written; guards log, arena and record. Taken before visible
-	arena    []byte
+	writing  sync.Mutex // held while the log is written; guards log and what follows. Taken before visible
+	memory   memory
 	record   []byte
+	changes  changes
 	logged   atomic.Int64 // bytes of the log that are not frozen yet
 
 	visible sync.RWMutex // guards what follows
 	// fresh takes changes; frozen is being applied and takes none; nil where nothing is.
-	fresh, frozen *overlay
+	fresh  *growing
+	frozen *overlay
 	// upTo is where the log and the sequence stood when frozen was.
 	upTo     position
 	sequence uint64
 	// unsure says why it is not known whether doubtful is stored.
 	unsure   error
-	doubtful *batch
+	doubtful *content
+	// freezes counts how often fresh began anew.
+	freezes uint64
+	closed  bool
 
 	some, much chan struct{} // there is something to apply, and enough
+	told       atomic.Bool   // that there is something
 	stop, done chan struct{}
 }
 
@@ -78,69 +83,10 @@ type position struct {
 
 func newFile(path string, db *bbolt.DB) *file {
 	return &file{
-		path: path, db: db, fresh: newOverlay(), settled: func() {},
+		path: path, db: db, fresh: &growing{overlay: newOverlay()}, settled: func() {},
 		durable: func(do func() error) error { return do() }, commit: (*bbolt.Tx).Commit,
 		some: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-}
-
-// snapshot is what there is at a moment.
-type snapshot struct {
-	tx            *bbolt.Tx
-	fresh, frozen *overlay
-	sequence      uint64
-}
-
-// begin returns what there is now. The caller ends the transaction.
-func (f *file) begin() (s snapshot, err error) {
-	// While this is held nothing leaves the overlays: what the file has beyond what it had when they were made is in them.
-	f.visible.RLock()
-	defer f.visible.RUnlock()
-	if f.unsure != nil {
-		return s, f.unsure
-	}
-	s = snapshot{fresh: f.fresh, frozen: f.frozen, sequence: f.sequence}
-	s.tx, err = f.db.Begin(false)
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return s, journal.ErrClosed
-	}
-	if err != nil {
-		return s, fmt.Errorf("reading the journal: %w", err)
-	}
-	return s, nil
-}
-
-// read ends the transaction.
-func (s *snapshot) read(what string, read func(b *bbolt.Bucket) error) error {
-	defer func() { _ = s.tx.Rollback() }()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return intact(what, func() error {
-		b := s.tx.Bucket(bucket)
-		if b == nil {
-			return damaged(what, errMissing)
-		}
-		return read(b)
-	})
-}
-
-// view reads what is durable.
-func (f *file) view(read func(b *table) error) error {
-	s, err := f.begin()
-	if err != nil {
-		return err
-	}
-	return s.read("reading the journal", func(b *bbolt.Bucket) error { return read(s.table(b)) })
-}
-
-// table is for reading.
-func (s *snapshot) table(b *bbolt.Bucket) *table {
-	t := &table{base: b}
-	for _, o := range []*overlay{s.fresh, s.frozen} {
-		if o != nil && o.Len() > 0 {
-			t.layers = append(t.layers, o)
-		}
-	}
-	return t
 }
 
 // update makes a batch of changes durable, and calls done once they are, before anyone reads them. Only one goroutine may
@@ -177,10 +123,11 @@ func (f *file) append(write func(b *table) (changed bool, err error), done func(
 	f.visible.Lock()
 	defer f.visible.Unlock()
 	if err != nil {
-		f.unsure, f.doubtful = fmt.Errorf("%w: %w", errUnsure, err), next
+		f.unsure, f.doubtful = fmt.Errorf("%w: %w", errUnsure, err), &content{f.fresh.Copy(), next.sequence}
+		next.changes.putInto(f.doubtful.overlay)
 		return f.unsure
 	}
-	f.fresh, f.sequence = next.overlay, next.sequence
+	f.fresh, f.sequence = f.fresh.with(next.changes), next.sequence
 	done()
 	f.tell(f.log.Size())
 	return nil
@@ -188,22 +135,19 @@ func (f *file) append(write func(b *table) (changed bool, err error), done func(
 
 // build makes a batch on top of what there is.
 func (f *file) build(write func(b *table) (changed bool, err error)) (next *batch, changed bool, err error) {
-	s, err := f.begin()
+	s, err := f.begin(false)
 	if err != nil {
 		return nil, false, err
 	}
-	next = &batch{overlay: s.fresh.Copy(), sequence: s.sequence, was: s.sequence, record: f.record[:0], arena: f.arena}
-	err = s.read("changing the journal", func(b *bbolt.Bucket) (err error) {
-		t := &table{base: b, batch: next, layers: []*overlay{next.overlay}}
-		if s.frozen != nil {
-			t.layers = append(t.layers, s.frozen)
-		}
+	next = &batch{changes: f.changes[:0], sequence: s.sequence, was: s.sequence, record: f.record[:0], memory: f.memory}
+	err = s.read("changing the journal", func(t *table) (err error) {
+		t.batch = next
 		changed, err = write(t)
 		return err
 	})
 	next.end()
-	f.arena = next.arena
-	if f.record = next.record; cap(f.record) > 2*mostAtOnce {
+	f.memory, f.changes = next.memory, next.changes
+	if f.record = next.record; cap(f.record) > keepRecord {
 		f.record = nil
 	}
 	return next, changed, err
@@ -212,9 +156,12 @@ func (f *file) build(write func(b *table) (changed bool, err error)) (next *batc
 // tell says how much there is to apply.
 func (f *file) tell(bytes int64) {
 	f.logged.Store(bytes)
-	signal := f.some
-	if bytes >= applyBytes {
-		signal = f.much
+	signal := f.much
+	if bytes < applyBytes {
+		if f.told.Load() || !f.told.CompareAndSwap(false, true) {
+			return
+		}
+		signal = f.some
 	}
 	select {
 	case signal <- struct{}{}:

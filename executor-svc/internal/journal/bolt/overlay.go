@@ -4,23 +4,21 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 
 	"github.com/tidwall/btree"
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// overlay holds what is in the log and not yet in the file, in the order of keys. Once others see one it is not changed any
-// more: a batch works on a copy, which shares with it what it does not touch.
+// overlay holds what is in the log and not yet in the file, in the order of keys.
 type overlay = btree.BTreeG[*entry]
 
-// entry is what stands under a key since.
+// entry is what stands under a key since. It is not changed any more once it is in an overlay.
 type entry struct {
 	key, value []byte
 	deleted    bool
 }
 
-// degree is small, since each batch copies the nodes that it changes.
+// degree is small, since nodes are copied that are changed while somebody reads.
 const degree = 16
 
 func newOverlay() *overlay {
@@ -28,83 +26,32 @@ func newOverlay() *overlay {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
-// batch is a set of changes that become durable together.
-type batch struct {
-	// overlay is the one that there is, with the changes.
-	overlay *overlay
-	// sequence is the number that was given out last.
-	sequence, was uint64
-	// record is what the log gets.
-	record []byte
-	// arena is memory for keys and values; what stands in it is not changed any more.
-	arena []byte
+// growing is an overlay that takes changes.
+type growing struct {
+	*overlay
+	readers atomic.Int32
 }
 
-// What a record consists of: a kind, and then a key, and a value behind it, each behind its length; or a number.
-const (
-	changePut      = 1
-	changeDelete   = 2
-	changeSequence = 3
-)
-
-func (b *batch) put(key, value []byte) error {
-	switch {
-	case len(key) == 0:
-		return bolterrors.ErrKeyRequired
-	case len(key) > bbolt.MaxKeySize:
-		return bolterrors.ErrKeyTooLarge
-	case len(value) > bbolt.MaxValueSize:
-		return bolterrors.ErrValueTooLarge
+// with returns the overlay with changes: the same one where nobody reads it, else a copy, which shares with it what they do
+// not touch.
+func (g *growing) with(c changes) *growing {
+	if g.readers.Load() > 0 {
+		g = &growing{overlay: g.Copy()}
 	}
-	b.record = append(b.record, changePut)
-	b.record = appendSized(appendSized(b.record, key), value)
-	b.overlay.Set(&entry{key: b.copy(key), value: b.copy(value)})
-	return nil
+	c.putInto(g.overlay)
+	return g
 }
 
-func (b *batch) delete(key []byte) {
-	b.record = appendSized(append(b.record, changeDelete), key)
-	b.overlay.Set(&entry{key: b.copy(key), deleted: true})
-}
-
-func (b *batch) nextSequence() uint64 {
-	b.sequence++
-	return b.sequence
-}
-
-// size is how much the log gets.
-func (b *batch) size() int { return len(b.record) }
-
-// end completes the record.
-func (b *batch) end() {
-	if b.sequence != b.was {
-		b.record = binary.AppendUvarint(append(b.record, changeSequence), b.sequence)
-	}
-}
-
-// arenaSize is what memory for keys and values is asked for at once.
-const arenaSize = 32 << 10
-
-func (b *batch) copy(data []byte) []byte {
-	if len(data) > cap(b.arena)-len(b.arena) {
-		if len(data) > arenaSize/4 {
-			return append(make([]byte, 0, len(data)), data...)
-		}
-		b.arena = make([]byte, 0, arenaSize)
-	}
-	at := len(b.arena)
-	b.arena = append(b.arena, data...)
-	return b.arena[at:len(b.arena):len(b.arena)]
-}
-
-func appendSized(dst, data []byte) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(data))), data...)
+// content is an overlay and the number that was given out last.
+type content struct {
+	*overlay
+	sequence uint64
 }
 
 var errRecord = errors.New("a record of the log is not one of a journal")
 
 // replay makes the changes of a record again. Doing so twice is the same as once.
-func replay(record []byte, b *batch) error {
+func replay(record []byte, into *content) error {
 	for len(record) > 0 {
 		kind := record[0]
 		n, size := binary.Uvarint(record[1:])
@@ -113,7 +60,7 @@ func replay(record []byte, b *batch) error {
 		}
 		record = record[1+size:]
 		if kind == changeSequence {
-			b.sequence = n
+			into.sequence = n
 			continue
 		}
 		if n > uint64(len(record)) {
@@ -123,13 +70,13 @@ func replay(record []byte, b *batch) error {
 		record = record[n:]
 		switch kind {
 		case changeDelete:
-			b.overlay.Set(&entry{key: key, deleted: true})
+			into.Set(&entry{key: key, deleted: true})
 		case changePut:
 			n, size := binary.Uvarint(record)
 			if size <= 0 || n > uint64(len(record)-size) {
 				return errRecord
 			}
-			b.overlay.Set(&entry{key: key, value: record[size : size+int(n)]})
+			into.Set(&entry{key: key, value: record[size : size+int(n)]})
 			record = record[size+int(n):]
 		default:
 			return errRecord

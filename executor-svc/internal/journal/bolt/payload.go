@@ -88,7 +88,7 @@ func (s *source) Text(seq uint64) (string, error) {
 func (s *source) load(seq uint64) error {
 	missing := damaged(name(numberedKey(s.id, partRecord, seq)), errMissing)
 	prefix := taskKey(s.id, partRecord)
-	k, sealed := seekRecord(s.b.Cursor(), prefix, seq-1)
+	k, sealed := seekRecord(s.b.taskCursor(s.id), prefix, seq-1)
 	if seq == 0 || !hasPrefix(k, prefix) || len(k) != len(prefix)+8 || numberOf(k) > seq {
 		return missing
 	}

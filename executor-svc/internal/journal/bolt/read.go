@@ -30,7 +30,7 @@ func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
 		return nil, err
 	}
 	var t *journal.Task
-	err = s.view(func(b *table) error {
+	err = s.file.glance(func(b *table) error {
 		if t, err = s.read(b, id); err != nil || !inbox {
 			return err
 		}
@@ -43,7 +43,7 @@ func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
 // FindRequest implements journal.Tasks.
 func (s *Store) FindRequest(_ context.Context, user, requestID string) (*journal.Task, error) {
 	var t *journal.Task
-	err := s.view(func(b *table) (err error) {
+	err := s.file.glance(func(b *table) (err error) {
 		v, err := get(b, requestKey(user, requestID))
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, 
 	if s.due.hasNoCommands(id) && !s.c.isClosed() {
 		return nil, nil
 	}
-	err = s.view(func(b *table) error {
+	err = s.file.glance(func(b *table) error {
 		all, err = commands(b, id)
 		return err
 	})
@@ -129,7 +129,7 @@ func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, 
 func commands(b *table, id uuid.UUID) ([]journal.Command, error) {
 	var all []journal.Command
 	prefix := taskKey(id, partCommand)
-	c := b.Cursor()
+	c := b.taskCursor(id)
 	for k, sealed := c.Seek(prefix); hasPrefix(k, prefix); k, sealed = c.Next() {
 		cmd := &storagev1.Command{}
 		if err := unpack(b, id, k, sealed, cmd); err != nil {
@@ -147,7 +147,7 @@ func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes
 		return nil, err
 	}
 	var all []journal.Record
-	err = s.view(func(b *table) error {
+	err = s.file.glance(func(b *table) error {
 		all, err = readRecords(b, id, after, maxBytes)
 		return err
 	})
@@ -157,7 +157,7 @@ func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes
 func readRecords(b *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
 	var all []journal.Record
 	prefix := taskKey(id, partRecord)
-	c := b.Cursor()
+	c := b.taskCursor(id)
 	next := after + 1
 	k, sealed := seekRecord(c, prefix, after)
 	for size := 0; hasPrefix(k, prefix) && size < maxBytes || len(all) == 0 && hasPrefix(k, prefix); k, sealed = c.Next() {

@@ -204,7 +204,10 @@ func readDueEntry(key, sealed []byte) (*dueEntry, error) {
 func (s *Store) Close() error {
 	s.c.close()
 	var err error
-	s.closed.Do(func() { err = s.file.finish() })
+	s.closed.Do(func() {
+		err = s.file.finish()
+		s.file.close()
+	})
 	return errors.Join(err, s.file.db.Close())
 }
 

@@ -27,11 +27,12 @@ type write struct {
 	hot, notes []byte // sealed
 	records    []sealedRecord
 	wire       []byte
-	facts      uint64
+	index      storagev1.TaskIndex
+	facts      facts
+	count      uint64 // of facts in records
 	payloads   []sealedPayload
 	agentID    string
 	folded     []uint64
-	texts      []heldText
 }
 
 type sealedRecord struct{ key, value []byte }
@@ -46,8 +47,9 @@ func (s *Store) newWrite(id uuid.UUID, h *storagev1.TaskHead) *write {
 	if !ok {
 		w = &write{}
 	}
-	w.id, w.user, w.agentID, w.epoch, w.facts, w.folded = id, h.GetUserSub(), h.GetAgentId(), 0, 0, nil
-	w.records, w.payloads, w.texts = w.records[:0], w.payloads[:0], nil
+	w.id, w.user, w.agentID, w.epoch, w.count, w.folded = id, h.GetUserSub(), h.GetAgentId(), 0, 0, nil
+	w.records, w.payloads = w.records[:0], w.payloads[:0]
+	w.facts.s, w.facts.id, w.facts.stored = s, id, false
 	return w
 }
 
@@ -56,6 +58,7 @@ const keepBuffers = 64 << 10
 
 // release gives the buffers back. Nothing of the write may be used after that.
 func (s *Store) release(w *write) {
+	w.facts.clear()
 	if cap(w.wire) <= keepBuffers && cap(w.hot) <= keepBuffers {
 		s.writes.Put(w)
 	}
@@ -65,10 +68,10 @@ func invalid(what string, err error) error {
 	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
 }
 
-// encodeCheckpoint packs the checkpoint. facts knows what records hold already.
-func (w *write) encodeCheckpoint(c *storagev1.Checkpoint, deadline time.Time, r *storagev1.Record, facts pack.Facts) error {
+// encodeCheckpoint packs the checkpoint.
+func (w *write) encodeCheckpoint(c *storagev1.Checkpoint, deadline time.Time, r *storagev1.Record) error {
 	w.state = pack.State{Rev: c.GetRev(), Status: c.GetStatus(), LastSeq: c.GetLastSeq(), Deadline: dueTime(c, deadline, r)}
-	if err := w.checkpoint.Pack(c, w.state.Deadline, facts); err != nil {
+	if err := w.checkpoint.Pack(c, w.state.Deadline, &w.facts); err != nil {
 		return invalid("checkpoint", err)
 	}
 	w.addPayloads(w.checkpoint.Payloads)
@@ -110,7 +113,7 @@ func (w *write) encodeRecord(firstSeq uint64, r *storagev1.Record) error {
 	}
 	s := &w.records[at]
 	var err error
-	if w.wire, err = (proto.MarshalOptions{}).MarshalAppend(w.wire[:0], r); err != nil {
+	if w.wire, err = pack.AppendRecord(w.wire[:0], r); err != nil {
 		return invalid("record", err)
 	}
 	var payloads []pack.Payload
@@ -119,7 +122,7 @@ func (w *write) encodeRecord(firstSeq uint64, r *storagev1.Record) error {
 	s.value, payloads = pack.Blob(s.value[:0], pack.Record, w.wire)
 	s.value = pack.Seal(s.key, s.value)
 	w.addPayloads(payloads)
-	w.facts += uint64(len(r.GetFacts()))
+	w.count += uint64(len(r.GetFacts()))
 	return nil
 }
 
@@ -132,11 +135,14 @@ func (w *write) addPayloads(all []pack.Payload) {
 
 // putIndex stores what lists filter by.
 func (w *write) putIndex(b *table) error {
-	v, err := proto.Marshal(&storagev1.TaskIndex{Status: w.state.Status, AgentId: w.agentID})
-	if err != nil {
+	var err error
+	w.index.Status, w.index.AgentId = w.state.Status, w.agentID
+	if w.wire, err = (proto.MarshalOptions{}).MarshalAppend(w.wire[:0], &w.index); err != nil {
 		return invalid("index", err)
 	}
-	return put(b, userKey(w.user, w.id), v)
+	k := userKey(w.user, w.id)
+	w.wire = pack.Seal(k, w.wire)
+	return b.Put(k, w.wire)
 }
 
 // put writes the transition. old is what is stored; nil where the task is new. notes says that the stored notes are these.
@@ -171,6 +177,9 @@ func (w *write) put(b *table, o *op, old *pack.State, notes bool) error {
 
 func (w *write) putNotes(b *table, fresh bool) error {
 	w.key[len(w.key)-1] = partNotes
+	if len(w.notes) > 0 && fresh {
+		return b.Put(w.key, w.notes)
+	}
 	if len(w.notes) > 0 {
 		return putSealed(b, w.key, w.notes)
 	}
@@ -204,7 +213,7 @@ func (w *write) moveTime(b *table, old *pack.State) error {
 		}
 	}
 	if k := timeKey(&w.state, w.id); k != nil {
-		return b.Put(k, pack.Seal(k, []byte(w.user)))
+		return b.Put(k, pack.Seal(k, append(make([]byte, 0, len(w.user)+4), w.user...)))
 	}
 	return nil
 }
@@ -264,6 +273,7 @@ func (e *dueEntry) put(b *table, o *op) (err error) {
 		if e.no, err = b.NextSequence(); err != nil {
 			return err
 		}
+		return b.Put(k, pack.Seal(k, e.encode()))
 	}
 	return put(b, k, e.encode())
 }
@@ -274,6 +284,6 @@ func active(s executorv1.ExecutorStatus) bool {
 
 func hasCommands(b *table, id uuid.UUID) bool {
 	prefix := taskKey(id, partCommand)
-	k, _ := b.Cursor().Seek(prefix)
+	k, _ := b.taskCursor(id).Seek(prefix)
 	return hasPrefix(k, prefix)
 }

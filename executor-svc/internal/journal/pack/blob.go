@@ -55,7 +55,7 @@ type cut struct {
 	how      byte
 	sum      Sum
 	ref      uint64
-	raw      []byte
+	raw      []byte // of one that was read
 }
 
 // Blob appends msg, a message of kind k in wire form, and returns the payloads that it needs beside it. They share memory
@@ -87,8 +87,8 @@ func (k *Kind) cuts(msg []byte, given []cut) []cut {
 			leaves[seen] = struct{ from, to int }{from, to}
 			seen++
 		}
-		if raw := unhex(msg[from:to]); raw != nil {
-			all = append(all, cut{from: from, to: to, how: cutHex, raw: raw})
+		if isHex(msg[from:to]) {
+			all = append(all, cut{from: from, to: to, how: cutHex})
 		} else if size > Large {
 			all = append(all, cut{from: from, to: to, how: cutPayload, sum: sha256.Sum256(msg[from:to])})
 		}
@@ -100,21 +100,17 @@ func (k *Kind) cuts(msg []byte, given []cut) []cut {
 // Strings of these sizes may be hashes in hexadecimal digits.
 const hexMin, hexMax = 32, 128
 
-// unhex returns what a string of lower-case hexadecimal digits stands for; nil where it is none.
-func unhex(s []byte) []byte {
+// isHex says that a string is lower-case hexadecimal digits, two for each byte.
+func isHex(s []byte) bool {
 	if len(s) < hexMin || len(s) > hexMax || len(s)%2 != 0 {
-		return nil
+		return false
 	}
 	for _, c := range s {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return nil
+			return false
 		}
 	}
-	raw := make([]byte, len(s)/2)
-	if _, err := hex.Decode(raw, s); err != nil {
-		return nil
-	}
-	return raw
+	return true
 }
 
 func appendCuts(dst, msg []byte, cuts []cut) ([]byte, []Payload) {
@@ -132,7 +128,7 @@ func appendCuts(dst, msg []byte, cuts []cut) ([]byte, []Payload) {
 			dst = append(dst, c.sum[:]...)
 			payloads = append(payloads, Payload{Sum: c.sum, Data: msg[c.from:c.to]})
 		case cutHex:
-			dst = append(dst, c.raw...)
+			dst, _ = hex.AppendDecode(dst, msg[c.from:c.to]) // isHex said that it is
 		default:
 			dst = binary.AppendUvarint(dst, c.ref)
 		}

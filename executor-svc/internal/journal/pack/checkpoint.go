@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -23,17 +22,6 @@ type State struct {
 	Notes bool
 }
 
-// Fields of a checkpoint by where they go: into the state, or into the notes, which hardly ever change. All others are
-// hot. A field keeps its place for ever; that of a new one is hot until it is named here.
-const (
-	fieldRev, fieldStatus, fieldLastSeq = 1, 2, 13
-
-	fieldName, fieldRisk, fieldCancelReason, fieldError = 4, 5, 12, 18
-	fieldCutShort, fieldGrants, fieldUnknownCalls       = 21, 24, 25
-
-	fieldActiveSteps, fieldDescription, fieldInput = 8, 3, 7
-)
-
 // Checkpoint is a packed checkpoint. Its buffers are used again by the next Pack.
 type Checkpoint struct {
 	// Hot begins with the State.
@@ -42,8 +30,8 @@ type Checkpoint struct {
 	Notes    []byte
 	Payloads []Payload
 
-	wire, hot, notes []byte
-	cuts             []cut
+	hot, notes []byte
+	cuts       []cut
 }
 
 // Facts knows what records hold already, so that it is not repeated.
@@ -56,74 +44,11 @@ type Facts interface {
 
 // Pack packs c.
 func (p *Checkpoint) Pack(c *storagev1.Checkpoint, deadline int64, facts Facts) error {
-	var err error
-	if p.wire, err = (proto.MarshalOptions{}).MarshalAppend(p.wire[:0], c); err != nil {
+	if err := p.split(c, facts); err != nil {
 		return err
-	}
-	p.hot, p.notes, p.cuts = p.hot[:0], p.notes[:0], p.cuts[:0]
-	step := 0
-	for rest := p.wire; len(rest) > 0; {
-		num, typ, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		value := protowire.ConsumeFieldValue(num, typ, rest[n:])
-		if value < 0 {
-			return protowire.ParseError(value)
-		}
-		field := rest[:n+value]
-		rest = rest[n+value:]
-		// A field of another wire type is one that this program does not know.
-		switch {
-		case typ == protowire.VarintType && (num == fieldRev || num == fieldStatus || num == fieldLastSeq):
-		case isNote(num):
-			p.notes = append(p.notes, field...)
-		default:
-			if num == fieldActiveSteps && typ == protowire.BytesType {
-				p.cutStep(c.GetActiveSteps()[step], field, facts)
-				step++
-			}
-			p.hot = append(p.hot, field...)
-		}
 	}
 	p.finish(c, deadline)
 	return nil
-}
-
-func isNote(num protowire.Number) bool {
-	switch num {
-	case fieldName, fieldRisk, fieldCancelReason, fieldError, fieldCutShort, fieldGrants, fieldUnknownCalls:
-		return true
-	}
-	return false
-}
-
-// cutStep cuts description and input out of an active step that goes to the end of the hot part.
-func (p *Checkpoint) cutStep(s *storagev1.ActiveStep, field []byte, facts Facts) {
-	var begun, input uint64
-	if d := s.GetDescription(); len(d) >= shortest {
-		begun = facts.Begun(s.GetOrdinal(), d)
-	}
-	if in := s.GetInputJson(); len(in) >= shortest && s.GetInputSeq() != 0 && facts.HasInput(s.GetInputSeq(), in) {
-		input = s.GetInputSeq()
-	}
-	if begun == 0 && input == 0 {
-		return
-	}
-	_, _, n := protowire.ConsumeTag(field)
-	_, size := protowire.ConsumeVarint(field[n:])
-	for at := n + size; at < len(field); {
-		num, typ, n := protowire.ConsumeTag(field[at:])
-		at += n
-		at += protowire.ConsumeFieldValue(num, typ, field[at:])
-		switch to := len(p.hot) + at; {
-		case typ != protowire.BytesType:
-		case num == fieldDescription && begun != 0:
-			p.cuts = append(p.cuts, cut{from: to - len(s.GetDescription()), to: to, how: cutText, ref: begun})
-		case num == fieldInput && input != 0:
-			p.cuts = append(p.cuts, cut{from: to - len(s.GetInputJson()), to: to, how: cutText, ref: input})
-		}
-	}
 }
 
 func (p *Checkpoint) finish(c *storagev1.Checkpoint, deadline int64) {
@@ -131,7 +56,8 @@ func (p *Checkpoint) finish(c *storagev1.Checkpoint, deadline int64) {
 	for _, n := range []uint64{c.GetRev(), uint64(uint32(c.GetStatus())), c.GetLastSeq(), uint64(deadline), uint64(min(len(p.notes), 1))} {
 		out = binary.AppendUvarint(out, n)
 	}
-	p.Hot, p.Payloads = appendCuts(out, p.hot, checkpoint.cuts(p.hot, p.cuts))
+	p.cuts = checkpoint.cuts(p.hot, p.cuts)
+	p.Hot, p.Payloads = appendCuts(out, p.hot, p.cuts)
 	var more []Payload
 	p.Notes, more = Blob(p.Notes[:0], checkpoint, p.notes)
 	p.Payloads = append(p.Payloads, more...)

@@ -68,8 +68,8 @@ func texts() []string {
 		strings.Repeat("large ", 12000), strings.Repeat("another ", 10000), strings.Repeat("0123456789abcdef", 4), strings.Repeat("0", 31), strings.Repeat("F", 64), strings.Repeat("\x00", pack.Large+1)}
 }
 
-// fill sets fields of a message at random.
-func fill(r *rand.Rand, m protoreflect.Message, depth int) {
+// fill sets fields of a message at random, strings to some of texts.
+func fill(r *rand.Rand, m protoreflect.Message, depth int, texts []string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -81,22 +81,21 @@ func fill(r *rand.Rand, m protoreflect.Message, depth int) {
 			for range r.IntN(4) {
 				if f.Message() != nil {
 					e := list.NewElement()
-					fill(r, e.Message(), depth-1)
+					fill(r, e.Message(), depth-1, texts)
 					list.Append(e)
 				} else {
-					list.Append(scalar(r, f))
+					list.Append(scalar(r, f, texts))
 				}
 			}
 		} else if f.Message() != nil {
-			fill(r, m.Mutable(f).Message(), depth-1)
+			fill(r, m.Mutable(f).Message(), depth-1, texts)
 		} else {
-			m.Set(f, scalar(r, f))
+			m.Set(f, scalar(r, f, texts))
 		}
 	}
 }
 
-func scalar(r *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
-	all := texts()
+func scalar(r *rand.Rand, f protoreflect.FieldDescriptor, all []string) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(all[r.IntN(len(all))])
@@ -120,7 +119,7 @@ func scalar(r *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
 
 func random(t *rapid.T, m proto.Message) {
 	seed := rapid.Uint64().Draw(t, "seed")
-	fill(rand.New(rand.NewPCG(seed, 0)), m.ProtoReflect(), 4)
+	fill(rand.New(rand.NewPCG(seed, 0)), m.ProtoReflect(), 4, texts())
 }
 
 // Whatever a message holds comes back, and nothing large or repeated is stored in place.

@@ -40,7 +40,7 @@ func readHeader(raw []byte) (id ID, first uint64, err error) {
 	return id, binary.LittleEndian.Uint64(raw[len(magic)+len(id):]), nil
 }
 
-func appendRecord(dst []byte, id ID, number uint64, payload []byte) []byte {
+func appendRecord(dst []byte, id *ID, number uint64, payload []byte) []byte {
 	at := len(dst)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(payload)))
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
@@ -52,7 +52,7 @@ func appendRecord(dst []byte, id ID, number uint64, payload []byte) []byte {
 
 func padding(n int) int { return -n & (alignment - 1) }
 
-func recordSum(record []byte, id ID) uint32 {
+func recordSum(record []byte, id *ID) uint32 {
 	sum := crc32.Update(crc32.Checksum(id[:], castagnoli), castagnoli, record[:4])
 	return crc32.Update(sum, castagnoli, record[8:])
 }
@@ -66,7 +66,7 @@ func numberAt(raw []byte, at int) uint64 {
 }
 
 // recordAt returns the payload of the record with that number, and where the next one begins.
-func recordAt(raw []byte, at int, id ID, number uint64) (payload []byte, next int, ok bool) {
+func recordAt(raw []byte, at int, id *ID, number uint64) (payload []byte, next int, ok bool) {
 	if at+recordSize > len(raw) || numberAt(raw, at) != number {
 		return nil, at, false
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 const (
@@ -13,6 +14,8 @@ const (
 	leastGrowth, mostGrowth = 64 << 10, 1 << 20
 	// keep is what a file may take when it is used again.
 	keep = 4 << 20
+	// keepBuffer bounds what memory is used again: a file grows seldom.
+	keepBuffer = 256 << 10
 )
 
 // File is what a log needs of a file.
@@ -101,12 +104,13 @@ func (l *Log) Append(payload []byte) error {
 	if l.end == 0 {
 		l.buf = appendHeader(l.buf, l.id, l.last+1)
 	}
-	l.buf = appendRecord(l.buf, l.id, l.last+1, payload)
+	l.buf = appendRecord(l.buf, &l.id, l.last+1, payload)
 	written := len(l.buf)
 	size := f.size
 	if end := l.end + int64(written); end > size {
 		size = max(end, size+min(max(size, leastGrowth), mostGrowth))
-		l.buf = append(l.buf, make([]byte, size-end)...)
+		l.buf = slices.Grow(l.buf, int(size-end))[:written+int(size-end)]
+		clear(l.buf[written:])
 	}
 	_, err := f.WriteAt(l.buf, l.end)
 	if err != nil && len(l.buf) > written {
@@ -114,7 +118,7 @@ func (l *Log) Append(payload []byte) error {
 		size = l.end + int64(written)
 		_, err = f.WriteAt(l.buf[:written], l.end)
 	}
-	if cap(l.buf) > 2*mostGrowth {
+	if cap(l.buf) > keepBuffer {
 		l.buf = nil
 	}
 	if err != nil {

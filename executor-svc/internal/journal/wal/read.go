@@ -161,7 +161,7 @@ func (r *reader) read(f *contents, until uint64, each func(payload []byte) error
 		return fmt.Errorf("%s: it begins with record %d, and %d is missing: %w", f.name, f.first, r.next, ErrDamaged)
 	}
 	for number := f.first; number < until; number++ {
-		payload, next, ok := recordAt(f.raw, f.end, r.id, number)
+		payload, next, ok := recordAt(f.raw, f.end, &r.id, number)
 		if !ok {
 			return nil
 		}
@@ -187,7 +187,7 @@ func (f *contents) wholeBehind(number uint64, id ID) uint64 {
 		if n < number || n-number > farthest {
 			continue
 		}
-		if _, _, ok := recordAt(f.raw, at, id, n); ok {
+		if _, _, ok := recordAt(f.raw, at, &id, n); ok {
 			return n
 		}
 	}
