@@ -52,9 +52,12 @@ type Pool struct {
 	ReleaseFn func(sessionID string)
 
 	mu       sync.Mutex // guards what follows
+	tools    []*commonv1.Tool
+	revision uint64 // of the server's configuration
 	id       string
 	ledger   map[string]*call
 	calls    []*mcppoolv1.CallToolRequest
+	refused  []*mcppoolv1.CallToolRequest // since they expected what is not so any more
 	users    []string
 	released []string
 	acks     []string
@@ -77,7 +80,7 @@ type call struct {
 
 // NewPool returns a pool.
 func NewPool() *Pool {
-	p := &Pool{}
+	p := &Pool{tools: tools, revision: 1}
 	p.Restart()
 	return p
 }
@@ -114,14 +117,7 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &mcppoolv1.ListToolsResponse{PoolId: p.id}
-	for _, t := range tools {
-		out.Tools = append(out.Tools, &commonv1.Tool{
-			Id: "t/" + t.GetName(), McpId: "t", Name: t.GetName(), InputSchemaJson: EchoSchema, Effect: t.GetEffect(), Idempotent: t.GetIdempotent(),
-			RiskFloor: t.GetRiskFloor(), DefinitionHash: "hash-" + t.GetName(), ConfigRevision: 1,
-		})
-	}
-	return out, nil
+	return &mcppoolv1.ListToolsResponse{PoolId: p.id, Tools: p.offered()}, nil
 }
 
 // CallTools implements McpPoolService.
@@ -180,6 +176,11 @@ func (p *Pool) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, sen
 		p.mu.Unlock()
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
 			With(errs.OutcomeKey, "NOT_EXECUTED")
+	}
+	if err := p.current(req); err != nil {
+		p.refused = append(p.refused, req)
+		p.mu.Unlock()
+		return err
 	}
 	c := &call{stop: stop, done: make(chan struct{}), more: make(chan struct{})}
 	ctx = context.WithValue(ctx, callKey{}, c)

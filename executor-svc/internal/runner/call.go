@@ -144,7 +144,7 @@ func (s *Session) follows(st *storagev1.ActiveStep, attempt uint32, deaf bool, n
 		case err != nil:
 			out.Err, out.Outcome = failure(err, st.GetInputJson())
 			out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
-			if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
+			if outdated(out) {
 				s.forget()
 			}
 		case res.GetIsError():

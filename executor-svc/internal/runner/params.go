@@ -55,7 +55,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, make
 			out.Err = note(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
 			out.Input = valid(out.Input)
-			out.Problem = problem(tool, out.Input)
+			out.Problem, out.Tool = problem(tool, out.Input), s.asListed(tool)
 		}
 		emit(out)
 	}
