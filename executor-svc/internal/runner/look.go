@@ -27,7 +27,7 @@ func outdated(out flow.Called) bool {
 func (s *Session) look(st *storagev1.ActiveStep) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Looked{Ordinal: st.GetOrdinal()}
-		tools, err := s.toolset(ctx)
+		tools, err := s.with(ctx, st.GetToolId())
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -63,7 +63,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, make
 
 // tool loads the task's tools into the context and returns one of them; its absence is an explicit error (A25).
 func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string) (*commonv1.Tool, error) {
-	tools, err := s.toolset(ctx)
+	tools, err := s.with(ctx, id)
 	if err != nil {
 		return nil, err
 	}
