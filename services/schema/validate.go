@@ -63,7 +63,7 @@ func (s *Schema) Validate(doc string) error {
 	if err := s.compiled.Validate(v); err != nil {
 		var invalid *jsonschema.ValidationError
 		if errors.As(err, &invalid) {
-			return problemsOf(invalid)
+			return s.hinted(problemsOf(invalid), invalid, v)
 		}
 		return &Invalid{Problems: []Problem{{Message: err.Error()}}}
 	}
