@@ -55,6 +55,11 @@ func (s *Schema) hint(hints map[Problem]string, err *jsonschema.ValidationError,
 	}
 }
 
+// Missing says whether something is merely not there; and not, as far as anybody can tell, there under another name.
+func (p Problem) Missing() bool {
+	return strings.HasPrefix(p.Message, "required property ") && strings.HasSuffix(p.Message, " is missing")
+}
+
 func missing(name string) string { return fmt.Sprintf("required property %q is missing", name) }
 
 // offered leaves out what says nothing: an empty text is there for "none of these".
