@@ -36,11 +36,11 @@ func flatten(err *jsonschema.ValidationError) []Problem {
 		}
 		return []Problem{{at, alternatives(at, err.Causes)}}
 	case *kind.Required:
-		var missing []Problem
+		var all []Problem
 		for _, name := range k.Missing {
-			missing = append(missing, Problem{at, fmt.Sprintf("required property %q is missing", name)})
+			all = append(all, Problem{at, missing(name)})
 		}
-		return missing
+		return all
 	case *kind.PropertyNames:
 		return []Problem{{at, fmt.Sprintf("the property name %q is not allowed: %s", k.Property, inline(err.Causes))}}
 	}
@@ -115,7 +115,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.Type:
 		return fmt.Sprintf("must be %s, is %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Enum:
-		return fmt.Sprintf("must be one of %s; is %s", shorten(showAll(k.Want)), shorten(show(k.Got)))
+		return fmt.Sprintf("must be one of %s; is %s", shorten(showAll(offered(k.Want))), shorten(show(k.Got)))
 	case *kind.Const:
 		return fmt.Sprintf("must be %s; is %s", shorten(show(k.Want)), shorten(show(k.Got)))
 	case *kind.AdditionalProperties:

@@ -71,7 +71,7 @@ func (s *Schema) validate(doc string) error {
 	if err := s.compiled.Validate(v); err != nil {
 		var invalid *jsonschema.ValidationError
 		if errors.As(err, &invalid) {
-			return problemsOf(invalid)
+			return s.hinted(problemsOf(invalid), invalid, v)
 		}
 		return &Invalid{Problems: []Problem{{Message: err.Error()}}}
 	}

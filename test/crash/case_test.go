@@ -30,7 +30,7 @@ type crash struct {
 	place string
 	// die is the point at which it dies; 0: at none.
 	die int
-	// arrives is what somebody asks while point hold is held up: cancel, approve or pause; nothing where empty.
+	// arrives is what somebody asks while point hold is held up: cancel, approve, answer or pause; nothing where empty.
 	arrives string
 	hold    int
 }
@@ -192,8 +192,8 @@ func arrive(ctx context.Context, c crash, r *run, p *process) <-chan time.Time {
 		if err != nil && (!alone || !sent(p, c.hold)) {
 			return
 		}
-		if c.arrives == "approve" && c.flow.name == "confirm" {
-			r.trusted.Store(&wait) // whose waits are all approvals
+		if c.arrives == "approve" && c.flow.name == "confirm" || c.arrives == "answer" {
+			r.trusted.Store(&wait) // the one's waits are all approvals, and the first of the other's is what its tool asks
 		}
 		stored <- time.Now()
 	}()
@@ -209,6 +209,8 @@ func (c crash) ask(ctx context.Context, p *process, id, wait string) error {
 		_, err = tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id})
 	case "pause":
 		_, err = tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id})
+	case "answer":
+		_, err = tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{Id: id, WaitId: wait, Answer: yes()})
 	default:
 		_, err = tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{
 			Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}},

@@ -34,6 +34,8 @@ type flow struct {
 	rejects bool
 	// atInput is what somebody asks once the first attempt has begun: cancel or pause.
 	atInput string
+	// inquires says that tools ask a person in the middle of their calls.
+	inquires bool
 	// loses says that outcomes are unknown without any crash of ours.
 	loses bool
 }
@@ -49,6 +51,7 @@ var flows = []flow{
 	{name: "reject", asks: true, rejects: true, steps: []step{{}}},
 	{name: "cancel", atInput: "cancel", steps: []step{{mode: "slow"}, {}}},
 	{name: "pause", atInput: "pause", steps: []step{{}, {expect: true}, {}}},
+	{name: "ask", inquires: true, unknown: "retry", steps: []step{{mode: "ask"}}},
 	{name: "unknown-skip", unknown: "skip", loses: true, steps: []step{{mode: "die"}, {}}},
 	{name: "unknown-retry", unknown: "retry", loses: true, steps: []step{{mode: "die"}, {}}},
 	{name: "unknown-output", unknown: "output", loses: true, steps: []step{{mode: "die"}, {}}},

@@ -195,6 +195,8 @@ func (r *run) answerTo(t *executorv1.Task, w *executorv1.Wait) *executorv1.Resum
 	switch w.GetKind() {
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
 		req.Answer = &executorv1.ResumeTaskRequest_Params{Params: &executorv1.Params{ContentJson: fmt.Sprintf(`{"line":%q}`, supplied)}}
+	case executorv1.WaitKind_WAIT_KIND_INPUT:
+		req.Answer = yes()
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
 		req.Answer = &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}}
 	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
@@ -207,6 +209,11 @@ func (r *run) answerTo(t *executorv1.Task, w *executorv1.Wait) *executorv1.Resum
 		}
 	}
 	return req
+}
+
+// yes is what a person says whom a tool asks.
+func yes() *executorv1.ResumeTaskRequest_Input {
+	return &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: `{"sure":true}`}}
 }
 
 // outcome says what became of a call; a retry is counted once per question, however often it is sent.

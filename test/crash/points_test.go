@@ -129,7 +129,7 @@ func all(found map[kind]plain) (cases []crash) {
 					if place != apart && place != together {
 						continue
 					}
-					for _, arrives := range []string{"cancel", "approve", "pause"} {
+					for _, arrives := range f.arrivals() {
 						for _, later := range []int{1, 2, 4} {
 							cases = append(cases, crash{flow: f, tool: tool, place: place, die: n + later, arrives: arrives, hold: n})
 						}
@@ -141,13 +141,26 @@ func all(found map[kind]plain) (cases []crash) {
 	return cases
 }
 
+// arrivals are what somebody may ask while a flow is at some point.
+func (f flow) arrivals() []string {
+	if f.inquires {
+		return []string{"cancel", "answer", "pause"}
+	}
+	return []string{"cancel", "approve", "pause"}
+}
+
 // core says whether a case is always tried: those in which most can go wrong.
 func (c crash) core() bool {
 	if c.tool != "write" {
 		return false
 	}
 	switch c.arrives {
+	case "answer":
+		return c.place == apart && c.die == c.hold+2
 	case "":
+		if c.flow.inquires {
+			return c.place == apart || c.place == poolOnly // the one has what was asked, the other loses it
+		}
 		return c.place == apart || c.place == together
 	case "approve":
 		return c.flow.name == "confirm" && c.place == apart && c.die == c.hold+2

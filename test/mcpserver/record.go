@@ -21,18 +21,24 @@ type Line struct {
 }
 
 // AddRecorders adds tools with these names, which all do the same: write a Line to `path` and then, by `mode`, succeed
-// (where empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty (die).
+// (where empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty (die). By the mode
+// ask they ask a person first, and fail where they are not told yes.
 // What makes one a READ and another a WRITE is the operator's word.
 func AddRecorders(s *server.MCPServer, names ...string) {
 	for _, name := range names {
 		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was."),
 			mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required()),
-			mcp.WithString("mode", mcp.Enum("", "fail", "slow", "die"))), record)
+			mcp.WithString("mode", mcp.Enum("", "fail", "slow", "die", "ask"))), record)
 	}
 }
 
 func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	path, mode := req.GetString("path", ""), req.GetString("mode", "")
+	if mode == "ask" {
+		if said, err := sure(ctx); err != nil || said != mcp.ElicitationResponseActionAccept {
+			return mcp.NewToolResultError("nothing was written"), err
+		}
+	}
 	info, err := os.Stat(path)
 	first := err != nil || info.Size() == 0
 	raw, err := json.Marshal(Line{Call: meta(req, "pawl.dev/call-id"), Key: meta(req, "pawl.dev/idempotency-key"), Line: req.GetString("line", "")})
@@ -57,6 +63,19 @@ func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, 
 		}
 	}
 	return mcp.NewToolResultText("wrote " + req.GetString("line", "")), nil
+}
+
+// sure asks a person whether to go on.
+func sure(ctx context.Context) (mcp.ElicitationResponseAction, error) {
+	res, err := server.ServerFromContext(ctx).RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+		Message: "Write it?", RequestedSchema: map[string]any{
+			"type": "object", "required": []string{"sure"}, "properties": map[string]any{"sure": map[string]any{"type": "boolean"}},
+		},
+	}})
+	if err != nil {
+		return "", err
+	}
+	return res.Action, nil
 }
 
 func meta(req mcp.CallToolRequest, key string) string {

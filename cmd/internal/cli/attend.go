@@ -42,7 +42,8 @@ type attendance struct {
 
 	asking     *question
 	interrupts int
-	idle       int // ticks since the last event
+	idle       int  // ticks since the last event
+	queued     bool // it was said since then that the task is
 }
 
 // question is a wait that the person is being asked for.
@@ -112,12 +113,15 @@ func (t *attendance) tick(ctx context.Context) {
 	if t.asking != nil {
 		return
 	}
-	t.view.Tick(t.app.Now())
+	if !t.queued {
+		t.view.Tick(t.app.Now())
+	}
 	if t.idle++; t.idle != longIdle {
 		return
 	}
 	task, err := t.client.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if err == nil && task.GetQueued() {
+		t.queued = true
 		t.view.Suspend()
 		t.app.note("the task is queued: it goes on when fewer others run")
 	}
@@ -129,7 +133,7 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 		t.app.eprintf("\n")
 		t.app.note("it was answered elsewhere")
 	}
-	t.idle = 0
+	t.idle, t.queued = 0, false
 	t.view.Event(ev)
 	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
 		wait := t.asking.wait // the event stands in the middle of the question: it is put again

@@ -37,6 +37,7 @@ type Events struct {
 	failed    map[string]bool // steps whose newest attempt failed
 	answer    answerView
 	last      *executorv1.ExecutorEvent
+	since     time.Time // nothing was heard; zero until somebody looked
 }
 
 // stepView is what is shown of a step that is not finished.
@@ -66,6 +67,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.first, e.fromStart = ev.GetTime().AsTime(), true
 	}
 	e.last = ev
+	e.heard()
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_STEP_ERROR:
 		e.failed[ev.GetFlow().GetStepId()] = true
@@ -97,7 +99,11 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 
 // Tick redraws the line of what is running; call it a few times a second while nothing happens.
 func (e *Events) Tick(now time.Time) {
-	if len(e.order) == 0 || e.answer.open {
+	if e.answer.open {
+		return
+	}
+	if len(e.order) == 0 {
+		e.quiet(now)
 		return
 	}
 	if !e.cfg.Live {

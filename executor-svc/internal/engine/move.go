@@ -219,7 +219,23 @@ func (o *owner) commit(t journal.Transition) error {
 	}
 }
 
+// isStored says whether a transition is in the journal. A storage that cannot be read for a while is asked again: taking that for a
+// no would give up what came back.
 func (o *owner) isStored(t journal.Transition) bool {
-	stored, err := o.e.deps.Journal.Peek(context.WithoutCancel(o.ctx), o.id)
-	return err == nil && proto.Equal(stored.Checkpoint, t.Checkpoint)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		stored, err := o.e.deps.Journal.Peek(context.WithoutCancel(o.ctx), o.id)
+		if err == nil {
+			return proto.Equal(stored.Checkpoint, t.Checkpoint)
+		}
+		if errors.Is(err, journal.ErrNotFound) || errors.Is(err, journal.ErrClosed) {
+			return false
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-o.e.hard.Done():
+			timer.Stop()
+			return false
+		}
+	}
 }

@@ -53,9 +53,12 @@ type Pool struct {
 	ReleaseFn func(sessionID string)
 
 	mu       sync.Mutex // guards what follows
+	tools    []*commonv1.Tool
+	revision uint64 // of the server's configuration
 	id       string
 	ledger   map[string]*call
 	calls    []*mcppoolv1.CallToolRequest
+	refused  []*mcppoolv1.CallToolRequest // since they expected what is not so any more
 	users    []string
 	released []string
 	acks     []string
@@ -78,7 +81,7 @@ type call struct {
 
 // NewPool returns a pool.
 func NewPool() *Pool {
-	p := &Pool{}
+	p := &Pool{tools: tools, revision: 1}
 	p.Restart()
 	return p
 }
@@ -116,14 +119,7 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 	inproc.Share(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &mcppoolv1.ListToolsResponse{PoolId: p.id}
-	for _, t := range tools {
-		out.Tools = append(out.Tools, &commonv1.Tool{
-			Id: "t/" + t.GetName(), McpId: "t", Name: t.GetName(), InputSchemaJson: EchoSchema, Effect: t.GetEffect(), Idempotent: t.GetIdempotent(),
-			RiskFloor: t.GetRiskFloor(), DefinitionHash: "hash-" + t.GetName(), ConfigRevision: 1,
-		})
-	}
-	return out, nil
+	return &mcppoolv1.ListToolsResponse{PoolId: p.id, Tools: p.offered()}, nil
 }
 
 // CallTools implements McpPoolService.
@@ -183,6 +179,11 @@ func (p *Pool) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, sen
 		p.mu.Unlock()
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
 			With(errs.OutcomeKey, "NOT_EXECUTED")
+	}
+	if err := p.current(req); err != nil {
+		p.refused = append(p.refused, req)
+		p.mu.Unlock()
+		return err
 	}
 	c := &call{stop: stop, done: make(chan struct{}), more: make(chan struct{})}
 	ctx = context.WithValue(ctx, callKey{}, c)

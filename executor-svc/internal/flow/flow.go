@@ -92,6 +92,8 @@ type (
 	}
 	// Fill mends an input with what a person supplied. Comes back as Derived.
 	Fill struct{ Ordinal uint32 }
+	// Look lists the tools again, for a step whose tool is not as it was. Comes back as Looked.
+	Look struct{ Ordinal uint32 }
 	// Answer writes the answer. Comes back as any number of Text and one Answered.
 	Answer struct{ CutShort string }
 	// Abandon stops every effect that runs; none of them comes back.
@@ -109,6 +111,7 @@ func (Withdraw) effect() {}
 func (Derive) effect()   {}
 func (Judge) effect()    {}
 func (Fill) effect()     {}
+func (Look) effect()     {}
 func (Answer) effect()   {}
 func (Abandon) effect()  {}
 func (Release) effect()  {}
@@ -201,6 +204,17 @@ type (
 		// Err: the planner could not make one.
 		Err   *storagev1.ErrorNote
 		Usage *storagev1.Usage
+		// Tool is what the input was made for.
+		Tool *Tool
+	}
+	// Looked is what Look found.
+	Looked struct {
+		Ordinal uint32
+		Tool    *Tool
+		// Problem says what of the step's input does not fit the tool's schema; empty where it fits.
+		Problem string
+		// Err: the tool cannot be used any more.
+		Err *storagev1.ErrorNote
 	}
 	// Judged is what Judge found.
 	Judged struct {
@@ -237,8 +251,19 @@ func (Tasked) input()      {}
 func (NotStarted) input()  {}
 func (Derived) input()     {}
 func (Judged) input()      {}
+func (Looked) input()      {}
 func (Text) input()        {}
 func (Answered) input()    {}
+
+// Tool is what the pool says of a tool now.
+type Tool struct {
+	Effect         commonv1.Effect
+	Idempotent     bool
+	RiskFloor      commonv1.RiskLevel
+	DefinitionHash string
+	ConfigRevision uint64
+	PoolID         string
+}
 
 // PlannedStep is a step that the planner proposed, with what the pool says of its tool.
 type PlannedStep struct {

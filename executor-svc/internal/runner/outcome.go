@@ -28,7 +28,7 @@ func (s *Session) unfinished(l *listener, st *storagev1.ActiveStep, err error) f
 	}
 	out.Err, out.Outcome = failure(err, st.GetInputJson())
 	out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
-	if out.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {
+	if outdated(out) {
 		s.forget()
 	}
 	return out

@@ -55,7 +55,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, make
 			out.Err = note(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
 			out.Input = valid(out.Input)
-			out.Problem = problem(tool, out.Input)
+			out.Problem, out.Tool = problem(tool, out.Input), s.asListed(tool)
 		}
 		emit(out)
 	}
@@ -63,7 +63,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, make
 
 // tool loads the task's tools into the context and returns one of them; its absence is an explicit error (A25).
 func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string) (*commonv1.Tool, error) {
-	tools, err := s.toolset(ctx)
+	tools, err := s.with(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,8 @@ func (s *Session) begin(c *plannerv1.TaskContext) Run {
 		} else {
 			c.Tools, out.Tools = tools.tools, tools.loaded
 			out.Plan = s.next(ctx, c, tools, &out)
+			out.Plan, tools = s.nextWithLate(ctx, c, tools, out.Plan, &out)
+			out.Tools = tools.loaded
 		}
 		if ctx.Err() == nil {
 			emit(out)
@@ -52,7 +54,7 @@ func (s *Session) plan(c *plannerv1.TaskContext) Run {
 			return
 		}
 		c.Tools = tools.tools
-		out := s.next(ctx, c, tools, nil)
+		out, _ := s.nextWithLate(ctx, c, tools, s.next(ctx, c, tools, nil), nil)
 		if ctx.Err() == nil {
 			emit(out)
 		}
@@ -92,6 +94,9 @@ func (s *Session) next(ctx context.Context, c *plannerv1.TaskContext, tools *too
 		if tools.byID[p.GetToolId()] != nil {
 			out.Step, out.CutShort = tools.planned(p), ""
 			s.setAhead(res.GetSteps()[1:])
+			return out
+		}
+		if tools.expects(p.GetToolId()) {
 			return out
 		}
 		out.CutShort = fmt.Sprintf("The planner chose the tool %q, which is not there.", valid(p.GetToolId()))

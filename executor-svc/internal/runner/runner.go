@@ -122,6 +122,8 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 		return s.derive(s.context(t, log), step(t, e.Ordinal))
 	case flow.Judge:
 		return s.judge(s.context(t, log), step(t, e.Ordinal), e.Known)
+	case flow.Look:
+		return s.look(step(t, e.Ordinal))
 	case flow.Fill:
 		return s.fill(s.context(t, log), step(t, e.Ordinal))
 	case flow.Answer:

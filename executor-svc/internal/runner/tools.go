@@ -2,10 +2,8 @@ package runner
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 
@@ -17,9 +15,6 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// connectLimit bounds how many servers of one task are connected to at once.
-const connectLimit = 8
-
 // toolset is the tools of a task, in the order of their servers.
 type toolset struct {
 	tools  []*commonv1.Tool
@@ -27,6 +22,8 @@ type toolset struct {
 	loaded *storagev1.ToolsLoaded
 	// poolIDs names, by server, the pool that keeps its calls.
 	poolIDs map[string]string
+	// lists are those that it was made of, in the order of their servers; late are the ones that were not there yet.
+	lists, late []*list
 }
 
 // toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log says so (A2).
@@ -41,8 +38,11 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	s.mu.Lock()
 	loaded := s.tools
 	s.mu.Unlock()
-	if loaded != nil {
+	switch {
+	case loaded != nil && !loaded.outdated():
 		return loaded, nil
+	case loaded != nil && !loaded.cutOff():
+		return s.keepTools(assemble(loaded.lists)), nil
 	}
 	ids, err := s.servers(ctx)
 	if err != nil {
@@ -52,10 +52,15 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	return s.keepTools(found), nil
+}
+
+// keepTools makes these the session's tools. A planner that was told of others is told all anew.
+func (s *Session) keepTools(t *toolset) *toolset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tools = found
-	return found, nil
+	s.tools, s.base = t, ""
+	return t
 }
 
 // forget makes the next use load the tools again; for a definition that has changed.
@@ -87,47 +92,6 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 			return ids, nil
 		}
 	}
-}
-
-// load asks all servers at once: a slow one delays nobody but itself.
-func (s *Session) load(ctx context.Context, ids []string) *toolset {
-	type answer struct {
-		tools  []*commonv1.Tool
-		poolID string
-		err    error
-	}
-	answers := make([]answer, len(ids))
-	var wg errgroup.Group
-	wg.SetLimit(connectLimit - 1)
-	for i, id := range ids {
-		look := func() error {
-			answers[i].tools, answers[i].poolID, answers[i].err = s.toolsOf(ctx, id)
-			return nil
-		}
-		if i == len(ids)-1 {
-			_ = look() // here: mostly there is one
-			break
-		}
-		wg.Go(look)
-	}
-	_ = wg.Wait()
-	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}}
-	for i, id := range ids {
-		if err := answers[i].err; err != nil {
-			e := errs.From(err)
-			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: id, Reason: e.Reason, Message: valid(e.Message)})
-			continue
-		}
-		set.loaded.McpIds = append(set.loaded.McpIds, id)
-		set.poolIDs[id] = answers[i].poolID
-		for _, tool := range answers[i].tools {
-			set.byID[tool.GetId()] = tool
-		}
-		set.tools = append(set.tools, answers[i].tools...)
-	}
-	set.tools = slices.Clip(set.tools)
-	set.loaded.ToolCount = uint32(len(set.tools))
-	return set
 }
 
 func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.Tool, poolID string, err error) {

@@ -26,8 +26,8 @@ type audit struct {
 	closed map[string]*storagev1.Fact
 	// unclear holds the calls that may have run, by tool and input.
 	unclear map[intent]bool
-	grants  map[string]commonv1.RiskLevel
-	shared  uint64 // seqs up to this one are of the task that this one was forked from
+	grants  map[decidedOn]commonv1.RiskLevel // by tool and revision
+	shared  uint64                           // seqs up to this one are of the task that this one was forked from
 	seq     uint64
 }
 
@@ -35,9 +35,9 @@ type stepAudit struct {
 	ordinal  uint32
 	tool     string
 	risk     commonv1.RiskLevel
-	shown    map[string]string // inputs by wait
-	said     string            // the wait by which a person said that the next attempt may run
-	approved map[string]bool   // inputs
+	shown    map[string]string  // inputs by wait
+	said     string             // the wait by which a person said that the next attempt may run
+	approved map[decidedOn]bool // inputs, with the revision of the server that was shown
 	attempts []*attemptAudit
 	status   executorv1.StepStatus
 	skipped  bool
@@ -53,7 +53,7 @@ type attemptAudit struct {
 
 func (w *world) audit(k *taskBook) {
 	a := &audit{
-		w: w, k: k, steps: map[uint32]*stepAudit{}, closed: map[string]*storagev1.Fact{}, unclear: map[intent]bool{}, grants: map[string]commonv1.RiskLevel{},
+		w: w, k: k, steps: map[uint32]*stepAudit{}, closed: map[string]*storagev1.Fact{}, unclear: map[intent]bool{}, grants: map[decidedOn]commonv1.RiskLevel{},
 	}
 	for _, f := range k.head.GetForks() {
 		a.shared = f.GetSeq()
@@ -86,13 +86,13 @@ func (a *audit) fact(f *storagev1.Fact) {
 	if f.GetOrdinal() == 0 {
 		if c := f.GetStatusChanged(); c.GetReason() == "approved" && a.last != nil {
 			a.last.said = f.GetWaitId()
-			a.approve(a.last, f.GetWaitId(), "")
+			a.approve(a.last, f.GetWaitId(), "", 0)
 		}
 		return
 	}
 	s := a.steps[f.GetOrdinal()]
 	if s == nil {
-		s = &stepAudit{ordinal: f.GetOrdinal(), tool: f.GetToolId(), shown: map[string]string{}, approved: map[string]bool{}}
+		s = &stepAudit{ordinal: f.GetOrdinal(), tool: f.GetToolId(), shown: map[string]string{}, approved: map[decidedOn]bool{}}
 		a.steps[s.ordinal] = s
 		if a.last != nil {
 			a.last.went = true
@@ -163,19 +163,20 @@ func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
 	}
 	s.said = ""
 	at.person = wait != ""
+	revision := a.k.calls[at.id].GetExpectedConfigRevision()
 	switch {
 	case a.inherited() || a.k.calls[at.id] == nil: // not called, or in another task
 		if wait != "" {
-			a.approve(s, wait, input)
+			a.approve(s, wait, input, 0)
 		}
 	case wait != "":
-		if !a.approve(s, wait, input) {
+		if !a.approve(s, wait, input, revision) {
 			a.wrong("%s calls %s(%s), which nobody approved with %s", a.w.book.shortID(at.id), s.tool, input, wait)
 		}
-	case s.approved[input]:
+	case s.approved[decidedOn{input, revision}]:
 	case a.unclear[intent{s.tool, input}]:
 		a.wrong("%s calls %s(%s) without a person's word, although it may have run", a.w.book.shortID(at.id), s.tool, input)
-	case a.grants[s.tool] >= s.risk:
+	case a.grants[decidedOn{s.tool, revision}] >= s.risk:
 	case a.k.head.GetConfirm() == executorv1.Confirm_CONFIRM_NEVER:
 	case a.k.head.GetConfirm() == executorv1.Confirm_CONFIRM_BY_RISK && s.risk <= low:
 	default:
@@ -183,14 +184,15 @@ func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
 	}
 }
 
-// approve finds those who answered a wait so that this input may run.
-func (a *audit) approve(s *stepAudit, wait, input string) (found bool) {
+// approve finds those who answered a wait so that this input may run, with the server as it was shown; revision 0: any.
+func (a *audit) approve(s *stepAudit, wait, input string, revision uint64) (found bool) {
 	for _, n := range a.w.book.answers {
 		if n.task != a.k.id || n.wait != wait || n.refused() {
 			continue
 		}
 		if n.command.GetOutcome().GetRetry() && (input == "" || s.shown[wait] == input) {
-			s.approved[s.shown[wait]], found = true, true
+			s.approved[decidedOn{s.shown[wait], a.k.revisions[wait]}] = true
+			found = found || revision == 0 || revision == a.k.revisions[wait]
 		}
 		c := n.command.GetApprove()
 		if c == nil {
@@ -203,15 +205,15 @@ func (a *audit) approve(s *stepAudit, wait, input string) (found bool) {
 		if input != "" && input != meant {
 			continue
 		}
-		found = true
+		found = found || revision == 0 || revision == a.k.revisions[wait]
 		if input != "" {
-			s.approved[input] = true
+			s.approved[decidedOn{input, a.k.revisions[wait]}] = true
 		}
-		if grant := c.GetGrant(); grant == shown {
-			a.grants[s.tool] = max(a.grants[s.tool], s.risk)
-		} else {
-			a.grants[s.tool] = max(a.grants[s.tool], grant)
+		grant, of := c.GetGrant(), decidedOn{s.tool, a.k.revisions[wait]}
+		if grant == shown {
+			grant = s.risk
 		}
+		a.grants[of] = max(a.grants[of], grant)
 	}
 	return found
 }

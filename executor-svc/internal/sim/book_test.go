@@ -49,6 +49,8 @@ type taskBook struct {
 	// tasked holds, by attempt, the MCP tasks that are durable; polled are those for which their server was asked.
 	tasked map[string]tasked
 	polled map[string]bool
+	// revisions holds, by wait, the revision of the server's configuration that is shown.
+	revisions map[string]uint64
 	// answered holds, by attempt and question, the call that took an answer.
 	answered map[string]string
 
@@ -130,7 +132,7 @@ func (b *book) created(n journal.NewTask) {
 	defer b.mu.Unlock()
 	t := &taskBook{
 		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
-		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{},
+		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{}, revisions: map[string]uint64{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
 		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stale: map[uint64]bool{}, stopped: -1,
 	}
@@ -186,6 +188,7 @@ func (b *book) committed(t journal.Transition) {
 			b.givenUp(k, id, f)
 		}
 	}
+	k.show(t.Checkpoint)
 	for _, s := range t.Checkpoint.GetActiveSteps() {
 		id := flow.CallID(k.id, s.GetOrdinal(), s.GetAttempt())
 		if s.GetMcpTaskId() != "" || k.tasked[id].leg != s.GetLeg() {

@@ -96,6 +96,10 @@ var planted = map[string]struct {
 		plant{flow: func(f flow.Flow) flow.Flow { return &mixesTasks{Flow: f} }, config: func(c *config) { c.defers, c.crashes, c.poolCrashes, c.crashEvery = 1, 4, 6, 10 }},
 		[]string{"is asked for by the name of"},
 	},
+	"an approval outlives a change of the server": {
+		plant{flow: onFlow(keepApproval), config: func(c *config) { c.changes, c.crashEvery = 8, 10 }},
+		[]string{"which nobody approved", "without an approval"},
+	},
 	"planning goes round an unknown call": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {
 			c.repeats, c.asks, c.poolCrashes, c.breaks, c.crashEvery = 1, 0, 6, 6, 10

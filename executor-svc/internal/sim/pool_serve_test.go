@@ -62,6 +62,11 @@ func (p *pool) begin(k *conn, req *mcppoolv1.CallToolRequest) (c *call, fresh bo
 		return nil, false
 	}
 	p.epochs[req.GetSessionId()] = req.GetEpoch()
+	if req.GetExpectedConfigRevision() != p.w.revision.Load() {
+		k.refuse(failedPrecondition, definitionChanged, errs.OutcomeNotExecuted, "the server's configuration is another one")
+		p.graves[id] = errs.OutcomeNotExecuted
+		return nil, false
+	}
 	return p.enter(req), true
 }
 

@@ -210,7 +210,7 @@ func (c *poolClient) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequ
 		_, name := flow.ToolName(id)
 		out.Tools = append(out.Tools, &commonv1.Tool{
 			Id: id, McpId: "s", Name: name, InputSchemaJson: inputSchema, Effect: effects[id], Idempotent: id == toolIdempotent,
-			RiskFloor: floors[id], DefinitionHash: "hash-" + name, ConfigRevision: 1,
+			RiskFloor: floors[id], DefinitionHash: "hash-" + name, ConfigRevision: c.w.revision.Load(),
 		})
 	}
 	return out, nil
@@ -314,4 +314,5 @@ func (k *conn) refuse(code codes.Code, reason commonv1.ErrorReason, outcome, wha
 const (
 	failedPrecondition = codes.FailedPrecondition
 	staleOwner         = commonv1.ErrorReason_ERROR_REASON_STALE_OWNER
+	definitionChanged  = commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED
 )

@@ -36,6 +36,8 @@ type config struct {
 	repeats int
 	// asks is how often a tool asks people, as above, and defers how often a server does a call as an MCP task.
 	asks, defers uint64
+	// changes is how often an operator changes the server.
+	changes int
 }
 
 func draw(s *sched) config {
@@ -43,7 +45,7 @@ func draw(s *sched) config {
 		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
 		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
 		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
-		repeats: 3, asks: 5, defers: 5,
+		repeats: 3, asks: 5, defers: 5, changes: s.rng.IntN(4),
 		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }
@@ -78,9 +80,11 @@ type world struct {
 
 	poolMu sync.Mutex
 	pool   *pool // nil while there is none
-	pools  []*pool
-	poolUp time.Time
-	server server
+	// revision of the server's configuration.
+	revision atomic.Uint64
+	pools    []*pool
+	poolUp   time.Time
+	server   server
 
 	people   int
 	watchers []*watcher
@@ -127,6 +131,7 @@ func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
 		pl.config(&w.cfg)
 	}
 	w.book.slots = w.cfg.slots
+	w.revision.Store(1)
 	w.left = w.cfg
 	w.planner = newPlanner(w)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -307,7 +312,7 @@ func (w *world) mishap(t testing.TB) bool {
 		return false
 	}
 	both := w.s.chance(3)
-	switch what := w.s.rng.IntN(5); {
+	switch what := w.s.rng.IntN(6); {
 	case what <= 1 && w.proc != nil && w.left.crashes > 0:
 		w.left.crashes--
 		w.crash(t)
@@ -327,6 +332,9 @@ func (w *world) mishap(t testing.TB) bool {
 		w.left.breaks--
 		w.livingPool().breakOne(w.s)
 		synctest.Wait()
+	case what == 5 && w.left.changes > 0:
+		w.left.changes--
+		w.change()
 	default:
 		return false
 	}

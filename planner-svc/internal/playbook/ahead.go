@@ -27,6 +27,9 @@ const stepPrefix = "step-"
 // list ends behind a step of which something is expected, since that is checked here, on what came out; and before a step
 // about which something is not certain yet: its tool is not there, a value is missing, or its risk depends on a value.
 func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
+	if err := r.whole(); err != nil {
+		return nil, err
+	}
 	p, err := r.next()
 	if err != nil {
 		return nil, err

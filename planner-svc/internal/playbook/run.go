@@ -92,7 +92,7 @@ func (r *run) verify() error {
 func (r *run) plan(i int) (*planned, error) {
 	s := &r.Steps[i]
 	if r.tool(s.Tool) == nil {
-		return nil, unusable(s.Line, "%s: %s is not one of the task's tools; activate its MCP server, or mend the playbook", r.stepName(i), s.Tool)
+		return nil, unusable(s.Line, "%s: %s", r.stepName(i), r.noTool(s.Tool))
 	}
 	input, err := r.resolve(s.Input, i)
 	if err != nil {
@@ -177,7 +177,7 @@ func failed(format string, args ...any) *errs.Error {
 }
 
 // unusable is a playbook that refers to something that is not there.
-func unusable(line int, format string, args ...any) error {
+func unusable(line int, format string, args ...any) *errs.Error {
 	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...)
 	return e.With("line", strconv.Itoa(line))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	s := server.NewMCPServer("crash", "1.0.0", server.WithToolCapabilities(true))
+	s := server.NewMCPServer("crash", "1.0.0", server.WithToolCapabilities(true), server.WithElicitation())
 	mcpserver.AddRecorders(s, "read", "put", "write", "wipe")
 	if err := server.ServeStdio(s); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -108,6 +108,8 @@ func (m *move) on(in flow.Input) error {
 		return m.derived(in)
 	case flow.Judged:
 		return m.judged(in)
+	case flow.Looked:
+		return m.looked(in)
 	case flow.Text:
 		return m.text(in)
 	case flow.Answered:
@@ -140,7 +142,7 @@ func (m *move) onCall(in flow.Input) error {
 // progress says whether a task that came to this has got somewhere since it was taken up.
 func progress(in flow.Input) bool {
 	switch in.(type) {
-	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Judged, flow.Answered:
+	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Judged, flow.Looked, flow.Answered:
 		return true
 	}
 	return false
@@ -165,6 +167,8 @@ func (m *move) goOn() error {
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_JUDGE:
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return judge(s) })
+	case storagev1.Phase_PHASE_LOOK:
+		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Look{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_FILL:
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:

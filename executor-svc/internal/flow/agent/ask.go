@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,9 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
+// mayRun is said of a call that may have had its effect already, before the planner's words.
+const mayRun = "The same call was made before, and it is not known whether it ran. "
+
 // ask waits for a person's approval of exactly the current input (A8).
 func (m *move) ask(s *storagev1.ActiveStep) error {
 	if err := m.stepTo(s, stepWaiting); err != nil {
@@ -26,7 +30,7 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 	if m.mayHaveRun(s) {
 		s.Risk = &storagev1.RiskNote{
 			Level:  s.GetRisk().GetLevel(),
-			Reason: "A step before this one made the same call, and it is not known whether it ran. " + s.GetRisk().GetReason(),
+			Reason: mayRun + strings.TrimPrefix(s.GetRisk().GetReason(), mayRun),
 		}
 	}
 	w := m.open(s, approval, s.GetRisk().GetReason())

@@ -49,6 +49,8 @@ func (m *move) called(in flow.Called) error {
 		return m.outcomeUnknown(s, in, answers)
 	case in.Outcome == notExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
 		return m.callAgain(s, in.Err, notExecuted) // it never came to the tool (A11)
+	case m.outdated(s, in):
+		return m.lookAgain(s, in.Err)
 	}
 	return m.attemptFailed(s, in.Err, in.Outcome)
 }
@@ -177,6 +179,7 @@ func (m *move) derived(in flow.Derived) error {
 		return m.stepFailed(s)
 	}
 	s.InputJson, s.InputSeq, s.Supplied = in.Input, 0, nil
+	m.adopt(s, in.Tool)
 	if !filled {
 		if err := m.stepTo(s, stepInit); err != nil {
 			return err

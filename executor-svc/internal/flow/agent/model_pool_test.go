@@ -33,6 +33,8 @@ type poolModel struct {
 	asked map[string]bool
 	// parked holds the calls that wait for answers.
 	parked map[string]bool
+	// revision of the server's configuration.
+	revision uint64
 }
 
 func newPoolModel(w *world) *poolModel {
@@ -207,9 +209,14 @@ func (w *world) answer(e flow.Effect) flow.Input {
 		p.Usage = usage
 		return p
 	case flow.Call:
+		if s := w.pool.step(e.Ordinal); s.GetConfigRevision() != w.pool.revision {
+			return refusal(s)
+		}
 		return w.pool.called(e.Ordinal, e.Attempt, false)
 	case flow.Attach:
 		return w.pool.attached(e)
+	case flow.Look:
+		return w.looked(e.Ordinal)
 	case flow.Derive:
 		return w.derived(e.Ordinal, usage)
 	case flow.Fill:
@@ -239,7 +246,7 @@ func (w *world) plan() flow.Planned {
 	tool := rapid.SampledFrom([]string{"t/read", "t/write", "t/idempotent", "t/destroy"}).Draw(w.T, "tool")
 	return flow.Planned{Step: &flow.PlannedStep{
 		ToolID: tool, InputJSON: w.input(), Effect: effectOf[tool], Problem: w.problem(), Idempotent: tool == "t/idempotent",
-		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}, RiskFloor: commonv1.RiskLevel(effectOf[tool]),
+		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}, RiskFloor: commonv1.RiskLevel(effectOf[tool]), ConfigRevision: w.pool.revision,
 	}}
 }
 

@@ -29,6 +29,7 @@ type world struct {
 	pool     *poolModel
 	no       refusals
 	yes      acceptances
+	approved approvals
 }
 
 func TestFlowHoldsWhateverHappens(t *testing.T) {
@@ -68,7 +69,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	cp := &storagev1.Checkpoint{Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN}
 	w := &world{
-		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, no: refusals{}, yes: acceptances{},
+		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, no: refusals{}, yes: acceptances{}, approved: approvals{},
 	}
 	w.pool = newPoolModel(w)
 	return w
@@ -86,6 +87,8 @@ func (w *world) move() {
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{}}})
 	case what == 4:
 		w.apply(w.on(flow.Lapsed{}))
+	case what == 5:
+		w.pool.revision++ // an operator changes the server
 	case len(w.pending) > 0:
 		w.result()
 	case w.status() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING:
@@ -183,6 +186,7 @@ func (w *world) person() {
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{}}})
 	case 5:
 		w.yes.retry(w.pool.stepOf(wait))
+		w.approved.said(w.pool.step(w.pool.stepOf(wait)))
 		w.command(outcome(&storagev1.SettleOutcome{WaitId: wait, Answer: &storagev1.SettleOutcome_Retry{Retry: true}}))
 	case 6:
 		w.pool.seen(wait)
@@ -195,6 +199,7 @@ func (w *world) person() {
 			a.InputJson = w.input()
 		}
 		a.Grant = levels.Draw(w.T, "grant")
+		w.approved.said(w.pool.step(w.pool.stepOf(wait)))
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: a}})
 	}
 	w.pool.said(nil)
@@ -271,6 +276,9 @@ func (w *world) fact(f *storagev1.Fact) {
 			w.Fatalf("%s is called again although a person said no: %v", f.GetToolId(), w.events)
 		}
 		w.no.asked(f.GetOrdinal()) // a person wants it, who knows what they said before
+		if wrong := w.approved.void(w.pool.step(f.GetOrdinal())); wrong != "" {
+			w.Fatalf("%s: %v", wrong, w.events)
+		}
 		w.attempts[attempt] = ""
 	case *storagev1.Fact_InputRequired:
 		if end, begun := w.attempts[attempt]; !begun || end != "" {

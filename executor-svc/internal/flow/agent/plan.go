@@ -41,10 +41,10 @@ func (m *move) planned(in flow.Planned) error {
 	p := in.Step
 	s := &storagev1.ActiveStep{
 		Ordinal: m.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
-		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent, RiskFloor: p.RiskFloor,
+		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent,
 		DefinitionHash: p.DefinitionHash, ConfigRevision: p.ConfigRevision, PoolId: p.PoolID,
-		Risk: effectiveRisk(p.Risk, p.RiskFloor),
 	}
+	setRisk(s, p.Risk, p.RiskFloor)
 	m.s.ActiveSteps = append(m.s.ActiveSteps, s)
 	m.stepFact(s, initFact(p.Description))
 	return m.start(s, p.Problem)

@@ -95,6 +95,7 @@ func (p *Checkpoint) writeStep(w *wire, s *storagev1.ActiveStep, facts Facts) {
 	messages(w, 24, s.GetAnswers())
 	w.flag(25, s.GetAnswersSent())
 	messages(w, 26, s.GetAccepted())
+	w.number(27, uint64(s.GetPlannedRisk()))
 	w.rest(s)
 	moved := w.end(at)
 	for i := range p.cuts[first:] {

@@ -52,6 +52,8 @@ const (
 	Phase_PHASE_END Phase = 9
 	// The input of a step is there, and nothing keeps it from being called but a pause.
 	Phase_PHASE_START Phase = 10
+	// The tools are listed again, for a step whose tool is not as it was.
+	Phase_PHASE_LOOK Phase = 11
 )
 
 // Enum value maps for Phase.
@@ -68,6 +70,7 @@ var (
 		8:  "PHASE_ANSWER",
 		9:  "PHASE_END",
 		10: "PHASE_START",
+		11: "PHASE_LOOK",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED": 0,
@@ -81,6 +84,7 @@ var (
 		"PHASE_ANSWER":      8,
 		"PHASE_END":         9,
 		"PHASE_START":       10,
+		"PHASE_LOOK":        11,
 	}
 )
 
@@ -1090,7 +1094,9 @@ type ActiveStep struct {
 	// The newest call was made with the answers: they are not given to the pool once more.
 	AnswersSent bool `protobuf:"varint,25,opt,name=answers_sent,json=answersSent,proto3" json:"answers_sent,omitempty"`
 	// What people accepted in the step's calls, for when one is made again because its outcome was lost.
-	Accepted      []*Accepted `protobuf:"bytes,26,rep,name=accepted,proto3" json:"accepted,omitempty"`
+	Accepted []*Accepted `protobuf:"bytes,26,rep,name=accepted,proto3" json:"accepted,omitempty"`
+	// The planner's word on the risk, where the tool's floor raised it; unspecified where `risk` is the planner's.
+	PlannedRisk   v11.RiskLevel `protobuf:"varint,27,opt,name=planned_risk,json=plannedRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"planned_risk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1298,6 +1304,13 @@ func (x *ActiveStep) GetAccepted() []*Accepted {
 		return x.Accepted
 	}
 	return nil
+}
+
+func (x *ActiveStep) GetPlannedRisk() v11.RiskLevel {
+	if x != nil {
+		return x.PlannedRisk
+	}
+	return v11.RiskLevel(0)
 }
 
 // An answer that a person gave to a tool's server, and that it gets again where it asks exactly the same after a loss.
@@ -3940,7 +3953,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tErrorNote\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xc7\a\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\x85\b\n" +
 	"\n" +
 	"ActiveStep\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
@@ -3973,7 +3986,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\rrequest_state\x18\x17 \x01(\tR\frequestState\x121\n" +
 	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
 	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSent\x120\n" +
-	"\baccepted\x18\x1a \x03(\v2\x14.storage.v1.AcceptedR\bacceptedJ\x04\b\x0e\x10\x0f\"\x7f\n" +
+	"\baccepted\x18\x1a \x03(\v2\x14.storage.v1.AcceptedR\baccepted\x12<\n" +
+	"\fplanned_risk\x18\x1b \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\vplannedRiskJ\x04\b\x0e\x10\x0f\"\x7f\n" +
 	"\bAccepted\x12\x1d\n" +
 	"\n" +
 	"asked_hash\x18\x01 \x01(\fR\taskedHash\x12!\n" +
@@ -4160,7 +4174,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\frequest_hash\x18\r \x01(\fR\vrequestHash\x12*\n" +
 	"\x06budget\x18\x0e \x01(\v2\x12.storage.v1.LimitsR\x06budget\x12!\n" +
 	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
-	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome*\xc4\x01\n" +
+	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome*\xd4\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -4177,7 +4191,9 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fPHASE_ANSWER\x10\b\x12\r\n" +
 	"\tPHASE_END\x10\t\x12\x0f\n" +
 	"\vPHASE_START\x10\n" +
-	"B5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
+	"\x12\x0e\n" +
+	"\n" +
+	"PHASE_LOOK\x10\vB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_storage_v1_storage_proto_rawDescOnce sync.Once
@@ -4273,54 +4289,55 @@ var file_storage_v1_storage_proto_depIdxs = []int32{
 	12, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
 	11, // 24: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
 	10, // 25: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	49, // 26: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	50, // 27: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	6,  // 28: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	15, // 29: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	46, // 30: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	43, // 31: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	16, // 32: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	17, // 33: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	18, // 34: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	8,  // 35: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	19, // 36: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	20, // 37: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	21, // 38: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	22, // 39: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	24, // 40: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	25, // 41: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	26, // 42: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	28, // 43: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	23, // 44: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	7,  // 45: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 46: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	47, // 47: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	47, // 48: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	7,  // 49: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 50: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	43, // 51: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	27, // 52: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	45, // 53: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	30, // 54: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	31, // 55: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	35, // 56: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	36, // 57: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	32, // 58: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	33, // 59: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	34, // 60: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	37, // 61: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	44, // 62: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	12, // 63: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	49, // 64: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	43, // 65: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	40, // 66: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	3,  // 67: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	42, // 68: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	69, // [69:69] is the sub-list for method output_type
-	69, // [69:69] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	44, // 26: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	49, // 27: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	50, // 28: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	6,  // 29: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	15, // 30: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	46, // 31: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	43, // 32: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	16, // 33: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	17, // 34: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	18, // 35: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	8,  // 36: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	19, // 37: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	20, // 38: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	21, // 39: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	22, // 40: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	24, // 41: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	25, // 42: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	26, // 43: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	28, // 44: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	23, // 45: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	7,  // 46: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 47: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	47, // 48: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	47, // 49: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	7,  // 50: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	8,  // 51: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	43, // 52: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	27, // 53: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	45, // 54: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	30, // 55: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	31, // 56: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	35, // 57: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	36, // 58: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	32, // 59: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	33, // 60: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	34, // 61: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	37, // 62: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	44, // 63: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	12, // 64: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	49, // 65: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	43, // 66: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	40, // 67: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	3,  // 68: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	42, // 69: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }

@@ -1,0 +1,192 @@
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/inproc"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// servers is a pool whose servers take their time to list one tool each; those that are broken say so then.
+type servers struct {
+	mcppoolv1.UnimplementedMcpPoolServiceServer
+	takes  map[string]time.Duration
+	broken []string
+}
+
+func (p *servers) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+	id := req.GetMcpId()
+	select {
+	case <-time.After(p.takes[id]):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if slices.Contains(p.broken, id) {
+		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%s does not start", id)
+	}
+	return &mcppoolv1.ListToolsResponse{PoolId: "pool", Tools: []*commonv1.Tool{{Id: id + "/read", McpId: id, Name: "read"}}}, nil
+}
+
+// chooser plans the first of its tools that it is told of, once; after a step it is done. Without any it says so.
+type chooser struct {
+	plannerv1.UnimplementedPlannerServiceServer
+	wants []string
+	told  [][]string
+}
+
+func (p *chooser) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+	var ids []string
+	for _, t := range req.GetContext().GetTools() {
+		ids = append(ids, t.GetId())
+	}
+	p.told = append(p.told, ids)
+	step := &plannerv1.PlannedStep{ToolId: flow.Final}
+	for _, want := range p.wants {
+		if len(req.GetContext().GetHistory()) == 0 && slices.Contains(ids, want) {
+			step = &plannerv1.PlannedStep{ToolId: want, InputJson: "{}"}
+			break
+		}
+	}
+	return &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{step}, Usage: &commonv1.Usage{ModelCalls: 1}}, nil
+}
+
+func late(pool *servers, planner *chooser, ids ...string) *Session {
+	conn := inproc.New(nil, nil)
+	mcppoolv1.RegisterMcpPoolServiceServer(conn, pool)
+	plannerv1.RegisterPlannerServiceServer(conn, planner)
+	r := New(Config{}, plannerv1.NewPlannerServiceClient(conn), mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
+	return r.Session("task", 1, &storagev1.TaskHead{UserSub: "u", McpIds: ids}, nil)
+}
+
+func begun(t *testing.T, s *Session) flow.Begun {
+	t.Helper()
+	var got flow.Begun
+	s.begin(&plannerv1.TaskContext{Goal: "g"})(t.Context(), func(in flow.Input) { got, _ = in.(flow.Begun) })
+	return got
+}
+
+func skipped(t *storagev1.ToolsLoaded) (ids []string) {
+	for _, s := range t.GetSkipped() {
+		ids = append(ids, s.GetMcpId())
+	}
+	return ids
+}
+
+// A2: a server that hangs keeps a task that can do without it for a moment, however many hang, and the event log names them.
+func TestSlowServersDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := &servers{takes: map[string]time.Duration{"fast": time.Second}}
+		ids := []string{"fast"}
+		for _, c := range "abcdefgh" {
+			pool.takes[string(c)] = 40 * time.Second
+			ids = slices.Insert(ids, 0, string(c))
+		}
+		ids = append(ids, "last") // in line behind all that hang
+		s := late(pool, &chooser{wants: []string{"fast/read"}}, ids...)
+		began := time.Now()
+		got := begun(t, s)
+		if took := time.Since(began); took > 2*slowAfter {
+			t.Errorf("it took %s", took)
+		}
+		if got.Plan.Step.ToolID != "fast/read" || got.Tools.GetToolCount() != 2 || len(got.Tools.GetSkipped()) != 8 {
+			t.Errorf("begun with %v and %v", got.Plan, got.Tools)
+		}
+		if m := got.Tools.GetSkipped()[0].GetMessage(); !strings.Contains(m, "takes them in when they come") {
+			t.Errorf("it says %q", m)
+		}
+		<-time.After(time.Minute)
+		if tools, err := s.toolset(t.Context()); err != nil || len(tools.tools) != 10 || len(tools.late) != 0 {
+			t.Errorf("later there are %v, %v", tools, err)
+		}
+	})
+}
+
+// Where nothing can be done without what is missing, it is waited for, as long as its server may take.
+func TestWhatIsNeededIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes   map[string]time.Duration
+		broken  []string
+		step    string
+		plans   int
+		most    time.Duration
+		without []string
+	}{
+		"the only one":           {map[string]time.Duration{"b": 20 * time.Second}, nil, "b/read", 1, 20 * time.Second, nil},
+		"the one that is needed": {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
+		"not the other one":      {map[string]time.Duration{"a": 0, "b": 20 * time.Second, "c": 2 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
+		"in vain":                {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, []string{"b"}, "", 1, 20 * time.Second, []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ids []string
+				for id := range c.takes {
+					ids = append(ids, id)
+				}
+				planner := &chooser{wants: []string{"b/read"}}
+				s := late(&servers{takes: c.takes, broken: c.broken}, planner, ids...)
+				began := time.Now()
+				got := begun(t, s)
+				if took := time.Since(began); took > c.most {
+					t.Errorf("it took %s", took)
+				}
+				step := ""
+				if got.Plan.Step != nil {
+					step = got.Plan.Step.ToolID
+				}
+				if step != c.step || len(planner.told) != c.plans || got.Plan.Usage.GetModelCalls() != uint32(c.plans) {
+					t.Errorf("planned %q, having told %v, for %v", step, planner.told, got.Plan.Usage)
+				}
+				if !slices.Equal(skipped(got.Tools), c.without) {
+					t.Errorf("left out %v, want %v", got.Tools.GetSkipped(), c.without)
+				}
+			})
+		})
+	}
+}
+
+// A task that has come to something ends without a server that hangs.
+func TestTheEndWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := late(&servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}, &chooser{}, "a", "b")
+		began := time.Now()
+		var got flow.Planned
+		c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
+		s.plan(c)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
+		if took := time.Since(began); took > slowAfter || got.Step != nil || got.Err != nil {
+			t.Errorf("%v after %s", got, took)
+		}
+		<-time.After(time.Minute) // for the list that is still under way
+	})
+}
+
+// A list that ended with its task's turn, and not by its server, is asked for anew.
+func TestListsThatWereCutOffAreAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := &servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}
+		s := late(pool, &chooser{}, "a", "b")
+		turn, cancel := context.WithCancel(t.Context())
+		if tools, err := s.toolset(turn); err != nil || !tools.expects("b/read") {
+			t.Fatal(tools, err)
+		}
+		cancel()
+		synctest.Wait()
+		pool.takes["b"] = 0
+		if tools, err := s.toolset(t.Context()); err != nil || tools.byID["b/read"] == nil {
+			t.Errorf("there are %v, %v", tools, err)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"fmt"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// decidedOn is a tool or an input with the revision of the server's configuration that a person was shown with it.
+type decidedOn struct {
+	what     string
+	revision uint64
+}
+
+// change lets an operator change the server: calls that were decided on before are refused.
+func (w *world) change() {
+	w.s.note(fmt.Sprintf("the server has revision %d", w.revision.Add(1)), 0)
+}
+
+// show writes down what the waits of a checkpoint show of their server.
+func (k *taskBook) show(c *storagev1.Checkpoint) {
+	for _, wait := range c.GetWaits() {
+		for _, s := range c.GetActiveSteps() {
+			if s.GetOrdinal() == wait.GetOrdinal() {
+				k.revisions[wait.GetId()] = s.GetConfigRevision()
+			}
+		}
+	}
+}
+
+// keepApproval takes a changed server for the one that was approved.
+func keepApproval(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+	if l, ok := in.(flow.Looked); ok && l.Tool != nil {
+		t.State.GetActiveSteps()[0].ConfigRevision = l.Tool.ConfigRevision
+	}
+	return f.On(t, in)
+}

@@ -1,0 +1,90 @@
+package playbook
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"pawl.dev/services/schema"
+	"pawl.dev/services/similar"
+)
+
+// whole looks at all steps before the first one runs: what can be known to be wrong with a later step by then is not to be found out
+// when the steps before it had their effects. What a step lacks is left alone: a person may supply it (A16).
+func (r *run) whole() error {
+	if len(r.tc.GetHistory()) > 0 {
+		return nil
+	}
+	var problems []problem
+	for i := range r.Steps {
+		if wrong := r.wrongWith(i); wrong != "" {
+			problems = append(problems, problem{r.Steps[i].Line, fmt.Sprintf("%s: %s", r.stepName(i), wrong)})
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	message := problems[0].message
+	if more := len(problems) - 1; more > 0 {
+		message += fmt.Sprintf(" (and %d more)", more)
+	}
+	e := unusable(problems[0].line, "%s; nothing was called", message)
+	for i, p := range problems {
+		if i == mostProblems {
+			break
+		}
+		e = e.WithViolation("playbook", p.String())
+	}
+	return e
+}
+
+// wrongWith says what is wrong with a step whatever the steps before it bring; empty where nothing is known to be.
+func (r *run) wrongWith(i int) string {
+	s := &r.Steps[i]
+	t := r.tool(s.Tool)
+	switch {
+	case t == nil:
+		return r.noTool(s.Tool)
+	case s.Continue || t.Schema == nil: // it may fail; or the tool has to say
+		return ""
+	}
+	input, open, err := r.partial(s.Input, i)
+	if err != nil || open {
+		return "" // it is told when it is due
+	}
+	var invalid *schema.Invalid
+	if !errors.As(t.Schema.Validate(input), &invalid) {
+		return ""
+	}
+	wrong := &schema.Invalid{}
+	for _, p := range invalid.Problems {
+		if !p.Missing() {
+			wrong.Problems = append(wrong.Problems, p)
+		}
+	}
+	if len(wrong.Problems) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the input does not fit the schema of %s: %s", s.Tool, wrong)
+}
+
+// noTool says that a tool is not there, and which ones are that may be meant.
+func (r *run) noTool(id string) string {
+	text := id + " is not one of the task's tools; activate its MCP server, or mend the playbook"
+	_, name, _ := strings.Cut(id, "/")
+	var ids, namesakes []string
+	for _, t := range r.tc.GetTools() {
+		ids = append(ids, t.GetId())
+		if t.GetName() == name {
+			namesakes = append(namesakes, t.GetId())
+		}
+	}
+	near := similar.Names(id, ids)
+	if len(near) == 0 {
+		near = namesakes[:min(len(namesakes), 3)]
+	}
+	if len(near) > 0 {
+		text += " (is " + strings.Join(near, " or ") + " meant?)"
+	}
+	return text
+}

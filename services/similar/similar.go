@@ -1,0 +1,73 @@
+package similar
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// most is how many names are suggested.
+	most = 3
+	// longest is the longest name that is compared; comparing costs the product of the lengths.
+	longest = 256
+	// mostNames is how many names are compared with.
+	mostNames = 10_000
+)
+
+// Names returns those of the names that are most like one that is not among them, the best first: spelt with a few other letters, a
+// third of them at most, or in another way ("startLine" for "start_line").
+func Names(wrong string, names []string) []string {
+	if len(wrong) > longest {
+		return nil
+	}
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var found []candidate
+	folded := fold(wrong)
+	for _, name := range names[:min(len(names), mostNames)] {
+		if name == wrong || len(name) > longest {
+			continue
+		}
+		if d := distance(folded, fold(name)); d <= utf8.RuneCountInString(folded)/3 {
+			found = append(found, candidate{name, d})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
+	})
+	var best []string
+	for _, c := range found[:min(len(found), most)] {
+		best = append(best, c.name)
+	}
+	return best
+}
+
+// fold leaves out what names of one meaning differ in.
+func fold(name string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
+}
+
+// distance is Levenshtein's: the insertions, deletions and replacements between two texts.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	row := make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range x {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range y {
+			cost := diagonal
+			if x[i] != y[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(y)]
+}
