@@ -63,6 +63,7 @@ func (c *MCPAddCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			got, err := c.add(ctx, a, g, pool, s)
 			if got != nil {
 				added.McpServers = append(added.McpServers, got)
+				a.warnOfModel(ctx, session, got)
 			}
 			if err != nil {
 				failed = append(failed, err)

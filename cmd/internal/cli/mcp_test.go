@@ -101,6 +101,22 @@ func TestMCPAddThatDoesNotWork(t *testing.T) {
 	w.pawl("mcp", "add", "broken", "--no-check", "--", "nowhere").expect(t, 0, "broken is registered and active\n", "")
 }
 
+// A model that is not there is said when the server is registered, and not first in the middle of a call.
+func TestMCPAddWithAModelThatIsNotThere(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	const says = `! a may have the model "nosuch" asked, which there is not; there are fast: pawl mcp update a --sampling MODEL`
+	w.pawl("mcp", "add", "a", "--sampling", "nosuch", "--", "x").expect(t, 0, "a is registered", says)
+	w.pawl("mcp", "update", "a", "--sample-tokens", "5").expect(t, 0, "a is changed", says)
+	for _, model := range []string{"fast", "any"} {
+		got := w.pawl("mcp", "update", "a", "--sampling", model)
+		got.expect(t, 0, "a is changed", "")
+		if got.err != "" {
+			t.Error(got.err)
+		}
+	}
+}
+
 func TestMCPAddFromAFile(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")

@@ -77,6 +77,7 @@ func (c *MCPUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			a.printf("%s is changed\n", c.ID)
 			c.sayConsequences(a, old, got, mask.GetPaths())
 		}
+		a.warnOfModel(ctx, session, got)
 		checked := c.check(ctx, a, g, pool, got)
 		if g.JSON {
 			return cmp.Or(render.JSONDocument(a.Console.Out, got), checked)

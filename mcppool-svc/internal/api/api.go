@@ -34,7 +34,8 @@ type Server struct {
 	pins      *pin.Book
 	logins    *oauth.Logins
 	connector checkup.Connector
-	checks    chan struct{} // one for each test of a server that runs
+	models    checkup.Models // nil: none
+	checks    chan struct{}  // one for each test of a server that runs
 	log       *slog.Logger
 	id        string
 
@@ -53,6 +54,7 @@ type Parts struct {
 	Pins      *pin.Book
 	Logins    *oauth.Logins
 	Connector checkup.Connector // for tests of servers, beside the pool
+	Models    checkup.Models    // those that servers may have asked; nil: none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
@@ -61,7 +63,7 @@ type Parts struct {
 func New(p Parts) *Server {
 	s := &Server{
 		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, logins: p.Logins,
-		connector: p.Connector, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
+		connector: p.Connector, models: p.Models, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
 	}
 	s.hub, s.streams, s.stopping = watch.New(), newStreams(), make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
