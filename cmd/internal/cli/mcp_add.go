@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -133,7 +134,11 @@ func named(id string, err error) error {
 // servers is what the command line asks for.
 func (c *MCPAddCmd) servers(a *App) ([]*mcppoolv1.McpServer, error) {
 	if c.From != "" {
-		return c.imported(a)
+		servers, err := c.imported(a)
+		if errors.Is(err, errNotInFile) {
+			return nil, exit.Newf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")
+		}
+		return servers, err
 	}
 	if c.Name == "" {
 		return nil, exit.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
@@ -200,19 +205,22 @@ func setEffects(s *mcppoolv1.McpServer, effects map[string]string) error {
 	return nil
 }
 
+// errNotInFile says that a file has no server of the name.
+var errNotInFile = errors.New("the file has no such server")
+
 func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, exit.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
-	servers, err := mcppool.ReadServers(c.From)
+	servers, err := mcppool.ReadServers(c.From, c.Name)
 	if err != nil {
-		return nil, exit.Newf("%v", err).Then(`correct it; it must be {"mcpServers": {"name": {"command": …}}}`)
+		return nil, unreadable(c.From, err)
+	}
+	if len(servers) == 0 {
+		return nil, errNotInFile
 	}
 	var taken []*mcppoolv1.McpServer
 	for _, s := range servers {
-		if c.Name != "" && c.Name != s.GetId() && c.Name != s.GetDisplayName() {
-			continue
-		}
 		for _, key := range s.Unknown {
 			a.warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
 		}
@@ -221,10 +229,19 @@ func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 		}
 		taken = append(taken, s.McpServer)
 	}
-	if len(taken) == 0 {
-		return nil, exit.Newf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")
-	}
 	return taken, nil
+}
+
+// unreadable says what is wrong with a file, and what can be taken of it all the same.
+func unreadable(path string, err error) error {
+	var bad *mcppool.BadServers
+	switch {
+	case !errors.As(err, &bad):
+		return exit.Newf("%v", err).Then(`correct it; it must be {"mcpServers": {"name": {"command": …}}}`)
+	case len(bad.Good) == 0:
+		return exit.Newf("%v", err).Then("correct the file")
+	}
+	return exit.Newf("%v", err).Then("nothing was added: correct the file, or take one alone that is right: pawl mcp add %s --from %s", bad.Good[0], path)
 }
 
 // localise makes a program run where it was named: its path, and those among its arguments, mean this folder.

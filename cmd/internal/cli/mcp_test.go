@@ -150,6 +150,22 @@ func TestMCPAddFromAFile(t *testing.T) {
 		}
 		w.pawl("mcp", "add", "--from", "bad.json").expect(t, 1, "", says)
 	}
+	text = "{\"mcpServers\": {\n\"good\": {\"command\": \"x\"},\n\"bad\": {},\n\"good two\": {\"command\": \"x\"},\n\"worse\": 3,\n\"bad\": {}}}"
+	if err := os.WriteFile("bad.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := w.pawl("mcp", "add", "--from", "bad.json")
+	for _, says := range []string{
+		`bad.json:3: MCP server "bad": it has neither`, `bad.json:5: MCP server "worse": it is not`, `bad.json:6: MCP server "bad": it is there twice, first in line 3`,
+		"next: nothing was added", "pawl mcp add good --from",
+	} {
+		got.expect(t, 1, "", says)
+	}
+	if w.pool.Server("good") != nil {
+		t.Error("one was added")
+	}
+	w.pawl("mcp", "add", "good-two", "--from", "bad.json").expect(t, 0, "good-two is registered", "") // others do not matter then
+	w.pawl("mcp", "update", "nope", "--from", "bad.json").expect(t, 1, "", "bad.json has no server \"nope\"\n  next: name the entry nope in the file")
 }
 
 func TestMCPActivation(t *testing.T) {

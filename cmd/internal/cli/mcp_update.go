@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -90,6 +91,9 @@ func (c *MCPUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
 func (c *MCPUpdateCmd) entry(a *App) (*mcppoolv1.McpServer, error) {
 	add := MCPAddCmd{Name: c.ID, From: c.From, Command: c.Command, URL: c.URL}
 	servers, err := add.imported(a)
+	if errors.Is(err, errNotInFile) {
+		return nil, exit.Newf("%s has no server %q", c.From, c.ID).Then("name the entry %s in the file, or say with flags what is to change: pawl mcp update --help", c.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
