@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +81,9 @@ func (a *App) Main(ctx context.Context, args []string) int {
 	command, err := parser.Parse(args)
 	if exited {
 		return exit.Done
+	}
+	if err == nil {
+		err = contrary(command)
 	}
 	if err != nil {
 		return a.report(usageError(err))
@@ -165,12 +170,42 @@ func usageError(err error) error {
 			}
 		}
 	}
-	e := exit.Usagef("%v", err).Then("%s --help", command)
+	e := exit.Usagef("%s", plainly(err.Error())).Then("%s --help", command)
 	var inner *exit.Error
 	if errors.As(err, &inner) { // a value that says itself what to do
 		return inner
 	}
 	return e
+}
+
+// contrary refuses a switch that is put on and off at once, of which the parser takes the last.
+func contrary(command *kong.Context) error {
+	given := command.Args
+	if i := slices.Index(given, "--"); i >= 0 {
+		given = given[:i] // what follows is a program's own
+	}
+	for _, p := range command.Path {
+		if p.Flag == nil || p.Flag.Tag.Negatable == "" {
+			continue
+		}
+		on, off := "--"+p.Flag.Name, "--no-"+p.Flag.Name
+		if slices.Contains(given, on) && slices.Contains(given, off) {
+			return exit.Usagef("%s and %s exclude each other", on, off).Then("leave one of them out")
+		}
+	}
+	return nil
+}
+
+// plainly says in other words what the parser says of values: it takes a negative one for a flag, shows what stands for nothing as a
+// choice, and knows no missing argument.
+func plainly(text string) string {
+	if m := regexp.MustCompile(`^(--[\w-]+): expected .* but got "(-[0-9][^"]*)"`).FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%s %s: it cannot be negative", m[1], m[2])
+	}
+	if m := regexp.MustCompile(`^expected "(<[^"]*>)`).FindStringSubmatch(text); m != nil {
+		return m[1] + " is missing"
+	}
+	return strings.Replace(text, ` must be one of "",`, " must be one of ", 1)
 }
 
 func (a *App) outStyle() render.Style {

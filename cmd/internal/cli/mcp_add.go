@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/mcppool"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 // MCPAddCmd is `pawl mcp add`.
@@ -128,7 +130,13 @@ func (a *App) say(g *Globals, format string, args ...any) {
 
 func named(id string, err error) error {
 	e := exit.From(err)
-	return exit.Wrap(err, "%s: %s", id, e.Message).Then("%s", e.Next)
+	then := strings.ReplaceAll(e.Next, " ID", " "+id)
+	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS {
+		then = fmt.Sprintf("pawl mcp update %s changes it, pawl mcp remove %[1]s takes it away; or choose another id", id)
+	}
+	say := exit.Wrap(err, "%s: %s", id, e.Message).Then("%s", then)
+	say.Code = e.Code
+	return say
 }
 
 // servers is what the command line asks for.
