@@ -25,14 +25,19 @@ func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) err
 			fmt.Fprintf(&b, "%s\n", st.Dim("· "+pad(Line(c.GetName()), width)+"  not tried"))
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s  %s%s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), Line(c.GetMessage()),
+		fmt.Fprintf(&b, "%s %s  %s%s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), lines(c.GetMessage(), width+4),
 			st.Dim(checkTime(c)))
 		if c.GetAdvice() != "" {
-			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), Line(c.GetAdvice()))
+			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), lines(c.GetAdvice(), width+6))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// lines is a message made harmless, with the lines after its first one under it: what programs write as they fail has many.
+func lines(text string, indent int) string {
+	return strings.ReplaceAll(strings.TrimRight(Text(text), "\n"), "\n", "\n"+strings.Repeat(" ", indent))
 }
 
 // checkTime is how long a check took, where that is worth a word.
@@ -67,7 +72,7 @@ func ServerLog(w io.Writer, st Style, terminal bool, log *mcppoolv1.GetMcpServer
 		b.WriteString(strings.TrimRight(text, "\n") + "\n")
 	}
 	if log.GetLastError() != "" {
-		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), Line(log.GetLastError()))
+		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), lines(log.GetLastError(), 2))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -102,7 +107,7 @@ func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string, now time
 	row("roots", strings.Join(s.GetRoots(), ", "))
 	b.WriteString(policies(st, s))
 	if s.GetLastError() != "" {
-		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), Line(s.GetLastError()))
+		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), lines(s.GetLastError(), 4))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -123,6 +128,8 @@ func names(values map[string]string) string {
 
 func owner(s *mcppoolv1.McpServer) string {
 	switch {
+	case s.GetFromConfig() && s.GetBuiltin() != nil:
+		return "everybody; it is built in"
 	case s.GetFromConfig():
 		return "a configuration file"
 	case s.GetOwnerSub() == "":

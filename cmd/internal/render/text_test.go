@@ -12,6 +12,7 @@ import (
 
 	"pawl.dev/cmd/internal/render"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 func TestTextAndLine(t *testing.T) {
@@ -132,6 +133,38 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "ID  STATE    GOAL\n1   done     汉字 and a goal …\n22  waiting  two lines ␛[31m\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Where the last column would have no room left it goes under the others, and no line is wider than the terminal.
+func TestNarrowTable(t *testing.T) {
+	table := render.Table{Columns: 40}
+	table.Row("ID", "ACTIVE", "CONNECTION", "WHAT")
+	table.Row("workspace", "yes", "connecting", "files of /home/ann/projects/pawl/and/more")
+	table.Row("", "", "", "✗ it does not start")
+	table.Row("off", "no", "", "")
+	var out bytes.Buffer
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "ID         ACTIVE  CONNECTION\n  WHAT\nworkspace  yes     connecting\n  files of /home/ann/projects/pawl/and/…\n  ✗ it does not start\noff        no\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A stack trace keeps its lines, under the step that it belongs to.
+func TestMessagesOfManyLines(t *testing.T) {
+	report := &mcppoolv1.TestMcpServerResponse{Checks: []*mcppoolv1.ServerCheck{{
+		Name: "connect", Status: mcppoolv1.ServerCheck_STATUS_FAILED, Message: "it ended; its stderr ends with: Error: no\n    at f (a.js:1)\n\x1b[2J", Advice: "a\nb",
+	}}}
+	var out bytes.Buffer
+	if err := render.Checkup(&out, render.Style{}, report); err != nil {
+		t.Fatal(err)
+	}
+	want := "✗ connect  it ended; its stderr ends with: Error: no\n               at f (a.js:1)\n           ␛[2J\n           → a\n             b\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

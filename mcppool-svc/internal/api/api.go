@@ -119,6 +119,9 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 		return p, nil, registryError(err, id)
 	case server.Owner != p.Sub && !p.IsOperator():
 		return p, nil, denied("MCP server %s is everybody's: only an operator may change it", id)
+	case server.FromConfig && server.Builtin != nil:
+		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
+			"MCP server %s is built in: it comes and goes with the program and its flags; `pawl mcp deactivate %[1]s` keeps your tasks from it", id)
 	case server.FromConfig:
 		return p, nil, registryError(registry.ErrFromConfig, id)
 	}

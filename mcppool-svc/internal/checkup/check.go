@@ -135,6 +135,8 @@ func (r *run) configuration(context.Context) Result {
 		return Result{Status: Failed, Message: "the server is disabled", Advice: "enable it where it was registered"}
 	case !r.subject.Active:
 		return Result{Status: Warning, Message: "your tasks do not use it", Advice: "pawl mcp activate " + s.ID}
+	case s.FromConfig && s.Builtin != nil:
+		return Result{Message: "built in"}
 	case s.FromConfig:
 		return Result{Message: "from a configuration file"}
 	}
