@@ -122,7 +122,7 @@ func (s *Service) open(ctx context.Context, servers []*spec.Server, deps Deps) (
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
-		Models: listed(deps.Planner),
+		Models: listed(deps.Planner), Writable: s.writable,
 	})
 	st.Observe(s.applied)
 	return nil

@@ -35,7 +35,8 @@ type Server struct {
 	logins    *oauth.Logins
 	connector checkup.Connector
 	models    checkup.Models // nil: none
-	checks    chan struct{}  // one for each test of a server that runs
+	heard     func() error
+	checks    chan struct{} // one for each test of a server that runs
 	log       *slog.Logger
 	id        string
 
@@ -55,6 +56,7 @@ type Parts struct {
 	Logins    *oauth.Logins
 	Connector checkup.Connector // for tests of servers, beside the pool
 	Models    checkup.Models    // those that servers may have asked; nil: none
+	Writable  func() error      // why other replicas would never hear what is written here; nil: there are none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
@@ -63,7 +65,7 @@ type Parts struct {
 func New(p Parts) *Server {
 	s := &Server{
 		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, logins: p.Logins,
-		connector: p.Connector, models: p.Models, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
+		connector: p.Connector, models: p.Models, heard: p.Writable, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
 	}
 	s.hub, s.streams, s.stopping = watch.New(), newStreams(), make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
@@ -125,7 +127,19 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 	case server.FromConfig:
 		return p, nil, registryError(registry.ErrFromConfig, id)
 	}
-	return p, server, nil
+	return p, server, s.writable()
+}
+
+// writable refuses what other replicas of the pool would never hear of.
+func (s *Server) writable() error {
+	if s.heard == nil {
+		return nil
+	}
+	if err := s.heard(); err != nil {
+		return failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
+			"nothing was changed, because the others would never hear of it: %w; an operator has to give all of them the same key and restart them", err)
+	}
+	return nil
 }
 
 // registryError says what a refusal of the registry means for the caller.
