@@ -45,7 +45,7 @@ func fromService(e *errs.Error) *Error {
 	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
 		return &Error{
 			Message: "this server answers for another part of the suite (" + e.Message + ")",
-			Next:    "of separate processes name the one that is meant with --server: tasks and agents at the executor (7412), models at the planner (7413), mcp at the pool (7414)",
+			Next:    "of separate processes name the executor with --server (7412), and where they are elsewhere the pool with --pool (7414) and the planner with --planner (7413)",
 			Code:    Failed, cause: e,
 		}
 	}
