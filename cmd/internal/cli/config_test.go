@@ -306,5 +306,5 @@ func TestFourProcesses(t *testing.T) {
 	}
 	t.Setenv("PAWL_POOL", pool.Addr+",127.0.0.1:1") // as an executor has it
 	w.pawl("mcp", "list", "--server", executor.Addr).expect(t, 0, "files", "")
-	w.pawl("mcp", "list", "--server", executor.Addr, "--pool", planner.Addr).expect(t, 1, "", "no server at "+planner.Addr+" offers pawl.mcppool.v1.McpPoolService")
+	w.pawl("mcp", "list", "--server", executor.Addr, "--pool", planner.Addr).expect(t, 1, "", "no MCP pool answers at "+planner.Addr)
 }

@@ -93,15 +93,15 @@ func (g *Globals) parts() map[string]discover.Part {
 	}
 	host, _, err := net.SplitHostPort(g.Server)
 	all := map[string]discover.Part{}
-	for pkg, p := range map[string]struct{ named, port string }{
-		"pawl.executor.v1": {"", "7412"}, "pawl.planner.v1": {g.Planner, "7413"}, "pawl.mcppool.v1": {g.Pool, "7414"},
+	for pkg, p := range map[string]struct{ name, named, port string }{
+		"pawl.executor.v1": {"executor", "", "7412"}, "pawl.planner.v1": {"planner", g.Planner, "7413"}, "pawl.mcppool.v1": {"MCP pool", g.Pool, "7414"},
 	} {
 		named, _, _ := strings.Cut(p.named, ",") // PAWL_POOL may be an executor's, which takes several
 		switch {
 		case named != "":
-			all[pkg] = discover.Part{Addr: named, Given: true}
+			all[pkg] = discover.Part{Name: p.name, Addr: named, Given: true}
 		case err == nil:
-			all[pkg] = discover.Part{Addr: net.JoinHostPort(host, p.port)}
+			all[pkg] = discover.Part{Name: p.name, Addr: net.JoinHostPort(host, p.port)}
 		}
 	}
 	return all

@@ -152,7 +152,7 @@ func (f *Finder) once(ctx context.Context) (*Server, error) {
 func (f *Finder) named(ctx context.Context) (*Server, error) {
 	server, err := f.dial(ctx, f.cfg.Server, Named, answerTimeout)
 	if err != nil {
-		return nil, exit.Newf("no server answers at %s: %v", f.cfg.Server, err).
+		return nil, exit.Newf("no server answers at %s: %s", f.cfg.Server, Plainly(err)).
 			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
 	}
 	if home, ok := server.Conn.(Conn); ok && len(f.cfg.Parts) > 0 {

@@ -16,6 +16,7 @@ import (
 
 // Part is where a part of the suite is that may run in a process of its own.
 type Part struct {
+	Name string // what people call it
 	Addr string
 	// Given: the user named it, so that it is asked whatever the server itself offers. Else it is a guess, for a server that lacks the part.
 	Given bool
@@ -99,8 +100,17 @@ func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, er
 	if !part.Given {
 		return p.home, nil
 	}
-	return nil, exit.Newf("no server at %s offers %s: %v", part.Addr, service, err).
+	return nil, exit.Newf("no %s answers at %s: %s", part.Name, part.Addr, Plainly(err)).
 		Then("correct --pool or --planner (PAWL_POOL, PAWL_PLANNER), or leave it out")
+}
+
+// Plainly is why a server could not be reached, without what gRPC puts around it.
+func Plainly(err error) string {
+	text := status.Convert(err).Message()
+	if _, inner, ok := strings.Cut(text, `desc = "`); ok {
+		text = strings.TrimSuffix(inner, `"`)
+	}
+	return strings.TrimPrefix(text, "transport: Error while dialing: ")
 }
 
 // serves says whether a server offers a service; the error has the code NotFound where it is there and does not.

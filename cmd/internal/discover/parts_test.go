@@ -30,8 +30,8 @@ func TestParts(t *testing.T) {
 		"named":             {executor.Addr, discover.Part{Addr: pool.Addr, Given: true}, discover.Part{Addr: planner.Addr, Given: true}, "", 0},
 		"guessed":           {executor.Addr, discover.Part{Addr: pool.Addr}, discover.Part{Addr: planner.Addr}, "", 0},
 		"all in one":        {whole.Addr, discover.Part{Addr: nobody}, discover.Part{Addr: nobody}, "", 0},
-		"named, not there":  {executor.Addr, discover.Part{Addr: nobody, Given: true}, discover.Part{Addr: planner.Addr}, "no server at " + nobody + " offers pawl.mcppool.v1.McpPoolService", 0},
-		"named wrongly":     {executor.Addr, discover.Part{Addr: planner.Addr, Given: true}, discover.Part{Addr: planner.Addr}, "no server at " + planner.Addr, 0},
+		"named, not there":  {executor.Addr, discover.Part{Name: "pool", Addr: nobody, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + nobody + ": dial tcp " + nobody + ": connect: connection refused", 0},
+		"named wrongly":     {executor.Addr, discover.Part{Name: "pool", Addr: planner.Addr, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + planner.Addr + ": unknown service", 0},
 		"guessed, not so":   {executor.Addr, discover.Part{Addr: nobody}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
 		"guessed, not this": {executor.Addr, discover.Part{Addr: planner.Addr}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
 	} {
