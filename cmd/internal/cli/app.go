@@ -103,12 +103,21 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 	options := append(conf.Options("pawl", "Runs goals over MCP tools, step by step and durably."),
 		kong.Writers(a.Console.Out, a.Console.Err),
 		kong.Exit(onExit),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 100, ValueFormatter: helpText}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: a.helpWidth(), ValueFormatter: helpText}),
 		kong.ExplicitGroups(groups()),
 		kong.Vars{"grpc": defaultGRPC, "http": defaultHTTP},
 		kong.PostBuild(quietEnvironment),
 	)
 	return kong.New(grammar, options...)
+}
+
+// helpWidth is how wide the help is at most: it does not see itself what terminal it goes to, and takes 80 columns.
+func (a *App) helpWidth() int {
+	const widest = 100
+	if n := a.columns(a.Console.OutTTY); n > 0 {
+		return min(n, widest)
+	}
+	return widest
 }
 
 // quietEnvironment lets the environment set what belongs to an installation, and not what belongs to one command.
@@ -152,7 +161,8 @@ func (a *App) report(err error) int {
 		return e.Code
 	}
 	st := a.errStyle()
-	a.eprintf("%s %s\n", st.Red("pawl:"), render.Text(e.Message))
+	const name = "pawl:"
+	a.eprintf("%s %s\n", st.Red(name), render.Wrap(render.Failure(e.Message), a.columns(a.Console.ErrTTY), len(name)+1, 2))
 	if e.Next != "" {
 		a.eprintf("  %s %s\n", st.Dim("next:"), strings.ReplaceAll(render.Text(e.Next), "\n", "\n        "))
 	}
@@ -224,7 +234,7 @@ func (a *App) eprintf(format string, args ...any) { _, _ = fmt.Fprintf(a.Console
 
 // note says something beside what was asked for.
 func (a *App) note(text string) {
-	a.eprintf("%s\n", a.errStyle().Dim("pawl: "+render.Line(text)))
+	a.eprintf("%s\n", a.errStyle().Dim(render.Wrap("pawl: "+render.Line(text), a.columns(a.Console.ErrTTY), 0, 2)))
 }
 
 // aside is a note from beside the command: where a line may be written over, it takes the place of that line.
@@ -237,16 +247,22 @@ func (a *App) aside(text string) {
 
 // warn says something that the person should know.
 func (a *App) warn(format string, args ...any) {
-	a.eprintf("%s\n", a.errStyle().Yellow("! "+render.Line(fmt.Sprintf(format, args...))))
+	a.eprintf("%s\n", a.errStyle().Yellow(render.Wrap("! "+render.Line(fmt.Sprintf(format, args...)), a.columns(a.Console.ErrTTY), 0, 2)))
 }
 
 // table lays out a list for Out.
 func (a *App) table() *render.Table {
 	t := &render.Table{Style: a.outStyle()}
-	if a.Console.OutTTY {
-		t.Columns = a.Console.Columns()
-	}
+	t.Columns = a.columns(a.Console.OutTTY)
 	return t
+}
+
+// columns is how wide lines may be; 0 where they do not go to a terminal.
+func (a *App) columns(terminal bool) int {
+	if !terminal {
+		return 0
+	}
+	return a.Console.Columns()
 }
 
 func (a *App) logger(level string) *slog.Logger {

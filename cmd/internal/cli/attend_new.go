@@ -96,7 +96,7 @@ func asked(wait *executorv1.Wait) []string {
 	for i, f := range fields {
 		kind := f.Kind()
 		if f.Required {
-			kind = strings.TrimPrefix(kind+", required", ", ")
+			kind = strings.TrimPrefix(kind+"; required", "; ")
 		}
 		lines[i] = strings.TrimSpace(render.Line(f.Name + " (" + kind + ") " + f.Description))
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/render"
@@ -92,19 +91,10 @@ func (a *App) showServers(servers []*mcppoolv1.McpServer) error {
 	for _, s := range servers {
 		t.Row(s.GetId(), activity(s), render.ConnectionName(s.GetState()), transportText(s))
 		if s.GetLastError() != "" {
-			t.Row("", "", "", "✗ "+firstLine(s.GetLastError()))
+			t.Row("", "", "", "✗ "+render.Brief(s.GetId(), s.GetLastError()))
 		}
 	}
 	return t.Write(a.Console.Out)
-}
-
-// firstLine is the beginning of an error in a list; pawl mcp test and show have all of it.
-func firstLine(text string) string {
-	first, _, cut := strings.Cut(strings.TrimSpace(text), "\n")
-	if cut {
-		first += " …"
-	}
-	return first
 }
 
 func activity(s *mcppoolv1.McpServer) string {

@@ -130,7 +130,8 @@ func (e *Events) announce(now time.Time) {
 
 func (e *Events) toolsLoaded(t *executorv1.ToolsLoaded) {
 	for _, s := range t.GetSkipped() {
-		e.line("%s", e.cfg.Style.Yellow(fmt.Sprintf("! server %s is left out: %s", Line(s.GetMcpId()), Line(s.GetMessage()))))
+		text := fmt.Sprintf("! server %s is left out: %s", s.GetMcpId(), Brief(s.GetMcpId(), s.GetMessage()))
+		e.line("%s", e.cfg.Style.Yellow(Wrap(text, e.cfg.Columns(), 0, 2)))
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// Checkup shows what was seen of a server, a line for each check and one for what to do.
-func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) error {
+// Checkup shows what was seen of a server, a line for each check and one for what to do, broken for a terminal of so many columns (0: not).
+func Checkup(w io.Writer, st Style, columns int, report *mcppoolv1.TestMcpServerResponse) error {
 	var b strings.Builder
 	width := 0
 	for _, c := range report.GetChecks() {
@@ -25,25 +25,19 @@ func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) err
 			fmt.Fprintf(&b, "%s\n", st.Dim("· "+pad(Line(c.GetName()), width)+"  not tried"))
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s  %s%s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), lines(c.GetMessage(), width+4),
-			st.Dim(checkTime(c)))
+		fmt.Fprintf(&b, "%s %s  %s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), Wrap(Failure(c.GetMessage())+checkTime(c), columns, width+4, width+4))
 		if c.GetAdvice() != "" {
-			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), lines(c.GetAdvice(), width+6))
+			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), Wrap(c.GetAdvice(), columns, width+6, width+6))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// lines is a message made harmless, with the lines after its first one under it: what programs write as they fail has many.
-func lines(text string, indent int) string {
-	return strings.ReplaceAll(strings.TrimRight(Text(text), "\n"), "\n", "\n"+strings.Repeat(" ", indent))
-}
-
 // checkTime is how long a check took, where that is worth a word.
 func checkTime(c *mcppoolv1.ServerCheck) string {
 	const worth = 100 * time.Millisecond
-	if d := c.GetDuration().AsDuration(); d >= worth {
+	if d := c.GetDuration().AsDuration(); d >= worth && !strings.Contains(c.GetMessage(), "\n") {
 		return ", " + Duration(d)
 	}
 	return ""
@@ -72,7 +66,7 @@ func ServerLog(w io.Writer, st Style, terminal bool, log *mcppoolv1.GetMcpServer
 		b.WriteString(strings.TrimRight(text, "\n") + "\n")
 	}
 	if log.GetLastError() != "" {
-		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), lines(log.GetLastError(), 2))
+		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), Wrap(Failure(log.GetLastError()), 0, 2, 2))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -107,7 +101,7 @@ func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string, now time
 	row("roots", strings.Join(s.GetRoots(), ", "))
 	b.WriteString(policies(st, s))
 	if s.GetLastError() != "" {
-		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), lines(s.GetLastError(), 4))
+		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), Wrap(Failure(s.GetLastError()), 0, 4, 4))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

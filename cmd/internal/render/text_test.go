@@ -155,18 +155,48 @@ func TestNarrowTable(t *testing.T) {
 	}
 }
 
-// A stack trace keeps its lines, under the step that it belongs to.
+// A stack trace keeps its lines, under the step that it belongs to; a narrow terminal breaks lines between words.
 func TestMessagesOfManyLines(t *testing.T) {
+	const trace = "MCP server fs: it ended; its stderr ends with: Error: no\n    at f (a.js:1)\n\x1b[2J"
 	report := &mcppoolv1.TestMcpServerResponse{Checks: []*mcppoolv1.ServerCheck{{
-		Name: "connect", Status: mcppoolv1.ServerCheck_STATUS_FAILED, Message: "it ended; its stderr ends with: Error: no\n    at f (a.js:1)\n\x1b[2J", Advice: "a\nb",
+		Name: "connect", Status: mcppoolv1.ServerCheck_STATUS_FAILED, Message: trace, Advice: "a long advice that is on several lines\nb",
 	}}}
-	var out bytes.Buffer
-	if err := render.Checkup(&out, render.Style{}, report); err != nil {
-		t.Fatal(err)
+	for columns, want := range map[int]string{
+		0: "✗ connect  MCP server fs: it ended; its stderr ends with:\n           Error: no\n               at f (a.js:1)\n           ␛[2J\n" +
+			"           → a long advice that is on several lines\n             b\n",
+		36: "✗ connect  MCP server fs: it ended;\n           its stderr ends with:\n           Error: no\n               at f (a.js:1)\n           ␛[2J\n" +
+			"           → a long advice that is\n    on several lines\n    b\n",
+	} {
+		var out bytes.Buffer
+		if err := render.Checkup(&out, render.Style{}, columns, report); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("%d columns: %s", columns, diff)
+		}
 	}
-	want := "✗ connect  it ended; its stderr ends with: Error: no\n               at f (a.js:1)\n           ␛[2J\n           → a\n             b\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
+	if got := render.Brief("fs", trace); got != "it ended" {
+		t.Errorf("in brief: %q", got)
+	}
+	if got := render.Brief("x", "\nTraceback\nmore"); got != "Traceback …" {
+		t.Errorf("in brief: %q", got)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, tt := range []struct {
+		text                string
+		columns, used, hang int
+		want                string
+	}{
+		{"short", 10, 0, 2, "short"}, {"", 10, 3, 2, ""}, {"a b\n", 0, 0, 2, "a b"}, {"two words", 6, 0, 2, "two\n  words"},
+		{"see https://example.com/a/long/path there", 40, 38, 2, "see\n  https://example.com/a/long/path there"},
+		{"go on with pawl show 12, or (pawl mcp list) now", 12, 0, 0, "go on with\npawl show 12,\nor\n(pawl mcp list)\nnow"},
+		{"one  two", 8, 0, 0, "one  two"}, {"汉字 汉字 汉字", 9, 0, 0, "汉字 汉字\n汉字"}, {"x\n    at y z", 40, 0, 2, "x\n      at y z"},
+	} {
+		if got := render.Wrap(tt.text, tt.columns, tt.used, tt.hang); got != tt.want {
+			t.Errorf("%q in %d: %q, want %q", tt.text, tt.columns, got, tt.want)
+		}
 	}
 }
 
