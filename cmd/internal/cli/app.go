@@ -164,7 +164,7 @@ func (a *App) report(err error) int {
 	const name = "pawl:"
 	a.eprintf("%s %s\n", st.Red(name), render.Wrap(render.Failure(e.Message), a.columns(a.Console.ErrTTY), len(name)+1, 2))
 	if e.Next != "" {
-		a.eprintf("  %s %s\n", st.Dim("next:"), strings.ReplaceAll(render.Text(e.Next), "\n", "\n        "))
+		a.eprintf("  %s %s\n", st.Dim("next:"), render.Wrap(e.Next, a.columns(a.Console.ErrTTY), 8, 8))
 	}
 	return e.Code
 }
@@ -180,12 +180,27 @@ func usageError(err error) error {
 			}
 		}
 	}
-	e := exit.Usagef("%s", plainly(err.Error())).Then("%s --help", command)
+	text := plainly(err.Error())
+	if word, ok := strings.CutPrefix(text, "unexpected argument "); ok && parse != nil && parse.Context != nil && groupOnly(parse.Context) {
+		text = "there is no command " + word
+	}
+	e := exit.Usagef("%s", text).Then("%s --help", command)
 	var inner *exit.Error
 	if errors.As(err, &inner) { // a value that says itself what to do
 		return inner
 	}
 	return e
+}
+
+// groupOnly says whether what was named takes a command next, and nothing else.
+func groupOnly(c *kong.Context) bool {
+	node := c.Model.Node
+	for _, p := range c.Path {
+		if p.Command != nil {
+			node = p.Command
+		}
+	}
+	return len(node.Children) > 0
 }
 
 // contrary refuses a switch that is put on and off at once, of which the parser takes the last.

@@ -209,6 +209,17 @@ func TestMCPTools(t *testing.T) {
 	}
 }
 
+// An input that does not fit says where one that does is described.
+func TestMCPCallThatDoesNotFit(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	w.pool.OnCall = func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "the input does not fit")
+	}
+	w.serveElsewhere()
+	w.pawl("mcp", "call", "files/read_file").expect(t, 1, "", "the input does not fit\n  next: pawl mcp tools files/read_file shows what the tool takes")
+}
+
 // A tool that a rule hides is no tool that is not there: the call says which it is.
 func TestMCPCallThatIsDenied(t *testing.T) {
 	w := newWorld(t)
