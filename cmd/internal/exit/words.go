@@ -49,55 +49,35 @@ func said(message string, v errs.Violation) bool {
 	}), name)
 }
 
+// fields are what the command line calls fields of requests, where it is not their name as a flag.
+var fields = map[string]string{
+	"id": "the id", "mcp_server_id": "the id", "agent_id": "the agent's id", "goal": "the goal",
+	"http.url": "--url", "http.headers": "--header", "http.oauth.client_id": "--client-id", "http.oauth.client_secret": "--client-secret",
+	"http.oauth.scopes": "--scope", "stdio.command": "the command", "stdio.args": "an argument of the command", "stdio.env": "--env", "stdio.cwd": "--cwd",
+	"permissions": "--deny, --ask or --allow", "permissions.tools": "--deny, --ask or --allow", "tool_policies": "--effect", "roots": "--root",
+	"sampling.model": "--sampling", "sampling.max_tokens": "--sample-tokens", "sampling.max_requests": "--sample-requests", "max_run_time": "--max-time",
+}
+
+// flags are fields whose name is that of a flag.
+var flags = []string{
+	"call_timeout", "start_timeout", "cache_ttl", "max_connections", "model", "description", "max_steps", "max_failed_steps",
+	"max_tool_calls", "max_model_calls", "max_tokens", "wait_timeout", "request_id", "playbook",
+}
+
 // field is what the command line calls a field of a request; where it has no word for it, the field's name.
 func field(path string) string {
 	path = regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(path, "")
 	for _, whole := range []string{"mcp_server.", "agent.", "budget."} {
 		path = strings.TrimPrefix(path, whole)
 	}
-	switch path {
-	case "id", "mcp_server_id":
-		return "the id"
-	case "agent_id":
-		return "the agent's id"
-	case "goal":
-		return "the goal"
-	case "http.url":
-		return "--url"
-	case "http.headers":
-		return "--header"
-	case "http.oauth.client_id", "http.oauth.client_secret":
-		return flag(strings.TrimPrefix(path, "http.oauth."))
-	case "http.oauth.scopes":
-		return "--scope"
-	case "stdio.command":
-		return "the command"
-	case "stdio.args":
-		return "an argument of the command"
-	case "stdio.env", "stdio.cwd":
-		return flag(strings.TrimPrefix(path, "stdio."))
-	case "permissions", "permissions.tools":
-		return "--deny, --ask or --allow"
-	case "tool_policies":
-		return "--effect"
-	case "roots":
-		return "--root"
-	case "sampling.model":
-		return "--sampling"
-	case "sampling.max_tokens":
-		return "--sample-tokens"
-	case "sampling.max_requests":
-		return "--sample-requests"
-	case "max_run_time":
-		return "--max-time"
-	case "call_timeout", "start_timeout", "cache_ttl", "max_connections", "model", "description", "max_steps", "max_failed_steps",
-		"max_tool_calls", "max_model_calls", "max_tokens", "wait_timeout", "request_id", "playbook":
-		return flag(path)
+	if word, ok := fields[path]; ok {
+		return word
+	}
+	if slices.Contains(flags, path) {
+		return "--" + strings.ReplaceAll(path, "_", "-")
 	}
 	return cmp.Or(strings.ReplaceAll(path, "_", " "), "the request")
 }
-
-func flag(name string) string { return "--" + strings.ReplaceAll(name, "_", "-") }
 
 // rule says in words what a validation rule says in its own.
 func rule(text string) string {
