@@ -49,6 +49,10 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s: %q, %v", id, got.text(), got.err)
 		}
 	}
+	for _, id := range []string{"echo", "workspace"} {
+		_, err := s.as("op").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: id})
+		wantReason(t, err, "READ_ONLY", "is built in") // and not of a file that nobody would find
+	}
 	if err := s.Close(); err != nil || ended.n.Load() != 2 {
 		t.Errorf("%v; %d of 2 connections of ann and bob were closed", err, ended.n.Load())
 	}

@@ -17,14 +17,18 @@ type FileServer struct {
 	Unknown []string
 }
 
+// BadServers are the servers of a file that cannot be read.
+type BadServers = config.BadServers
+
 // ReadServers reads a file in the mcpServers format as the pool reads its own (Config.MCPConfigs), for a client that registers
-// what is in it. Relative folders in it count from its own folder. An error names file, line and server.
-func ReadServers(path string) ([]FileServer, error) {
-	entries, err := config.Reader{Log: slog.New(slog.DiscardHandler)}.File(path)
+// what is in it; only names the one to read, by its name or id, and is empty for all. Relative folders in it count from its own
+// folder. An error names file, line and server, all of them that cannot be read; it is a *BadServers where others can.
+func ReadServers(path, only string) ([]FileServer, error) {
+	entries, err := config.Reader{Log: slog.New(slog.DiscardHandler), Only: only}.File(path)
 	if err != nil {
 		return nil, err
 	}
-	if len(entries) == 0 {
+	if len(entries) == 0 && only == "" {
 		return nil, fmt.Errorf("%s: there are no servers in it", path)
 	}
 	servers := make([]FileServer, len(entries))

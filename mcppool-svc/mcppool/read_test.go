@@ -26,7 +26,7 @@ func TestReadServersTakesEveryKey(t *testing.T) {
 		"timeout": 90, "startTimeout": "20s", "cacheTtl": "5m", "pinning": "allow_new", "isolation": "task", "maxConnections": 3,
 		"tools": {"get_*": {"effect": "read", "idempotent": true, "risk": "medium"}},
 		"permissions": [{"users": ["ann"], "tools": ["move_file"], "effects": ["write"], "decision": "deny"}, {"decision": "ask"}],
-		"icon": "x", "alwaysAllow": []}}}`))
+		"icon": "x", "alwaysAllow": []}}}`), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestReadServersTakesEveryKey(t *testing.T) {
 // A transport's keys mean nothing to the other one.
 func TestReadServersNamesForeignKeys(t *testing.T) {
 	dir := t.TempDir()
-	got, err := mcppool.ReadServers(writeServers(t, dir, `{"mcpServers": {"web": {"type": "SSE", "url": "http://x", "args": [], "timeout": null}}}`))
+	got, err := mcppool.ReadServers(writeServers(t, dir, `{"mcpServers": {"web": {"type": "SSE", "url": "http://x", "args": [], "timeout": null}}}`), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestReadServersSaysWhereItFails(t *testing.T) {
 		"{\"mcpServers\":\n {": "mcp.json:2:3: this is not valid JSON",
 		`{"mcpServers": {}}`:   "mcp.json: there are no servers in it",
 	} {
-		_, err := mcppool.ReadServers(writeServers(t, dir, text))
+		_, err := mcppool.ReadServers(writeServers(t, dir, text), "")
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: want %q, got %v", text, says, err)
 		}

@@ -27,8 +27,16 @@ type replicas struct {
 	stuck map[int]bool             // guarded by mu; who does not answer
 }
 
-// startReplicas starts so many. edit changes the settings of one.
+// startReplicas starts so many, and waits until all reach each other. edit changes the settings of one.
 func startReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps)) *replicas {
+	t.Helper()
+	r := beginReplicas(t, n, edit)
+	r.settle(t)
+	return r
+}
+
+// beginReplicas starts so many.
+func beginReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps)) *replicas {
 	t.Helper()
 	r := &replicas{conns: map[int]*grpc.ClientConn{}, cut: map[[2]int]bool{}, stuck: map[int]bool{}}
 	for i := range n {
@@ -50,7 +58,6 @@ func startReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps
 		r.mu.Unlock()
 		r.pools = append(r.pools, s)
 	}
-	r.settle(t)
 	return r
 }
 

@@ -325,6 +325,51 @@ func TestNoSharedKey(t *testing.T) {
 	}
 }
 
+// TestOtherKey: a replica that no other one shares its key with refuses what the others would never hear of, and goes on with calls; those that
+// agree with each other go on with all.
+func TestOtherKey(t *testing.T) {
+	r := beginReplicas(t, 3, func(i int, cfg *Config, _ *Deps) {
+		cfg.TokenKey = "env:KEY"
+		cfg.Environ = []string{"KEY=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("kkx"[i:i+1], 32)))}
+	})
+	stranger := r.pools[2]
+	eventually(t, "the replicas do not see that a key differs", func() bool {
+		foreign := 0
+		for _, p := range stranger.peers.Status() {
+			if p.Foreign {
+				foreign++
+			}
+		}
+		up := func(i, other int) bool { return r.pools[i].peers.Status()[other].Up } // the others by address
+		return foreign == 2 && up(0, 0) && up(1, 0)
+	})
+	op := stranger.as("op")
+	server := fake("files", fakemcp.Good)
+	_, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: "files"})
+	wantReason(t, err, "READ_ONLY", "have another --token-key than this one: 127.0.0.1:1, 127.0.0.1:2")
+	if list, err := op.ListMcpServers(t.Context(), &mcppoolv1.ListMcpServersRequest{}); err != nil || len(list.GetMcpServers()) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	create(t, r.pools[0].as("op"), server)
+	for name, write := range map[string]func(mcppoolv1.McpPoolServiceClient) error{
+		"activate": func(c mcppoolv1.McpPoolServiceClient) error {
+			_, err := c.ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "files"})
+			return err
+		},
+		"delete": func(c mcppoolv1.McpPoolServiceClient) error {
+			_, err := c.DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "files"})
+			return err
+		},
+	} {
+		wantReason(t, write(op), "MCP_SERVER_NOT_FOUND", "files") // it never heard of it
+		if name == "activate" {
+			if err := write(r.pools[1].as("op")); err != nil {
+				t.Errorf("%s where keys agree: %v", name, err)
+			}
+		}
+	}
+}
+
 // TestPeersOnlyServices: no user, and no operator, can write to the replicas' store or read it.
 func TestPeersOnlyServices(t *testing.T) {
 	r := startReplicas(t, 2, nil)

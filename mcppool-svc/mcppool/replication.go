@@ -88,6 +88,14 @@ func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) e
 	return s.peers.Start(ctx)
 }
 
+// writable says why other replicas would never hear what is written here.
+func (s *Service) writable() error {
+	if s.peers == nil {
+		return nil
+	}
+	return s.peers.Writable()
+}
+
 // readable says whether this program can read what another replica, perhaps a newer one, wrote.
 func readable(bucket, key string, value []byte) bool {
 	switch {

@@ -2,6 +2,7 @@ package mcppool
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -45,6 +46,11 @@ func (p *planner) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStr
 	p.asked, p.users = append(p.asked, req), append(p.users, who.Sub)
 	p.mu.Unlock()
 	return p.answer(req, stream)
+}
+
+// ListModels lists a model that answers and one that plans.
+func (p *planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "offline", CanPlan: true}, {Name: "fast", CanGenerate: true}}}, nil
 }
 
 func (p *planner) requests() ([]*plannerv1.GenerateRequest, []string) {
@@ -133,6 +139,40 @@ func TestSampling(t *testing.T) {
 	}
 	if after, _ := p.requests(); len(after) != len(before) {
 		t.Errorf("a model was asked for servers that may not")
+	}
+}
+
+// A test of a server says that the model it may have asked is not there, before a call finds out.
+func TestCheckupOfModels(t *testing.T) {
+	servers := map[string]any{
+		"any": sampler(fakemcp.Good, true), "fast": sampler(fakemcp.Good, map[string]any{"model": "fast"}),
+		"plans": sampler(fakemcp.Good, map[string]any{"model": "offline"}), "never": sampler(fakemcp.Good, false),
+	}
+	s := withPlanner(t, &planner{}, Config{}, servers)
+	alone := startWith(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": servers})}}, Deps{})
+	for _, tt := range []struct {
+		s                  *suite
+		id                 string
+		status             mcppoolv1.ServerCheck_Status
+		message, andAdvice string
+	}{
+		{s, "any", mcppoolv1.ServerCheck_STATUS_OK, "what it hints at of fast", ""},
+		{s, "fast", mcppoolv1.ServerCheck_STATUS_OK, "may have fast asked", ""},
+		{s, "plans", mcppoolv1.ServerCheck_STATUS_WARNING, `"offline" asked, which there is not; there are fast`, "pawl mcp update plans --sampling"},
+		{alone, "fast", mcppoolv1.ServerCheck_STATUS_WARNING, "has no planner", "--planner"},
+		{s, "never", 0, "", ""},
+	} {
+		resp, err := tt.s.as("ann").TestMcpServer(t.Context(), &mcppoolv1.TestMcpServerRequest{Id: tt.id})
+		if err != nil || !resp.GetOk() {
+			t.Fatal(err, resp)
+		}
+		last := resp.GetChecks()[len(resp.GetChecks())-1]
+		if (last.GetName() == "models") != (tt.status != 0) {
+			t.Errorf("%s: the last check is %v", tt.id, last)
+		}
+		if tt.status != 0 && (last.GetStatus() != tt.status || !strings.Contains(last.GetMessage(), tt.message) || !strings.Contains(last.GetAdvice(), tt.andAdvice)) {
+			t.Errorf("%s: %v", tt.id, last)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/api"
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/checkup"
 	"pawl.dev/mcppool-svc/internal/config"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/gofunc"
@@ -121,6 +122,7 @@ func (s *Service) open(ctx context.Context, servers []*spec.Server, deps Deps) (
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
+		Models: listed(deps.Planner), Writable: s.writable,
 	})
 	st.Observe(s.applied)
 	return nil
@@ -170,6 +172,14 @@ func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls) ca
 
 // models are what servers may ask, where there is a planner to ask through.
 func models(planner grpc.ClientConnInterface) call.Models {
+	if planner == nil {
+		return nil
+	}
+	return sampling.New(plannerv1.NewPlannerServiceClient(planner))
+}
+
+// listed are the same for tests of servers, which look for their names alone.
+func listed(planner grpc.ClientConnInterface) checkup.Models {
 	if planner == nil {
 		return nil
 	}

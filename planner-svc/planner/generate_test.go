@@ -270,7 +270,12 @@ func TestGenerateFails(t *testing.T) {
 			codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "UNAVAILABLE", "gone"},
 		"openai breaks off": {openAI, events(fmt.Sprintf(chunk, "a", "null")), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN", "broke off"},
 		"openai wrong JSON": {openAI, events(`data: {"choices":[`, done), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN", "JSON"},
-		"openai no events":  {openAI, refuses(200, `{"choices":[{"message":{"content":"x"}}]}`), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN", "broke off"},
+		"openai no events": {openAI, refuses(200, `{"choices":[{"message":{"content":"x"}}]}`), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN",
+			`look at ` + "`baseUrl`" + ` in the file of --models (mostly it ends with /v1) (application/json came instead of a stream of events: {"choices":[{"message"`},
+		"openai a page": {openAI, page("<!doctype html>\n<title>Sign\x1b[2J in</title> " + theKey), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN",
+			"(text/html came instead of a stream of events: <!doctype html> <title>Sign [2J in</title> ***)"},
+		"anthropic a page": {anthropic, page("<html>Welcome"), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN",
+			"(text/html came instead of a stream of events: <html>Welcome)"},
 		"openai redirects": {openAI, refuses(307, "", "Location", "http://127.0.0.1:1/elsewhere"),
 			codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "NOT_FOUND", "redirects"},
 		"openai cut": {openAI, cutOff, codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "UNAVAILABLE", "EOF"},
@@ -301,6 +306,14 @@ func TestGenerateFails(t *testing.T) {
 				t.Errorf("retry after %v", e.RetryAfter)
 			}
 		})
+	}
+}
+
+// page is a website's answer to everything.
+func page(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, text)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +82,9 @@ func (a *App) Main(ctx context.Context, args []string) int {
 	if exited {
 		return exit.Done
 	}
+	if err == nil {
+		err = contrary(command)
+	}
 	if err != nil {
 		return a.report(usageError(err))
 	}
@@ -98,12 +103,21 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 	options := append(conf.Options("pawl", "Runs goals over MCP tools, step by step and durably."),
 		kong.Writers(a.Console.Out, a.Console.Err),
 		kong.Exit(onExit),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 100, ValueFormatter: helpText}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: a.helpWidth(), ValueFormatter: helpText}),
 		kong.ExplicitGroups(groups()),
 		kong.Vars{"grpc": defaultGRPC, "http": defaultHTTP},
 		kong.PostBuild(quietEnvironment),
 	)
 	return kong.New(grammar, options...)
+}
+
+// helpWidth is how wide the help is at most: it does not see itself what terminal it goes to, and takes 80 columns.
+func (a *App) helpWidth() int {
+	const widest = 100
+	if n := a.columns(a.Console.OutTTY); n > 0 {
+		return min(n, widest)
+	}
+	return widest
 }
 
 // quietEnvironment lets the environment set what belongs to an installation, and not what belongs to one command.
@@ -147,9 +161,10 @@ func (a *App) report(err error) int {
 		return e.Code
 	}
 	st := a.errStyle()
-	a.eprintf("%s %s\n", st.Red("pawl:"), render.Text(e.Message))
+	const name = "pawl:"
+	a.eprintf("%s %s\n", st.Red(name), render.Wrap(render.Failure(e.Message), a.columns(a.Console.ErrTTY), len(name)+1, 2))
 	if e.Next != "" {
-		a.eprintf("  %s %s\n", st.Dim("next:"), strings.ReplaceAll(render.Text(e.Next), "\n", "\n        "))
+		a.eprintf("  %s %s\n", st.Dim("next:"), render.Wrap(e.Next, a.columns(a.Console.ErrTTY), 8, 8))
 	}
 	return e.Code
 }
@@ -165,12 +180,57 @@ func usageError(err error) error {
 			}
 		}
 	}
-	e := exit.Usagef("%v", err).Then("%s --help", command)
+	text := plainly(err.Error())
+	if word, ok := strings.CutPrefix(text, "unexpected argument "); ok && parse != nil && parse.Context != nil && groupOnly(parse.Context) {
+		text = "there is no command " + word
+	}
+	e := exit.Usagef("%s", text).Then("%s --help", command)
 	var inner *exit.Error
 	if errors.As(err, &inner) { // a value that says itself what to do
 		return inner
 	}
 	return e
+}
+
+// groupOnly says whether what was named takes a command next, and nothing else.
+func groupOnly(c *kong.Context) bool {
+	node := c.Model.Node
+	for _, p := range c.Path {
+		if p.Command != nil {
+			node = p.Command
+		}
+	}
+	return len(node.Children) > 0
+}
+
+// contrary refuses a switch that is put on and off at once, of which the parser takes the last.
+func contrary(command *kong.Context) error {
+	given := command.Args
+	if i := slices.Index(given, "--"); i >= 0 {
+		given = given[:i] // what follows is a program's own
+	}
+	for _, p := range command.Path {
+		if p.Flag == nil || p.Flag.Tag.Negatable == "" {
+			continue
+		}
+		on, off := "--"+p.Flag.Name, "--no-"+p.Flag.Name
+		if slices.Contains(given, on) && slices.Contains(given, off) {
+			return exit.Usagef("%s and %s exclude each other", on, off).Then("leave one of them out")
+		}
+	}
+	return nil
+}
+
+// plainly says in other words what the parser says of values: it takes a negative one for a flag, shows what stands for nothing as a
+// choice, and knows no missing argument.
+func plainly(text string) string {
+	if m := regexp.MustCompile(`^(--[\w-]+): expected .* but got "(-[0-9][^"]*)"`).FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%s %s: it cannot be negative", m[1], m[2])
+	}
+	if m := regexp.MustCompile(`^expected "(<[^"]*>)`).FindStringSubmatch(text); m != nil {
+		return m[1] + " is missing"
+	}
+	return strings.Replace(text, ` must be one of "",`, " must be one of ", 1)
 }
 
 func (a *App) outStyle() render.Style {
@@ -189,7 +249,7 @@ func (a *App) eprintf(format string, args ...any) { _, _ = fmt.Fprintf(a.Console
 
 // note says something beside what was asked for.
 func (a *App) note(text string) {
-	a.eprintf("%s\n", a.errStyle().Dim("pawl: "+render.Line(text)))
+	a.eprintf("%s\n", a.errStyle().Dim(render.Wrap("pawl: "+render.Line(text), a.columns(a.Console.ErrTTY), 0, 2)))
 }
 
 // aside is a note from beside the command: where a line may be written over, it takes the place of that line.
@@ -202,16 +262,22 @@ func (a *App) aside(text string) {
 
 // warn says something that the person should know.
 func (a *App) warn(format string, args ...any) {
-	a.eprintf("%s\n", a.errStyle().Yellow("! "+render.Line(fmt.Sprintf(format, args...))))
+	a.eprintf("%s\n", a.errStyle().Yellow(render.Wrap("! "+render.Line(fmt.Sprintf(format, args...)), a.columns(a.Console.ErrTTY), 0, 2)))
 }
 
 // table lays out a list for Out.
 func (a *App) table() *render.Table {
 	t := &render.Table{Style: a.outStyle()}
-	if a.Console.OutTTY {
-		t.Columns = a.Console.Columns()
-	}
+	t.Columns = a.columns(a.Console.OutTTY)
 	return t
+}
+
+// columns is how wide lines may be; 0 where they do not go to a terminal.
+func (a *App) columns(terminal bool) int {
+	if !terminal {
+		return 0
+	}
+	return a.Console.Columns()
 }
 
 func (a *App) logger(level string) *slog.Logger {

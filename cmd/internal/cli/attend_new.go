@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,15 +67,21 @@ func (v jsonView) Event(ev *executorv1.ExecutorEvent) { _ = render.JSONLine(v.w,
 func (jsonView) Tick(time.Time)                       {}
 func (jsonView) Suspend()                             {}
 
-// paramsHint is what `pawl params` is given for a wait: each name that is asked for.
+// paramsHint is what `pawl params` is given for a wait: each name that is asked for, in brackets where others are required and it
+// is not.
 func paramsHint(wait *executorv1.Wait) string {
 	fields, err := values.Fields(wait.GetParamsSchemaJson())
 	if err != nil || len(fields) == 0 {
 		return " NAME=VALUE"
 	}
+	some := slices.ContainsFunc(fields, func(f values.Field) bool { return f.Required })
 	var b strings.Builder
 	for _, f := range fields {
-		b.WriteString(" " + render.Line(f.Name) + "=…")
+		pair := render.Line(f.Name) + "=…"
+		if !f.Required && (some || wait.GetKind() == waitInput) {
+			pair = "[" + pair + "]"
+		}
+		b.WriteString(" " + pair)
 	}
 	return b.String()
 }
@@ -87,7 +94,11 @@ func asked(wait *executorv1.Wait) []string {
 	}
 	lines := make([]string, len(fields))
 	for i, f := range fields {
-		lines[i] = strings.TrimSpace(render.Line(f.Name + " (" + f.Kind() + ") " + f.Description))
+		kind := f.Kind()
+		if f.Required {
+			kind = strings.TrimPrefix(kind+"; required", "; ")
+		}
+		lines[i] = strings.TrimSpace(render.Line(f.Name + " (" + kind + ") " + f.Description))
 	}
 	return lines
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
+	"pawl.dev/cmd/internal/fake"
 	"pawl.dev/cmd/internal/serverfile"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
@@ -288,4 +289,22 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	w := newWorld(t)
 	w.broken = errors.New("no space left")
 	w.pawl("version").expect(t, 1, "", "write the output: no space left")
+}
+
+// Four processes: with the executor's address and the others', every command finds its own.
+func TestFourProcesses(t *testing.T) {
+	w := newWorld(t)
+	executor, pool, planner := fake.Serve(t, w.executor, w.agents), fake.Serve(t, w.pool), fake.Serve(t, fake.Planner{})
+	flags := []string{"--server", executor.Addr, "--pool", pool.Addr, "--planner", planner.Addr}
+	for _, tt := range []struct {
+		args []string
+		out  string
+	}{
+		{[]string{"mcp", "add", "files", "--", "x"}, "files is registered"}, {[]string{"mcp", "list"}, "files"}, {[]string{"models"}, "offline"}, {[]string{"agents", "list", "--json"}, "{"},
+	} {
+		w.pawl(append(flags[:6:6], tt.args...)...).expect(t, 0, tt.out, "")
+	}
+	t.Setenv("PAWL_POOL", pool.Addr+",127.0.0.1:1") // as an executor has it
+	w.pawl("mcp", "list", "--server", executor.Addr).expect(t, 0, "files", "")
+	w.pawl("mcp", "list", "--server", executor.Addr, "--pool", planner.Addr).expect(t, 1, "", "no MCP pool answers at "+planner.Addr)
 }

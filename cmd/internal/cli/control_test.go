@@ -217,7 +217,7 @@ func TestFork(t *testing.T) {
 	w.pawl("fork", fake.ID(1), "--detach").expect(t, 0, fake.ID(3)+"\n", "pawl watch a0000003 follows it")
 	w.pawl("show", "last").expect(t, 0, "fork of   "+fake.ID(1)+", at event 4", "")
 	w.pawl("fork", fake.ID(1), "--at", "0").expect(t, 64, "", "--at 0 is before the first event")
-	w.pawl("fork", fake.ID(1), "--at", "99").expect(t, 1, "", "no step ends there\n  next: pawl watch a0000001 --json shows the events")
+	w.pawl("fork", fake.ID(1), "--at", "99").expect(t, 64, "", "no step of the task ended with that event\n  next: pawl watch a0000001 --json shows the events: give the seq")
 }
 
 func TestDelete(t *testing.T) {

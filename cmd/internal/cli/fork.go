@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,8 +76,9 @@ func (c *ForkCmd) Run(ctx context.Context, a *App, g *Globals) error {
 
 // forkError says where the numbers of events are found.
 func forkError(err error, id string, g *Globals) error {
-	if len(errs.From(err).Violations) == 0 {
+	if !slices.ContainsFunc(errs.From(err).Violations, func(v errs.Violation) bool { return v.Field == "seq" }) {
 		return err
 	}
-	return exit.From(err).Then("pawl watch %s%s --json shows the events with their numbers", render.ShortID(id), g.again())
+	return exit.Usagef("no step of the task ended with that event").
+		Then("pawl watch %s%s --json shows the events: give the seq of a STEP_OUTPUT or STEP_ERROR, or leave --at out for the newest", render.ShortID(id), g.again())
 }

@@ -3,11 +3,14 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/exit"
 )
 
@@ -56,7 +59,9 @@ func groups() []kong.Group {
 
 // Globals are the flags of every command.
 type Globals struct {
-	Server   string `group:"global" placeholder:"ADDR" help:"Use the server at this gRPC address, and no other."`
+	Server   string `group:"global" placeholder:"ADDR" help:"Use the server at this gRPC address, and not this machine's own; of four processes the executor's."`
+	Pool     string `group:"global" placeholder:"ADDR" help:"The MCP pool, where it is neither at --server nor at port 7414 of its host."`
+	Planner  string `group:"global" placeholder:"ADDR" help:"The planner, where it is neither at --server nor at port 7413 of its host."`
 	Key      string `group:"global" placeholder:"KEY" help:"API key for the server."`
 	Data     string `group:"global" type:"path" placeholder:"DIR" help:"Data folder (default: ~/.local/state/pawl)."`
 	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object a line for streams."`
@@ -80,11 +85,39 @@ func (g *Globals) dataDir() (string, error) {
 	return filepath.Join(state, "pawl"), nil
 }
 
+// parts are where the parts of the suite are, if the named server is one of four processes: where they were named, or where they listen on the
+// same host by default.
+func (g *Globals) parts() map[string]discover.Part {
+	if g.Server == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(g.Server)
+	all := map[string]discover.Part{}
+	for pkg, p := range map[string]struct{ name, named, port string }{
+		"pawl.executor.v1": {"executor", "", "7412"}, "pawl.planner.v1": {"planner", g.Planner, "7413"}, "pawl.mcppool.v1": {"MCP pool", g.Pool, "7414"},
+	} {
+		named, _, _ := strings.Cut(p.named, ",") // PAWL_POOL may be an executor's, which takes several
+		switch {
+		case named != "":
+			all[pkg] = discover.Part{Name: p.name, Addr: named, Given: true}
+		case err == nil:
+			all[pkg] = discover.Part{Name: p.name, Addr: net.JoinHostPort(host, p.port)}
+		}
+	}
+	return all
+}
+
 // again is how another command reaches the same server: the flags that were given on this command line.
 func (g *Globals) again() string {
 	flags := ""
 	if g.Server != "" && g.Server != os.Getenv("PAWL_SERVER") {
 		flags += " --server " + g.Server
+	}
+	if g.Server != "" && g.Pool != "" && g.Pool != os.Getenv("PAWL_POOL") {
+		flags += " --pool " + g.Pool
+	}
+	if g.Server != "" && g.Planner != "" && g.Planner != os.Getenv("PAWL_PLANNER") {
+		flags += " --planner " + g.Planner
 	}
 	if env := os.Getenv("PAWL_DATA"); g.Data != "" && g.Data != cmp.Or(env, " ") {
 		if abs, err := filepath.Abs(env); env == "" || err != nil || abs != g.Data {

@@ -53,7 +53,7 @@ var errLocked = errors.New("locked")
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	for _, name := range []string{"PAWL_SERVER", "PAWL_KEY", "PAWL_DATA", "PAWL_KEYS", "PAWL_CONFIG", "PAWL_LOG_LEVEL"} {
+	for _, name := range []string{"PAWL_SERVER", "PAWL_POOL", "PAWL_PLANNER", "PAWL_KEY", "PAWL_DATA", "PAWL_KEYS", "PAWL_CONFIG", "PAWL_LOG_LEVEL"} {
 		t.Setenv(name, "")
 		os.Unsetenv(name)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"pawl.dev/cmd/internal/exit"
 	"pawl.dev/cmd/internal/values"
@@ -65,6 +66,14 @@ func (c *InputCmd) answer(wait *executorv1.Wait, content string) (*executorv1.In
 		var err error
 		if content, err = values.Object(wait.GetParamsSchemaJson(), c.Values, c.JSONValues, true); err != nil {
 			return nil, exit.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
+		}
+		missing, err := values.Missing(wait.GetParamsSchemaJson(), c.Values)
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			return nil, exit.Usagef("%s: required, and not given", strings.Join(missing, ", ")).
+				Then("pawl input %s%s; pawl show %[1]s says what is asked for", c.Task, paramsHint(wait))
 		}
 	}
 	return &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: content}, nil

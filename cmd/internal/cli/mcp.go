@@ -91,7 +91,7 @@ func (a *App) showServers(servers []*mcppoolv1.McpServer) error {
 	for _, s := range servers {
 		t.Row(s.GetId(), activity(s), render.ConnectionName(s.GetState()), transportText(s))
 		if s.GetLastError() != "" {
-			t.Row("", "", "", "✗ "+s.GetLastError())
+			t.Row("", "", "", "✗ "+render.Brief(s.GetId(), s.GetLastError()))
 		}
 	}
 	return t.Write(a.Console.Out)

@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/mcppool"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 // MCPAddCmd is `pawl mcp add`.
@@ -63,6 +66,7 @@ func (c *MCPAddCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			got, err := c.add(ctx, a, g, pool, s)
 			if got != nil {
 				added.McpServers = append(added.McpServers, got)
+				a.warnOfModel(ctx, session, got)
 			}
 			if err != nil {
 				failed = append(failed, err)
@@ -126,13 +130,23 @@ func (a *App) say(g *Globals, format string, args ...any) {
 
 func named(id string, err error) error {
 	e := exit.From(err)
-	return exit.Wrap(err, "%s: %s", id, e.Message).Then("%s", e.Next)
+	then := strings.ReplaceAll(e.Next, " ID", " "+id)
+	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS {
+		then = fmt.Sprintf("pawl mcp update %s changes it, pawl mcp remove %[1]s takes it away; or choose another id", id)
+	}
+	say := exit.Wrap(err, "%s: %s", id, e.Message).Then("%s", then)
+	say.Code = e.Code
+	return say
 }
 
 // servers is what the command line asks for.
 func (c *MCPAddCmd) servers(a *App) ([]*mcppoolv1.McpServer, error) {
 	if c.From != "" {
-		return c.imported(a)
+		servers, err := c.imported(a)
+		if errors.Is(err, errNotInFile) {
+			return nil, exit.Newf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")
+		}
+		return servers, err
 	}
 	if c.Name == "" {
 		return nil, exit.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
@@ -199,19 +213,22 @@ func setEffects(s *mcppoolv1.McpServer, effects map[string]string) error {
 	return nil
 }
 
+// errNotInFile says that a file has no server of the name.
+var errNotInFile = errors.New("the file has no such server")
+
 func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, exit.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
-	servers, err := mcppool.ReadServers(c.From)
+	servers, err := mcppool.ReadServers(c.From, c.Name)
 	if err != nil {
-		return nil, exit.Newf("%v", err).Then(`correct it; it must be {"mcpServers": {"name": {"command": …}}}`)
+		return nil, unreadable(c.From, err)
+	}
+	if len(servers) == 0 {
+		return nil, errNotInFile
 	}
 	var taken []*mcppoolv1.McpServer
 	for _, s := range servers {
-		if c.Name != "" && c.Name != s.GetId() && c.Name != s.GetDisplayName() {
-			continue
-		}
 		for _, key := range s.Unknown {
 			a.warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
 		}
@@ -220,10 +237,19 @@ func (c *MCPAddCmd) imported(a *App) ([]*mcppoolv1.McpServer, error) {
 		}
 		taken = append(taken, s.McpServer)
 	}
-	if len(taken) == 0 {
-		return nil, exit.Newf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")
-	}
 	return taken, nil
+}
+
+// unreadable says what is wrong with a file, and what can be taken of it all the same.
+func unreadable(path string, err error) error {
+	var bad *mcppool.BadServers
+	switch {
+	case !errors.As(err, &bad):
+		return exit.Newf("%v", err).Then(`correct it; it must be {"mcpServers": {"name": {"command": …}}}`)
+	case len(bad.Good) == 0:
+		return exit.Newf("%v", err).Then("correct the file")
+	}
+	return exit.Newf("%v", err).Then("nothing was added: correct the file, or take one alone that is right: pawl mcp add %s --from %s", bad.Good[0], path)
 }
 
 // localise makes a program run where it was named: its path, and those among its arguments, mean this folder.

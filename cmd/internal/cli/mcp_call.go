@@ -9,7 +9,9 @@ import (
 	"pawl.dev/cmd/internal/exit"
 	"pawl.dev/cmd/internal/render"
 	"pawl.dev/cmd/internal/values"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 // MCPCallCmd is `pawl mcp call`.
@@ -66,8 +68,12 @@ func (c *MCPCallCmd) Run(ctx context.Context, a *App, g *Globals) error {
 				return err
 			}
 		}
-		return a.directCall(g, pool, c.server(), f.alias, given).
+		err = a.directCall(g, pool, c.server(), f.alias, given).
 			run(ctx, &mcppoolv1.CallToolRequest{McpId: id, Name: name, InputJson: input})
+		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT {
+			return exit.From(err).Then("pawl mcp tools %s/%s%s shows what the tool takes", c.server(), name, g.again())
+		}
+		return err
 	})
 }
 

@@ -40,7 +40,7 @@ func (c *MCPTestCmd) Run(ctx context.Context, a *App, g *Globals) error {
 		if g.JSON {
 			err = render.JSONDocument(a.Console.Out, report)
 		} else {
-			err = render.Checkup(a.Console.Out, a.outStyle(), report)
+			err = render.Checkup(a.Console.Out, a.outStyle(), a.columns(a.Console.OutTTY), report)
 		}
 		if err != nil || report.GetOk() {
 			return err

@@ -101,6 +101,22 @@ func TestMCPAddThatDoesNotWork(t *testing.T) {
 	w.pawl("mcp", "add", "broken", "--no-check", "--", "nowhere").expect(t, 0, "broken is registered and active\n", "")
 }
 
+// A model that is not there is said when the server is registered, and not first in the middle of a call.
+func TestMCPAddWithAModelThatIsNotThere(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	const says = `! a may have the model "nosuch" asked, which there is not; there are fast: pawl mcp update a --sampling MODEL`
+	w.pawl("mcp", "add", "a", "--sampling", "nosuch", "--", "x").expect(t, 0, "a is registered", says)
+	w.pawl("mcp", "update", "a", "--sample-tokens", "5").expect(t, 0, "a is changed", says)
+	for _, model := range []string{"fast", "any"} {
+		got := w.pawl("mcp", "update", "a", "--sampling", model)
+		got.expect(t, 0, "a is changed", "")
+		if got.err != "" {
+			t.Error(got.err)
+		}
+	}
+}
+
 func TestMCPAddFromAFile(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -134,6 +150,22 @@ func TestMCPAddFromAFile(t *testing.T) {
 		}
 		w.pawl("mcp", "add", "--from", "bad.json").expect(t, 1, "", says)
 	}
+	text = "{\"mcpServers\": {\n\"good\": {\"command\": \"x\"},\n\"bad\": {},\n\"good two\": {\"command\": \"x\"},\n\"worse\": 3,\n\"bad\": {}}}"
+	if err := os.WriteFile("bad.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := w.pawl("mcp", "add", "--from", "bad.json")
+	for _, says := range []string{
+		`bad.json:3: MCP server "bad": it has neither`, `bad.json:5: MCP server "worse": it is not`, `bad.json:6: MCP server "bad": it is there twice, first in line 3`,
+		"next: nothing was added", "pawl mcp add good --from",
+	} {
+		got.expect(t, 1, "", says)
+	}
+	if w.pool.Server("good") != nil {
+		t.Error("one was added")
+	}
+	w.pawl("mcp", "add", "good-two", "--from", "bad.json").expect(t, 0, "good-two is registered", "") // others do not matter then
+	w.pawl("mcp", "update", "nope", "--from", "bad.json").expect(t, 1, "", "bad.json has no server \"nope\"\n  next: name the entry nope in the file")
 }
 
 func TestMCPActivation(t *testing.T) {
@@ -175,6 +207,17 @@ func TestMCPTools(t *testing.T) {
 	if strings.Contains(got.err, "no tools;") || strings.Contains(got.err, "activate") {
 		t.Error(got.whole())
 	}
+}
+
+// An input that does not fit says where one that does is described.
+func TestMCPCallThatDoesNotFit(t *testing.T) {
+	w := newWorld(t)
+	toolsOf(w)
+	w.pool.OnCall = func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "the input does not fit")
+	}
+	w.serveElsewhere()
+	w.pawl("mcp", "call", "files/read_file").expect(t, 1, "", "the input does not fit\n  next: pawl mcp tools files/read_file shows what the tool takes")
 }
 
 // A tool that a rule hides is no tool that is not there: the call says which it is.

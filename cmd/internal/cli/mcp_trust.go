@@ -86,7 +86,8 @@ func (f *MCPTrustFlags) limits(s *mcppoolv1.McpServer) ([]string, error) {
 			continue
 		}
 		if *limit.from < 0 {
-			return nil, exit.Usagef("a time cannot be negative").Then("pawl mcp add --help")
+			flag := "--" + strings.ReplaceAll(limit.field, "_", "-")
+			return nil, exit.Usagef("%s %s: a time cannot be negative", flag, *limit.from).Then("%s 90s, or 0s for the default", flag)
 		}
 		if *limit.to = nil; *limit.from > 0 {
 			*limit.to = durationpb.New(*limit.from)

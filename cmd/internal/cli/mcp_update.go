@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -77,6 +78,7 @@ func (c *MCPUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
 			a.printf("%s is changed\n", c.ID)
 			c.sayConsequences(a, old, got, mask.GetPaths())
 		}
+		a.warnOfModel(ctx, session, got)
 		checked := c.check(ctx, a, g, pool, got)
 		if g.JSON {
 			return cmp.Or(render.JSONDocument(a.Console.Out, got), checked)
@@ -89,6 +91,9 @@ func (c *MCPUpdateCmd) Run(ctx context.Context, a *App, g *Globals) error {
 func (c *MCPUpdateCmd) entry(a *App) (*mcppoolv1.McpServer, error) {
 	add := MCPAddCmd{Name: c.ID, From: c.From, Command: c.Command, URL: c.URL}
 	servers, err := add.imported(a)
+	if errors.Is(err, errNotInFile) {
+		return nil, exit.Newf("%s has no server %q", c.From, c.ID).Then("name the entry %s in the file, or say with flags what is to change: pawl mcp update --help", c.ID)
+	}
 	if err != nil {
 		return nil, err
 	}

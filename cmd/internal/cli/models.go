@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/render"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
@@ -55,4 +57,29 @@ func modelUse(m *plannerv1.Model) string {
 		}
 	}
 	return strings.Join(uses, ", ")
+}
+
+// warnOfModel says that a server may have a model asked that is not there. Where models cannot be listed, as of a pool that stands
+// alone, it says nothing: pawl mcp test asks the pool.
+func (a *App) warnOfModel(ctx context.Context, session *discover.Session, s *mcppoolv1.McpServer) {
+	model := s.GetSampling().GetModel()
+	if model == "" {
+		return
+	}
+	list, err := plannerv1.NewPlannerServiceClient(session).ListModels(ctx, &plannerv1.ListModelsRequest{})
+	if err != nil {
+		return
+	}
+	var names []string
+	for _, m := range list.GetModels() {
+		if m.GetCanGenerate() {
+			names = append(names, m.GetName())
+		}
+	}
+	switch {
+	case len(names) == 0:
+		a.warn("%s may have the model %q asked, and there are no models that can be: name some in the file of --models (docs/models.md)", s.GetId(), model)
+	case !slices.Contains(names, model):
+		a.warn("%s may have the model %q asked, which there is not; there are %s: pawl mcp update %[1]s --sampling MODEL", s.GetId(), model, strings.Join(names, ", "))
+	}
 }

@@ -45,7 +45,7 @@ func (a *App) finder(g *Globals) (*discover.Finder, error) {
 		return nil, err
 	}
 	cfg := discover.Config{
-		Server: g.Server, DataDir: dir, Key: g.Key, Dial: a.Dial, Locked: a.Locked, Patience: a.Patience,
+		Server: g.Server, Parts: g.parts(), DataDir: dir, Key: g.Key, Dial: a.Dial, Locked: a.Locked, Patience: a.Patience,
 		Start: func(ctx context.Context) (discover.Suite, error) { return a.embed(ctx, g, dir) },
 	}
 	if g.Data == "" { // who chose a folder wants the server of that folder

@@ -224,9 +224,10 @@ func TestInputThatDoesNotFit(t *testing.T) {
 	w.executor.Add("ask").Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
 	w.pawl("input", "last", "days=two").expect(t, 64, "", "days: a whole number is wanted")
 	w.pawl("input", "last", "town=x").expect(t, 64, "", "town is not asked for; there is city, days")
+	w.pawl("input", "last", "days=2").expect(t, 64, "", "city: required, and not given\n  next: pawl input last city=… [days=…]")
 	w.pawl("input", "last").expect(t, 64, "", "there is no answer")
 	w.pawl("input", "last", "city=Bern", "--decline").expect(t, 64, "", "an answer of their own")
-	w.pawl("approve", "last").expect(t, 1, "", "waits for what its server asks, not for approval\n  next: pawl input a0000001 city=… days=…, or pawl input a0000001 --decline")
+	w.pawl("approve", "last").expect(t, 1, "", "waits for what its server asks, not for approval\n  next: pawl input a0000001 city=… [days=…], or pawl input a0000001 --decline")
 }
 
 func TestShowInput(t *testing.T) {

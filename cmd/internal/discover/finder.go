@@ -58,7 +58,8 @@ type Conn interface {
 
 // Config says where to look.
 type Config struct {
-	Server   string // given by the user; nothing else is tried then
+	Server   string          // given by the user; nothing else is tried then
+	Parts    map[string]Part // beside Server, by package of the services; others are the server's own
 	DataDir  string
 	Key      string // the API key to send
 	Fallback string // the address to try when the data folder names none; "" for none
@@ -151,8 +152,15 @@ func (f *Finder) once(ctx context.Context) (*Server, error) {
 func (f *Finder) named(ctx context.Context) (*Server, error) {
 	server, err := f.dial(ctx, f.cfg.Server, Named, answerTimeout)
 	if err != nil {
-		return nil, exit.Newf("no server answers at %s: %v", f.cfg.Server, err).
+		return nil, exit.Newf("no server answers at %s: %s", f.cfg.Server, Plainly(err)).
 			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
+	}
+	if home, ok := server.Conn.(Conn); ok && len(f.cfg.Parts) > 0 {
+		all := &parts{
+			home: home, where: f.cfg.Parts, chosen: map[string]Conn{},
+			dial: func(addr string) (Conn, error) { return f.cfg.Dial(addr, f.cfg.Key) },
+		}
+		server.Conn, server.close = all, all.Close
 	}
 	return server, nil
 }

@@ -34,9 +34,29 @@ func TestFrom(t *testing.T) {
 		{"a server that nobody can activate", wire(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
 			"MCP server fs is disabled; enable it where it was registered")), "MCP server fs is disabled; enable it where it was registered", "", exit.Failed},
 		{"fields", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the request is wrong").
-			WithViolation("goal", "is too long")), "the request is wrong\n  goal: is too long", "", exit.Failed},
+			WithViolation("goal", "is too long")), "the request is wrong\n  the goal is too long", "", exit.Usage},
+		{"rules in words", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the request is not valid: mcp_server.id: …").
+			WithViolation("mcp_server.id", "does not match regex pattern `^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$`").
+			WithViolation("mcp_server_id", "does not match regex pattern `^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$`").
+			WithViolation("mcp_server.call_timeout", "must be greater than 0s and less than or equal to 86400s").
+			WithViolation("mcp_server.permissions[0].tools[12]", "must be at least 1 characters").
+			WithViolation("some.new_field", "does not match regex pattern `^a$`")),
+			"the id must be lower-case letters, digits, - and _, of 1 to 64 characters, the first and the last one a letter or digit\n" +
+				"--call-timeout must be more than 0s and at most 24h\n--deny, --ask or --allow must not be empty\nsome.new field is not of the form ^a$", "", exit.Usage},
+		{"one field", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "mcp_server.http.url: is not an http or https address").
+			WithViolation("mcp_server.http.url", "is not an http or https address")), "--url is not an http or https address", "", exit.Usage},
+		{"a model that is not there", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `there is no model "x"; there are: a, b`).
+			WithViolation("model", "unknown model")), `there is no model "x"; there are: a, b`, "pawl models shows the models there are", exit.Usage},
+		{"advice of its own", wire(errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "fs has no tool x; `pawl mcp tools fs` shows what there is")),
+			"fs has no tool x", "pawl mcp tools fs shows what there is", exit.Failed},
+		{"the same advice", wire(errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND, "there is no MCP server x; `pawl mcp list` shows what there is")),
+			"there is no MCP server x", "pawl mcp list shows the servers there are; pawl mcp add registers one", exit.Failed},
+		{"advice for everybody", wire(errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "there is no agent x; list all with `pawl agents list --all` or GET /v1/agents")),
+			"there is no agent x", "list all with pawl agents list --all", exit.Failed},
+		{"an id that is taken", wire(errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, "there is an agent a already; update it, or choose another id")),
+			"there is an agent a already", "take another id, or change that one, or remove it first", exit.Failed},
 		{"a field that the message names", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "goal is too long").
-			WithViolation("goal", "is too long")), "goal is too long", "", exit.Failed},
+			WithViolation("goal", "is too long")), "goal is too long", "", exit.Usage},
 		{"later", wire(errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "too many requests").
 			WithRetryAfter(3 * time.Second)), "too many requests (try again in 3s)", "", exit.Failed},
 		{"later, as it says itself", wire(errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "too many; try again in 3s").

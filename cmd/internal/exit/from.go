@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -44,7 +45,7 @@ func fromService(e *errs.Error) *Error {
 	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
 		return &Error{
 			Message: "this server answers for another part of the suite (" + e.Message + ")",
-			Next:    "of separate processes name the one that is meant with --server: tasks and agents at the executor (7412), models at the planner (7413), mcp at the pool (7414)",
+			Next:    "of separate processes name the executor with --server (7412), and where they are elsewhere the pool with --pool (7414) and the planner with --planner (7413)",
 			Code:    Failed, cause: e,
 		}
 	}
@@ -55,21 +56,23 @@ func fromService(e *errs.Error) *Error {
 			Code:    Failed, cause: e,
 		}
 	}
-	var b strings.Builder
-	b.WriteString(e.Message)
-	for _, v := range e.Violations {
-		if !strings.Contains(e.Message, v.Description) {
-			fmt.Fprintf(&b, "\n  %s: %s", v.Field, v.Description)
+	message, then := advised(wrong(e), next(e.Reason))
+	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
+		message += fmt.Sprintf(" (try again in %s)", span.AtLeast(e.RetryAfter))
+	}
+	code := Failed
+	switch {
+	case e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled"):
+		then = "" // nobody can activate it
+	case e.Reason == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, e.Reason == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
+		message, _, _ = strings.Cut(message, "; ") // its advice is the same
+	case refused(e):
+		code = Usage
+		if then == "" && slices.ContainsFunc(e.Violations, func(v errs.Violation) bool { return v.Field == "model" }) {
+			then = "pawl models shows the models there are"
 		}
 	}
-	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
-		fmt.Fprintf(&b, " (try again in %s)", span.AtLeast(e.RetryAfter))
-	}
-	then := next(e.Reason)
-	if e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled") {
-		then = "" // nobody can activate it
-	}
-	return &Error{Message: b.String(), Next: then, Code: Failed, cause: e}
+	return &Error{Message: message, Next: then, Code: code, cause: e}
 }
 
 // next says what to do where the reason alone tells; messages say the rest themselves.
@@ -84,7 +87,7 @@ func next(r commonv1.ErrorReason) string {
 	case commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE:
 		return "pawl mcp activate ID lets your tasks use it"
 	case commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR:
-		return "pawl mcp list says what went wrong; check the server's command or address"
+		return "pawl mcp test ID looks at each step of reaching it, pawl mcp logs ID shows what its program wrote"
 	case commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:
 		return "pawl mcp tools shows the tools there are"
 	case commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
@@ -92,7 +95,7 @@ func next(r commonv1.ErrorReason) string {
 	case commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:
 		return "ask an operator, or use a key that may do that"
 	case commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS:
-		return "take another id, or remove that one first"
+		return "take another id, or change that one, or remove it first"
 	case commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
 		return "pawl cancel TASK ends it"
 	case commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED:

@@ -44,6 +44,9 @@ func ServeAt(t testing.TB, addr string, services ...Registrar) *Server {
 	for _, service := range services {
 		service.Register(s.grpc)
 	}
+	for name := range s.grpc.GetServiceInfo() {
+		s.Health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

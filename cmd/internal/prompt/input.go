@@ -80,7 +80,7 @@ func (p *Prompter) form(ctx context.Context, wait *executorv1.Wait) (Answer, err
 			f.Default = before
 		}
 		f.Description = strings.TrimSpace(f.Description + hint(f))
-		value, err := p.value(ctx, f, f.Required && f.Default == nil)
+		value, err := p.value(ctx, f, insistence(f))
 		if err != nil {
 			return leave, err
 		}
@@ -93,6 +93,21 @@ func (p *Prompter) form(ctx context.Context, wait *executorv1.Wait) (Answer, err
 		}
 	}
 	return supplied(wait, accept, "{"+strings.Join(object, ",")+"}"), nil
+}
+
+// insistence is what an empty line is told where the field must be there, and how nothing is said on purpose where that fits; "" where
+// the line may be empty.
+func insistence(f values.Field) string {
+	text := render.Line(f.Name) + " is required"
+	switch {
+	case !f.Required || f.Default != nil:
+		return ""
+	case f.Text() && f.Check(json.RawMessage(emptyText)) == nil:
+		return text + "; " + emptyText + " is an empty text"
+	case f.Many && f.Check(json.RawMessage("[]")) == nil:
+		return text + "; [] is none of them"
+	}
+	return text
 }
 
 // rank puts what must be there first.

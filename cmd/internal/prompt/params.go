@@ -26,9 +26,12 @@ func (p *Prompter) params(ctx context.Context, wait *executorv1.Wait) (Answer, e
 	if len(fields) > 0 {
 		p.print("    %s\n", p.Style.Dim("an empty line leaves a parameter as it is; Ctrl-D leaves the task waiting"))
 	}
+	var have map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is no object has nothing of what is asked for
 	var object []string
 	for _, f := range fields {
-		value, err := p.field(ctx, f)
+		_, there := have[f.Name]
+		value, err := p.field(ctx, f, f.Required && !there)
 		if err != nil {
 			return leave, err
 		}
@@ -57,14 +60,22 @@ func (p *Prompter) supply(ctx context.Context, wait *executorv1.Wait, object []s
 	}}, nil
 }
 
-// field asks for one value until it fits; nil where the person left it out.
-func (p *Prompter) field(ctx context.Context, f values.Field) (json.RawMessage, error) {
-	return p.value(ctx, f, false)
+// field asks for one value until it fits; nil where the person left it out. What is required is left out only by a second empty
+// line, for those who want to say it in their own words.
+func (p *Prompter) field(ctx context.Context, f values.Field, required bool) (json.RawMessage, error) {
+	if required {
+		f.Description = strings.TrimSpace(f.Description + " [required]")
+	}
+	value, err := p.value(ctx, f, "")
+	if err != nil || value != nil || !required {
+		return value, err
+	}
+	p.complain("%s is required; an empty line once more leaves it out", render.Line(f.Name))
+	return p.value(ctx, f, "")
 }
 
-// value asks for one value until it fits. What is required is asked for again where the line is empty, except for a text,
-// which may be.
-func (p *Prompter) value(ctx context.Context, f values.Field, required bool) (json.RawMessage, error) {
+// value asks for one value until it fits; nil where the line is empty. insist is said to that instead, where the value must be there.
+func (p *Prompter) value(ctx context.Context, f values.Field, insist string) (json.RawMessage, error) {
 	question := "  " + p.Style.Yellow("?") + " " + p.Style.Bold(render.Line(f.Name))
 	if kind := f.Kind(); kind != "" {
 		question += " (" + render.Line(kind) + ")"
@@ -74,8 +85,14 @@ func (p *Prompter) value(ctx context.Context, f values.Field, required bool) (js
 	}
 	for {
 		text, err := p.read(ctx, question+": ")
-		if err != nil || text == "" && !required {
+		switch {
+		case err != nil || text == "" && insist == "":
 			return nil, err
+		case text == "":
+			p.complain("%s", insist)
+			continue
+		case text == emptyText && f.Text():
+			text = ""
 		}
 		value, err := f.Parse(text)
 		if err == nil {
@@ -87,6 +104,9 @@ func (p *Prompter) value(ctx context.Context, f values.Field, required bool) (js
 		p.complain("%s", render.Line(fmt.Sprint(err)))
 	}
 }
+
+// emptyText is how a person gives an empty text on purpose.
+const emptyText = `""`
 
 func quote(name string) string {
 	var out bytes.Buffer

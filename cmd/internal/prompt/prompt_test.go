@@ -149,6 +149,8 @@ func TestParams(t *testing.T) {
 		{"none but words", missing, "\n\n\nthe folder of the tests\n", prompt.Answer{Resume: params("", "the folder of the tests")}},
 		{"nothing at all", missing, "\n\n\n\n", prompt.Answer{Leave: true}},
 		{"the end of the input", missing, "src\n", prompt.Answer{Leave: true}},
+		{"what is required", `{"type":"object","required":["to","path","cc"],"properties":{"to":{"type":"string"},"path":{"type":"string"},"cc":{"type":"string"}}}`,
+			"\nann\n\n\n\n", prompt.Answer{Resume: params(`{"to":"ann"}`, "")}},
 		{"no schema", "", "in words\n", prompt.Answer{Resume: params("", "in words")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -187,6 +189,8 @@ func TestInput(t *testing.T) {
 	}{
 		{"all", asked, "", "a\nBern\n3\nsea\nno\nwith a view\n1.5\n", supply(accept, `{"city":"Bern","days":3,"kind":"sea","sure":false,"note":"with a view","most":1.5}`)},
 		{"what may be empty", asked, "", "x\na\nBern\n\ntwo\n2\ncave\nhills\n\n\n\n", supply(accept, `{"city":"Bern","days":2,"kind":"hills","sure":true}`)},
+		{"what must not be empty", `{"type":"object","required":["city","note","with"],"properties":{"city":{"type":"string"},"note":{"type":"string"},
+			"with":{"type":"array","items":{"enum":["a","b"]}}}}`, "", "a\n\n \nBern\n\"\"\n\n[]\n", supply(accept, `{"city":"Bern","note":"","with":[]}`)},
 		{"declined", asked, "", "n\n", supply(decline, "")},
 		{"detached", asked, "", "d\n", prompt.Answer{Leave: true}},
 		{"the end of the input", asked, "", "a\nBern\n", prompt.Answer{Leave: true}},

@@ -87,7 +87,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.answer.complete(e.cfg, p.FlowSuccess)
 		e.answered()
 	case *executorv1.ExecutorEvent_FlowFailed:
-		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), Text(errorText(p.FlowFailed.GetError())))
+		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), Wrap(errorText(p.FlowFailed.GetError()), e.cfg.Columns(), 10, 2))
 		e.closing("  ", "")
 	case *executorv1.ExecutorEvent_FlowCancel:
 		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), because(p.FlowCancel.GetReason()))
@@ -136,7 +136,8 @@ func (e *Events) announce(now time.Time) {
 
 func (e *Events) toolsLoaded(t *executorv1.ToolsLoaded) {
 	for _, s := range t.GetSkipped() {
-		e.line("%s", e.cfg.Style.Yellow(fmt.Sprintf("! server %s is left out: %s", Line(s.GetMcpId()), Line(s.GetMessage()))))
+		text := fmt.Sprintf("! server %s is left out: %s", s.GetMcpId(), Brief(s.GetMcpId(), s.GetMessage()))
+		e.line("%s", e.cfg.Style.Yellow(Wrap(text, e.cfg.Columns(), 0, 2)))
 	}
 }
 
@@ -145,7 +146,12 @@ func (e *Events) flowStart(f *executorv1.FlowStart) {
 		return
 	}
 	e.named = true
-	e.line("%s %s%s", e.cfg.Style.Cyan("●"), e.cfg.Style.Bold(Line(f.GetName())), e.cfg.Style.Dim(riskText("  ", f.GetRisk())))
+	name := Wrap(Line(f.GetName()), e.cfg.Columns(), 2, 2)
+	used := Width(name[strings.LastIndexByte(name, '\n')+1:])
+	if used == Width(name) {
+		used += 2 // behind the mark
+	}
+	e.line("%s %s%s", e.cfg.Style.Cyan("●"), e.cfg.Style.Bold(name), e.cfg.Style.Dim(Wrap(riskText("  ", f.GetRisk()), e.cfg.Columns(), used, 0)))
 }
 
 // line prints one line of the log, after whatever stands unfinished.

@@ -13,8 +13,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// Checkup shows what was seen of a server, a line for each check and one for what to do.
-func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) error {
+// Checkup shows what was seen of a server, a line for each check and one for what to do, broken for a terminal of so many columns (0: not).
+func Checkup(w io.Writer, st Style, columns int, report *mcppoolv1.TestMcpServerResponse) error {
 	var b strings.Builder
 	width := 0
 	for _, c := range report.GetChecks() {
@@ -25,10 +25,9 @@ func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) err
 			fmt.Fprintf(&b, "%s\n", st.Dim("· "+pad(Line(c.GetName()), width)+"  not tried"))
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s  %s%s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), Line(c.GetMessage()),
-			st.Dim(checkTime(c)))
+		fmt.Fprintf(&b, "%s %s  %s\n", checkMark(st, c.GetStatus()), pad(Line(c.GetName()), width), Wrap(Failure(c.GetMessage())+checkTime(c), columns, width+4, width+4))
 		if c.GetAdvice() != "" {
-			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), Line(c.GetAdvice()))
+			fmt.Fprintf(&b, "  %s  %s %s\n", pad("", width), st.Bold("→"), Wrap(c.GetAdvice(), columns, width+6, width+6))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -38,7 +37,7 @@ func Checkup(w io.Writer, st Style, report *mcppoolv1.TestMcpServerResponse) err
 // checkTime is how long a check took, where that is worth a word.
 func checkTime(c *mcppoolv1.ServerCheck) string {
 	const worth = 100 * time.Millisecond
-	if d := c.GetDuration().AsDuration(); d >= worth {
+	if d := c.GetDuration().AsDuration(); d >= worth && !strings.Contains(c.GetMessage(), "\n") {
 		return ", " + Duration(d)
 	}
 	return ""
@@ -67,7 +66,7 @@ func ServerLog(w io.Writer, st Style, terminal bool, log *mcppoolv1.GetMcpServer
 		b.WriteString(strings.TrimRight(text, "\n") + "\n")
 	}
 	if log.GetLastError() != "" {
-		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), Line(log.GetLastError()))
+		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), Wrap(Failure(log.GetLastError()), 0, 2, 2))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -102,7 +101,7 @@ func Server(w io.Writer, st Style, s *mcppoolv1.McpServer, what string, now time
 	row("roots", strings.Join(s.GetRoots(), ", "))
 	b.WriteString(policies(st, s))
 	if s.GetLastError() != "" {
-		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), Line(s.GetLastError()))
+		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), Wrap(Failure(s.GetLastError()), 0, 4, 4))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -123,6 +122,8 @@ func names(values map[string]string) string {
 
 func owner(s *mcppoolv1.McpServer) string {
 	switch {
+	case s.GetFromConfig() && s.GetBuiltin() != nil:
+		return "everybody; it is built in"
 	case s.GetFromConfig():
 		return "a configuration file"
 	case s.GetOwnerSub() == "":

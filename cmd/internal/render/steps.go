@@ -121,7 +121,7 @@ func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail 
 	}
 	e.line("%s", e.stepLine(mark, s, took, 0))
 	if detail != "" {
-		e.line("    %s", strings.ReplaceAll(detail, "\n", "\n    "))
+		e.line("    %s", Wrap(Failure(detail), e.cfg.Columns(), 4, 4))
 	}
 }
 
@@ -133,7 +133,7 @@ func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why str
 	e.stop(id)
 	s.progress = ""
 	e.line("%s", e.stepLine(e.cfg.Style.Yellow("⏸"), s, -1, 0))
-	e.line("    %s", e.cfg.Style.Yellow(why))
+	e.line("    %s", e.cfg.Style.Yellow(Wrap(why, e.cfg.Columns(), 4, 4)))
 }
 
 // plainColumns is the width of lines that go to no terminal.

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Table lays cells out in columns. Cells are made harmless; the last column is cut at the terminal's edge.
+// Table lays cells out in columns. Cells are made harmless; the last column is cut at the terminal's edge, and goes under the others where
+// too little of it would be left.
 type Table struct {
 	Style   Style
 	Columns int // of the terminal; 0 cuts nothing
@@ -33,14 +34,37 @@ func (t *Table) Mark(column int, paint func(string) string) {
 // Write writes all rows; the first one is the heading.
 func (t *Table) Write(w io.Writer) error {
 	widths := t.widths()
+	narrow := t.narrow(widths)
 	var b strings.Builder
 	for n, row := range t.rows {
+		if last := len(widths) - 1; narrow && len(row) > last {
+			if strings.Join(row[:last], "") != "" {
+				b.WriteString(t.Indent + t.line(row[:last], widths, n == 0) + "\n")
+			}
+			if row[last] != "" {
+				b.WriteString(t.Indent + "  " + t.paint(last, Fit(row[last], t.Columns-Width(t.Indent)-2), n == 0) + "\n")
+			}
+			continue
+		}
 		b.WriteString(t.Indent)
 		b.WriteString(t.line(row, widths, n == 0))
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// narrow says whether the last column has a line of its own: it does not fit beside the others, and what would fit says little.
+func (t *Table) narrow(widths []int) bool {
+	const little = 16
+	if t.Columns <= 0 || len(widths) < 2 {
+		return false
+	}
+	left := t.Columns - Width(t.Indent)
+	for _, w := range widths[:len(widths)-1] {
+		left -= w + 2
+	}
+	return left < little && widths[len(widths)-1] > left
 }
 
 func (t *Table) widths() []int {
@@ -62,7 +86,7 @@ func (t *Table) line(row []string, widths []int, heading bool) string {
 	for i, cell := range row {
 		last := i == len(row)-1
 		if last && t.Columns > 0 {
-			cell = Fit(cell, max(t.Columns-used, 8))
+			cell = Fit(cell, max(t.Columns-used, 1))
 		}
 		if !last {
 			cell = pad(cell, widths[i])

@@ -12,6 +12,7 @@ import (
 
 	"pawl.dev/cmd/internal/render"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 func TestTextAndLine(t *testing.T) {
@@ -134,6 +135,68 @@ func TestTable(t *testing.T) {
 	want := "ID  STATE    GOAL\n1   done     汉字 and a goal …\n22  waiting  two lines ␛[31m\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Where the last column would have no room left it goes under the others, and no line is wider than the terminal.
+func TestNarrowTable(t *testing.T) {
+	table := render.Table{Columns: 40}
+	table.Row("ID", "ACTIVE", "CONNECTION", "WHAT")
+	table.Row("workspace", "yes", "connecting", "files of /home/ann/projects/pawl/and/more")
+	table.Row("", "", "", "✗ it does not start")
+	table.Row("off", "no", "", "")
+	var out bytes.Buffer
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "ID         ACTIVE  CONNECTION\n  WHAT\nworkspace  yes     connecting\n  files of /home/ann/projects/pawl/and/…\n  ✗ it does not start\noff        no\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A stack trace keeps its lines, under the step that it belongs to; a narrow terminal breaks lines between words.
+func TestMessagesOfManyLines(t *testing.T) {
+	const trace = "MCP server fs: it ended; its stderr ends with: Error: no\n    at f (a.js:1)\n\x1b[2J"
+	report := &mcppoolv1.TestMcpServerResponse{Checks: []*mcppoolv1.ServerCheck{{
+		Name: "connect", Status: mcppoolv1.ServerCheck_STATUS_FAILED, Message: trace, Advice: "a long advice that is on several lines\nb",
+	}}}
+	for columns, want := range map[int]string{
+		0: "✗ connect  MCP server fs: it ended; its stderr ends with:\n           Error: no\n               at f (a.js:1)\n           ␛[2J\n" +
+			"           → a long advice that is on several lines\n             b\n",
+		36: "✗ connect  MCP server fs: it ended;\n           its stderr ends with:\n           Error: no\n               at f (a.js:1)\n           ␛[2J\n" +
+			"           → a long advice that is\n    on several lines\n    b\n",
+	} {
+		var out bytes.Buffer
+		if err := render.Checkup(&out, render.Style{}, columns, report); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("%d columns: %s", columns, diff)
+		}
+	}
+	if got := render.Brief("fs", trace); got != "it ended" {
+		t.Errorf("in brief: %q", got)
+	}
+	if got := render.Brief("x", "\nTraceback\nmore"); got != "Traceback …" {
+		t.Errorf("in brief: %q", got)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, tt := range []struct {
+		text                string
+		columns, used, hang int
+		want                string
+	}{
+		{"short", 10, 0, 2, "short"}, {"", 10, 3, 2, ""}, {"a b\n", 0, 0, 2, "a b"}, {"two words", 6, 0, 2, "two\n  words"},
+		{"see https://example.com/a/long/path there", 40, 38, 2, "see\n  https://example.com/a/long/path there"},
+		{"go on with pawl show 12, or (pawl mcp list) now", 12, 0, 0, "go on with\npawl show 12,\nor\n(pawl mcp list)\nnow"},
+		{"one  two", 8, 0, 0, "one  two"}, {"汉字 汉字 汉字", 9, 0, 0, "汉字 汉字\n汉字"}, {"x\n    at y z", 40, 0, 2, "x\n      at y z"},
+	} {
+		if got := render.Wrap(tt.text, tt.columns, tt.used, tt.hang); got != tt.want {
+			t.Errorf("%q in %d: %q, want %q", tt.text, tt.columns, got, tt.want)
+		}
 	}
 }
 

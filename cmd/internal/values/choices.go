@@ -71,6 +71,9 @@ func (f *Field) choose(p schema.Property) {
 	}
 }
 
+// Text says whether the field takes any text and nothing else.
+func (f Field) Text() bool { return len(f.Enum) == 0 && len(f.Types) == 1 && f.Types[0] == "string" }
+
 // Kind says which values the field takes, for a person.
 func (f Field) Kind() string {
 	if len(f.Enum) == 0 {

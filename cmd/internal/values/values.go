@@ -77,6 +77,26 @@ func Object(schemaJSON string, pairs []string, rawJSON, strict bool) (string, er
 	return string(raw), err
 }
 
+// Missing names what a schema requires and K=V pairs do not give.
+func Missing(schemaJSON string, pairs []string) ([]string, error) {
+	fields, err := Fields(schemaJSON)
+	if err != nil {
+		return nil, err
+	}
+	given := map[string]bool{}
+	for _, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		given[name] = true
+	}
+	var missing []string
+	for _, f := range fields {
+		if f.Required && !given[f.Name] {
+			missing = append(missing, f.Name)
+		}
+	}
+	return missing, nil
+}
+
 func find(fields []Field, name string, strict bool) (Field, error) {
 	var names []string
 	for _, f := range fields {

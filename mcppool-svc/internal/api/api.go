@@ -34,6 +34,8 @@ type Server struct {
 	pins      *pin.Book
 	logins    *oauth.Logins
 	connector checkup.Connector
+	models    checkup.Models // nil: none
+	heard     func() error
 	checks    chan struct{} // one for each test of a server that runs
 	log       *slog.Logger
 	id        string
@@ -53,6 +55,8 @@ type Parts struct {
 	Pins      *pin.Book
 	Logins    *oauth.Logins
 	Connector checkup.Connector // for tests of servers, beside the pool
+	Models    checkup.Models    // those that servers may have asked; nil: none
+	Writable  func() error      // why other replicas would never hear what is written here; nil: there are none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
@@ -61,7 +65,7 @@ type Parts struct {
 func New(p Parts) *Server {
 	s := &Server{
 		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, logins: p.Logins,
-		connector: p.Connector, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
+		connector: p.Connector, models: p.Models, heard: p.Writable, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
 	}
 	s.hub, s.streams, s.stopping = watch.New(), newStreams(), make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
@@ -117,10 +121,25 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 		return p, nil, registryError(err, id)
 	case server.Owner != p.Sub && !p.IsOperator():
 		return p, nil, denied("MCP server %s is everybody's: only an operator may change it", id)
+	case server.FromConfig && server.Builtin != nil:
+		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
+			"MCP server %s is built in: it comes and goes with the program and its flags; `pawl mcp deactivate %[1]s` keeps your tasks from it", id)
 	case server.FromConfig:
 		return p, nil, registryError(registry.ErrFromConfig, id)
 	}
-	return p, server, nil
+	return p, server, s.writable()
+}
+
+// writable refuses what other replicas of the pool would never hear of.
+func (s *Server) writable() error {
+	if s.heard == nil {
+		return nil
+	}
+	if err := s.heard(); err != nil {
+		return failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
+			"nothing was changed, because the others would never hear of it: %w; an operator has to give all of them the same key and restart them", err)
+	}
+	return nil
 }
 
 // registryError says what a refusal of the registry means for the caller.

@@ -33,7 +33,7 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 			"%d MCP servers are being tested already; try again in a moment", maxChecks)
 	}
 	report := checkup.Run(ctx, s.connector, checkup.Subject{
-		Server: server, User: p.Sub, Active: s.registry.Active(p.Sub, server),
+		Server: server, User: p.Sub, Active: s.registry.Active(p.Sub, server), Models: s.models,
 		Review: func(all *catalog.Catalog) (*pin.Review, error) { return s.pins.Review(server, all) },
 	})
 	if report.Connected {

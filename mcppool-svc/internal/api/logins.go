@@ -28,6 +28,9 @@ func (s *Server) StartMcpLogin(ctx context.Context, req *mcppoolv1.StartMcpLogin
 	if server.Disabled {
 		return nil, disabled(server.ID)
 	}
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
 	started, err := s.logins.Start(ctx, server, p.Sub, req.GetRedirectUri())
 	if err != nil {
 		return nil, loginError(server.ID, err)
@@ -58,6 +61,9 @@ func (s *Server) FinishMcpLogin(ctx context.Context, req *mcppoolv1.FinishMcpLog
 func (s *Server) DeleteMcpLogin(ctx context.Context, req *mcppoolv1.DeleteMcpLoginRequest) (*mcppoolv1.DeleteMcpLoginResponse, error) {
 	p, server, err := s.find(ctx, req.GetMcpId())
 	if err != nil {
+		return nil, err
+	}
+	if err := s.writable(); err != nil {
 		return nil, err
 	}
 	if err := s.logins.Forget(ctx, server, p.Sub, p.IsOperator()); err != nil {

@@ -32,6 +32,9 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	if err != nil {
 		return nil, err
 	}
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
 	created, err := s.registry.Create(p.Sub, req.GetRequestId(), digest, server)
 	if err != nil {
 		return nil, registryError(err, server.ID)
@@ -204,6 +207,9 @@ func (s *Server) DeactivateMcpServer(ctx context.Context, req *mcppoolv1.Deactiv
 func (s *Server) setActive(ctx context.Context, id string, active bool) (*mcppoolv1.McpServer, error) {
 	p, server, err := s.find(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.writable(); err != nil {
 		return nil, err
 	}
 	if err := s.registry.SetActive(p.Sub, server, active); err != nil {

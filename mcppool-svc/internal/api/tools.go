@@ -103,6 +103,9 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	case server.Disabled:
 		return nil, disabled(server.ID)
 	}
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
 	tool, err := s.caller.Approve(ctx, conn.Use{Server: server, User: p.Sub}, req.GetName(), req.GetDefinitionHash())
 	if err != nil {
 		return nil, err

@@ -61,6 +61,8 @@ type Subject struct {
 	Server *spec.Server
 	User   string // whose connection is tried
 	Active bool   // the caller's tasks can use it
+	// Models are those that the server may have asked; nil where the pool knows none.
+	Models Models
 	// Review says which of its tools wait for an approval.
 	Review func(*catalog.Catalog) (*pin.Review, error)
 }
@@ -79,10 +81,11 @@ type run struct {
 func Run(ctx context.Context, connector Connector, subject Subject) *Report {
 	r := &run{subject: subject, connector: connector}
 	defer r.hangUp()
-	for _, step := range []struct {
+	type step struct {
 		name string
 		do   func(context.Context) Result
-	}{
+	}
+	steps := []step{
 		{"configuration", r.configuration},
 		{"secrets", r.secrets},
 		{r.targetName(), r.target},
@@ -90,7 +93,11 @@ func Run(ctx context.Context, connector Connector, subject Subject) *Report {
 		{"tools", r.list},
 		{"definitions", r.definitions},
 		{"approvals", r.approvals},
-	} {
+	}
+	if subject.Server.Sampling != nil {
+		steps = append(steps, step{"models", r.models})
+	}
+	for _, step := range steps {
 		if r.failed {
 			r.report.Results = append(r.report.Results, Result{Name: step.name, Status: Skipped})
 			continue
@@ -128,6 +135,8 @@ func (r *run) configuration(context.Context) Result {
 		return Result{Status: Failed, Message: "the server is disabled", Advice: "enable it where it was registered"}
 	case !r.subject.Active:
 		return Result{Status: Warning, Message: "your tasks do not use it", Advice: "pawl mcp activate " + s.ID}
+	case s.FromConfig && s.Builtin != nil:
+		return Result{Message: "built in"}
 	case s.FromConfig:
 		return Result{Message: "from a configuration file"}
 	}

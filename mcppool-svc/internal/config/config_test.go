@@ -158,6 +158,12 @@ func TestParseFileErrors(t *testing.T) {
 		{"other key", `{"servers": {}}`, `no "mcpServers" object`},
 		{"no object", "{\n\"mcpServers\": 3}", `mcp.json:2: "mcpServers" is not an object`},
 		{"same slug", `{"mcpServers":{"a b":{"command":"x"},"A-B":{"command":"x"}}}`, `both have the id "a-b"`},
+		{"same name", "{\"mcpServers\":{\n\"a\":{\"command\":\"x\"},\n\"b\":{\"command\":\"x\"},\n\"a\":{\"command\":\"y\"}}}", `mcp.json:4: MCP server "a": it is there twice, first in line 2;`},
+		{"same name written otherwise", `{"mcpServers":{"a":{"command":"x"},"\u0061":{"command":"y"}}}`, `it is there twice, first in line 1`},
+		{"servers twice", "{\"mcpServers\":{},\n\"mcpServers\":{}}", `mcp.json:2: "mcpServers" is there twice, first in line 1`},
+		{"key twice", "{\"mcpServers\":{\"a\":{\n\"command\":\"x\",\"args\":[{},\"command\"],\n\"command\":\"command\"}}}", `MCP server "a": "command" is there twice in one object, in line 2 and in line 3`},
+		{"variable twice", `{"mcpServers":{"a":{"command":"x","env":{"A":"1","B":"A","a":"2","A":"3"}}}}`, `"A" is there twice in one object`},
+		{"all of them", "{\"mcpServers\":{\"a\":{},\n\"b\":{\"command\":\"x\"},\n\"c\":3}}", "mcp.json:1: MCP server \"a\": it has neither \"command\" (a program to start) nor \"url\" (an address)\nmcp.json:3: MCP server \"c\": it is not a JSON object"},
 		{"no slug", `{"mcpServers":{"文件":{"command":"x"}}}`, "rename it"},
 	}
 	for _, tt := range tests {
@@ -176,7 +182,7 @@ func TestC2LaterConfigurationsReplaceEarlierOnes(t *testing.T) {
 	var paths []string
 	for name, text := range map[string]string{
 		"1.json": `{"mcpServers":{"a":{"command":"one"},"b":{"command":"b"}}}`,
-		"2.json": `{"mcpServers":{"a":{"command":"two"},"a":{"command":"three"}}}`,
+		"2.json": `{"mcpServers":{"a":{"command":"two"}}}`,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -195,8 +201,26 @@ func TestC2LaterConfigurationsReplaceEarlierOnes(t *testing.T) {
 	for _, s := range got {
 		commands = append(commands, s.ID+"="+s.Stdio.Command)
 	}
-	if diff := cmp.Diff([]string{"a=three", "b=b"}, commands); diff != "" {
+	if diff := cmp.Diff([]string{"a=two", "b=b"}, commands); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// With one server chosen only that one matters: by its name, or else by its id.
+func TestParseOnlyOne(t *testing.T) {
+	const text = `{"mcpServers":{"bad":{},"My Files":{"command":"m"},"a-b":{"command":"1"},"A B":{"command":"2"},"c d":{"command":"3"},"C D":{"command":"4"},"bad":3}}`
+	for only, want := range map[string]string{
+		"My Files": "m", "my-files": "m", "a-b": "1", "A B": "2", "none": "", "c d": "3",
+		"c-d": `would both have the id "c-d"`, "bad": `it is there twice`,
+	} {
+		entries, err := Reader{Log: slog.New(slog.DiscardHandler), Only: only}.Parse([]byte(text), "mcp.json", "/")
+		got := ""
+		for _, e := range entries {
+			got += e.Stdio.Command
+		}
+		if err == nil && got != want || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v; want %q", only, got, err, want)
+		}
 	}
 }
 

@@ -23,7 +23,9 @@ const maxFile = 4 << 20
 type Reader struct {
 	// AutoActivate is for servers that do not say it themselves.
 	AutoActivate bool
-	Log          *slog.Logger
+	// Only is the one server to read, by its name or id; others are not looked at. Empty: all.
+	Only string
+	Log  *slog.Logger
 }
 
 // Entry is one server of a file.
@@ -84,20 +86,60 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	bad := &BadServers{}
 	var servers []Entry
 	taken := make(map[string]string)
-	for _, st := range stanzas {
+	for _, st := range r.chosen(stanzas) {
 		s, err := r.server(st, dir)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: MCP server %q: %w", name, st.line, st.name, err)
+			bad.reasons = append(bad.reasons, fmt.Errorf("%s:%d: MCP server %q: %w", name, st.line, st.name, err))
+			continue
 		}
 		if other, ok := taken[s.Key()]; ok {
-			return nil, fmt.Errorf("%s:%d: the MCP servers %q and %q would both have the id %q; rename one", name, st.line, other, st.name, s.ID)
+			bad.reasons = append(bad.reasons,
+				fmt.Errorf("%s:%d: the MCP servers %q and %q would both have the id %q; rename one", name, st.line, other, st.name, s.ID))
+			continue
 		}
 		taken[s.Key()] = st.name
 		servers = append(servers, s)
+		bad.Good = append(bad.Good, s.ID)
+	}
+	if len(bad.reasons) > 0 {
+		return nil, bad
 	}
 	return servers, nil
+}
+
+// BadServers are the servers of a file that cannot be read, all of them. None of the file is taken then: what one says of rights and
+// names may have been meant together with another.
+type BadServers struct {
+	Good    []string // ids of those that can
+	reasons []error
+}
+
+func (b *BadServers) Error() string { return errors.Join(b.reasons...).Error() }
+
+// Unwrap returns what is wrong with each.
+func (b *BadServers) Unwrap() []error { return b.reasons }
+
+// chosen are the stanzas to read. A name that one has counts before an id that is made of one.
+func (r Reader) chosen(all []stanza) []stanza {
+	if r.Only == "" {
+		return all
+	}
+	var byName, byID []stanza
+	for _, st := range all {
+		switch r.Only {
+		case st.name:
+			byName = append(byName, st)
+		case spec.Slug(st.name):
+			byID = append(byID, st)
+		}
+	}
+	if len(byName) > 0 {
+		return byName
+	}
+	return byID
 }
 
 // stanza is one server as the file has it.
@@ -105,6 +147,7 @@ type stanza struct {
 	name string
 	line int
 	raw  json.RawMessage
+	err  error // what is wrong with its text; nil where it can be read
 }
 
 // split finds the stanzas.
@@ -124,6 +167,7 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	// Once more by tokens, for the lines and the order. The text is valid JSON by now.
 	dec := json.NewDecoder(bytes.NewReader(data))
 	var stanzas []stanza
+	first := 0 // line of "mcpServers"
 	_, _ = dec.Token()
 	for dec.More() {
 		key, _ := dec.Token()
@@ -132,33 +176,74 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 			_ = dec.Decode(&skipped)
 			continue
 		}
+		line := lineOf(data, dec.InputOffset())
+		if first > 0 {
+			return nil, fmt.Errorf(`%s:%d: "mcpServers" is there twice, first in line %d; put the servers into one`, name, line, first)
+		}
+		first = line
 		if t, _ := dec.Token(); t != json.Delim('{') {
 			return nil, fmt.Errorf(`%s:%d: "mcpServers" is not an object`, name, lineOf(data, dec.InputOffset()))
 		}
-		stanzas = append(stanzas, entries(dec, data, name, log)...)
+		stanzas = append(stanzas, entries(dec, data)...)
 		_, _ = dec.Token()
 	}
 	return stanzas, nil
 }
 
-// entries reads the members of the object that the decoder is in. Of a name that comes twice the last one counts (C2).
-func entries(dec *json.Decoder, data []byte, name string, log *slog.Logger) []stanza {
+// entries reads the members of the object that the decoder is in. A name that comes twice is an error of the second: which of the
+// two somebody meant cannot be told.
+func entries(dec *json.Decoder, data []byte) []stanza {
 	var list []stanza
-	index := make(map[string]int)
+	lines := make(map[string]int)
 	for dec.More() {
 		t, _ := dec.Token()
 		st := stanza{line: lineOf(data, dec.InputOffset())}
 		st.name, _ = t.(string)
 		_ = dec.Decode(&st.raw)
-		if i, ok := index[st.name]; ok {
-			log.Warn("an MCP server is configured twice; the later one counts", "server", st.name, "file", name)
-			list[i] = st
-			continue
+		first, twice := lines[st.name]
+		if twice {
+			st.err = fmt.Errorf("it is there twice, first in line %d; rename or remove one", first)
+		} else {
+			lines[st.name] = st.line
+			st.err = repeated(st.raw, func(offset int64) int { return lineOf(data, dec.InputOffset()-int64(len(st.raw))+offset) })
 		}
-		index[st.name] = len(list)
 		list = append(list, st)
 	}
 	return list
+}
+
+// repeated says which key comes twice in one object of valid JSON, of which most readers take the last without a word.
+func repeated(raw json.RawMessage, line func(offset int64) int) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	var open []map[string]int64 // where the keys of each object around end; nil for an array
+	key := false                // a key comes next, if the innermost is an object
+	for {
+		t, err := dec.Token()
+		if err != nil {
+			return nil //nolint:nilerr // the end: the text is valid
+		}
+		if delim, ok := t.(json.Delim); ok {
+			switch delim {
+			case '{':
+				open = append(open, map[string]int64{})
+			case '[':
+				open = append(open, nil)
+			default:
+				open = open[:len(open)-1]
+			}
+			key = true
+			continue
+		}
+		if name, ok := t.(string); ok && key && len(open) > 0 && open[len(open)-1] != nil {
+			here, keys := dec.InputOffset(), open[len(open)-1]
+			if first, twice := keys[name]; twice {
+				return fmt.Errorf("%.100q is there twice in one object, in line %d and in line %d; remove one", name, line(first), line(here))
+			}
+			keys[name], key = here, false
+			continue
+		}
+		key = true
+	}
 }
 
 // syntaxError says where JSON is broken.

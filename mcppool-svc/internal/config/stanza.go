@@ -29,6 +29,9 @@ const sseType = "sse"
 
 // server makes a registration of a stanza.
 func (r Reader) server(st stanza, dir string) (Entry, error) {
+	if st.err != nil {
+		return Entry{}, st.err
+	}
 	f, err := fieldsOf(st.raw)
 	if err != nil {
 		return Entry{}, err

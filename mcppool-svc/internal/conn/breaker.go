@@ -94,13 +94,18 @@ func (p *Pool) trying(k key) bool {
 	return false
 }
 
-// Works says that a user's connection to a server could be made, beside the pool: the next call tries at once.
+// Works says that a user's connection to a server could be made, beside the pool: the next call tries at once, also one that needs a
+// connection beside the first.
 func (p *Pool) Works(server *spec.Server, user string) {
-	k := keyOf(Use{Server: server, User: user}).place()
+	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failed[k] != nil {
-		delete(p.failed, k)
+	forgotten := false
+	for _, place := range []key{k.place(), k.at(1).place()} {
+		forgotten = forgotten || p.failed[place] != nil
+		delete(p.failed, place)
+	}
+	if forgotten {
 		p.tell(k)
 	}
 }

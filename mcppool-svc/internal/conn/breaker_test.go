@@ -151,7 +151,16 @@ func TestWorksClosesTheCircuit(t *testing.T) {
 		if got, err := reasonOf(t, p, "ann"); got != "CIRCUIT_OPEN" {
 			t.Errorf("after another user's success: %v", err)
 		}
+		further := keyOf(Use{Server: server, User: "ann"}).at(2)
+		p.mu.Lock()
+		p.failedAgain(further, errors.New("no further one")) // which a call beside others met
+		p.mu.Unlock()
 		p.Works(server, "ann")
+		p.mu.Lock()
+		if len(p.failed) != 0 {
+			t.Errorf("remembered: %v", p.failed)
+		}
+		p.mu.Unlock()
 		if s := p.Status(server, "ann"); s.State != Idle || s.Err != nil {
 			t.Errorf("status = %+v", s)
 		}

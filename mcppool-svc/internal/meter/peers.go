@@ -22,19 +22,18 @@ func ObservePeers(m metric.Meter, status func() []peer.Status) (stop func() erro
 		metric.WithDescription("Time since the last contact that went well."))
 	lag, err3 := m.Float64ObservableGauge("pawl.mcppool.peer.lag", metric.WithUnit("s"),
 		metric.WithDescription("Time since everything was taken in that the other replica had."))
+	keys, err5 := m.Int64ObservableGauge("pawl.mcppool.peer.key.differs", metric.WithUnit("1"),
+		metric.WithDescription("1 where another replica has another key (--token-key), so that neither hears what is written at the other; else 0."))
 	offset, err4 := m.Float64ObservableGauge("pawl.mcppool.peer.clock.offset", metric.WithUnit("s"),
 		metric.WithDescription("How far the other replica's clock is ahead of the one here."))
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, fmt.Errorf("making an instrument: %w", err)
 	}
 	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, s := range status() {
 			of := metric.WithAttributes(peerKey.String(s.Addr))
-			n := int64(0)
-			if s.Up {
-				n = 1
-			}
-			o.ObserveInt64(up, n, of)
+			o.ObserveInt64(up, oneIf(s.Up), of)
+			o.ObserveInt64(keys, oneIf(s.Foreign), of)
 			if s.Contact >= 0 {
 				o.ObserveFloat64(contact, s.Contact.Seconds(), of)
 				o.ObserveFloat64(offset, s.Offset.Seconds(), of)
@@ -44,9 +43,16 @@ func ObservePeers(m metric.Meter, status func() []peer.Status) (stop func() erro
 			}
 		}
 		return nil
-	}, up, contact, lag, offset)
+	}, up, keys, contact, lag, offset)
 	if err != nil {
 		return nil, fmt.Errorf("registering instruments: %w", err)
 	}
 	return registration.Unregister, nil
+}
+
+func oneIf(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }

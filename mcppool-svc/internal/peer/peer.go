@@ -35,6 +35,7 @@ type peer struct {
 	self    bool   // it is this replica
 	up      bool   // the last contact went well
 	err     error  // of the last contact, where it did not
+	foreign bool   // it did not because the keys differ
 	fails   int    // in a row
 	next    time.Time
 	contact time.Time // the last that went well
@@ -115,7 +116,7 @@ func (s *Set) caughtUp(p *peer, taken int) {
 	now := s.cfg.Now()
 	s.mu.Lock()
 	was := p.up
-	p.up, p.err, p.fails, p.contact, p.caught = !p.self, nil, 0, now, now
+	p.up, p.err, p.foreign, p.fails, p.contact, p.caught = !p.self, nil, false, 0, now, now
 	p.next = now.Add(s.cfg.Interval)
 	self, offset, name := p.self, p.offset, p.replica
 	s.mu.Unlock()
@@ -147,14 +148,18 @@ func (s *Set) failed(p *peer, err error) {
 	}
 	now := s.cfg.Now()
 	s.mu.Lock()
-	first := p.err == nil
-	p.up, p.err = false, err
+	other := isForeign(err)
+	first := p.err == nil || other && !p.foreign
+	p.up, p.err, p.foreign = false, err, other
 	p.fails++
 	p.next = now.Add(min(s.cfg.Interval<<min(p.fails-1, 5), maxPause))
 	offset := p.offset
 	s.mu.Unlock()
 	switch {
 	case !first:
+	case other:
+		s.cfg.Log.Error("another replica of the MCP pool has another --token-key: neither hears what is written at the other, and one that no other agrees with "+
+			"takes no registrations, approvals and logins; give all of them the same key and restart them", "peer", p.addr, "error", err)
 	case errors.Is(err, replica.ErrAhead):
 		s.cfg.Log.Error("a replica of the MCP pool wrote something that lies in the future; it is taken when its time has come, or set the clocks right",
 			"peer", p.addr, "ahead_there", offset.Round(time.Second).String(), "error", err)

@@ -35,7 +35,7 @@ func (s *server) enter(ctx context.Context, hello *mcppoolv1.PeerHello) (leave f
 			"only a key with role %q may speak for a replica of the MCP pool", identity.RoleService)
 	}
 	if err := s.set.suits(hello); err != nil {
-		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%w", err)
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%w", err).With(keyDiffers, "true")
 	}
 	select {
 	case s.set.answering <- struct{}{}:
@@ -93,17 +93,17 @@ func (s *Set) hello() *mcppoolv1.PeerHello {
 	return &mcppoolv1.PeerHello{Replica: s.store.ID(), Time: timestamppb.New(s.cfg.Now()), KeyCheck: s.sealer.check}
 }
 
-// suits says why a replica cannot be talked to.
+// suits says why a replica cannot be talked to; the error is a foreign.
 func (s *Set) suits(hello *mcppoolv1.PeerHello) error {
 	switch theirs := hello.GetKeyCheck(); {
 	case theirs == s.sealer.check:
 		return nil
 	case theirs == "":
-		return errors.New("the one replica has a --token-key, and the other none: give all of them the same")
+		return foreign("the one replica has a --token-key, and the other none: give all of them the same")
 	case s.sealer.check == "":
-		return errors.New("the one replica has no --token-key, and the other one: give all of them the same")
+		return foreign("the one replica has no --token-key, and the other one: give all of them the same")
 	default:
-		return errors.New("the two replicas have different keys (--token-key): give all of them the same")
+		return foreign("the two replicas have different keys (--token-key): give all of them the same")
 	}
 }
 

@@ -110,6 +110,10 @@ func (s *Set) introduce(ctx context.Context, p *peer) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
 	if _, _, err := s.page(first, p, false); err != nil {
+		if isForeign(err) {
+			s.failed(p, err)
+			return
+		}
 		s.cfg.Log.InfoContext(ctx, "a replica of the MCP pool was not reached at the start", "peer", p.addr, "error", err)
 		s.failedBefore(p, err)
 		return

@@ -355,6 +355,31 @@ func TestKeys(t *testing.T) {
 		if b.get(t, "k") != "secret" || c.get(t, "k") != "" || d.get(t, "k") != "" {
 			t.Errorf("b has %q, c %q, d %q", b.get(t, "k"), c.get(t, "k"), d.get(t, "k"))
 		}
+		// a and b agree, and go on; c and d agree with nobody.
+		for i, s := range []*node{a, b, c, d} {
+			if err := s.Writable(); errors.Is(err, ErrKeys) != (i >= 2) || i >= 2 && !strings.Contains(err.Error(), "a:1, b:1, ") {
+				t.Errorf("%d: %v", i, err)
+			}
+			foreign := 0
+			for _, status := range s.Status() {
+				if status.Foreign {
+					foreign++
+				}
+			}
+			if want := []int{2, 2, 3, 3}[i]; foreign != want {
+				t.Errorf("%d calls %d foreign, want %d", i, foreign, want)
+			}
+			if got := strings.Count(s.log.String(), "has another --token-key"); got != foreign {
+				t.Errorf("%d says %d times that keys differ: %s", i, got, s.log)
+			}
+		}
+		a.stop()
+		b.stop()
+		d.stop()
+		pass(2 * maxPause)
+		if err := c.Writable(); err != nil { // nobody is there who disagrees; whoever comes back is told
+			t.Error(err)
+		}
 		if log := c.log.String(); !strings.Contains(log, "different keys (--token-key)") {
 			t.Errorf("c says %s", log)
 		}

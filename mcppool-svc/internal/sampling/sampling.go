@@ -100,6 +100,21 @@ func (m *Models) Sample(ctx context.Context, user string, policy *spec.Sampling,
 	return got, nil
 }
 
+// Names lists the models that can be asked; it implements checkup.Models.
+func (m *Models) Names(ctx context.Context, user string) ([]string, error) {
+	list, err := m.planner.ListModels(identity.OnBehalfOf(ctx, user), &plannerv1.ListModelsRequest{})
+	if err != nil {
+		return nil, errs.From(err)
+	}
+	var names []string
+	for _, model := range list.GetModels() {
+		if model.GetCanGenerate() {
+			names = append(names, model.GetName())
+		}
+	}
+	return names, nil
+}
+
 // stops are the reasons to stop as MCP has them, which leaves their words open.
 var stops = map[plannerv1.StopReason]string{
 	plannerv1.StopReason_STOP_REASON_END: "endTurn", plannerv1.StopReason_STOP_REASON_MAX_TOKENS: "maxTokens",

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,6 +37,7 @@ const problemKey = "model_error"
 type Failure struct {
 	Problem    Problem
 	Message    string        // what the provider, or the network, said; no secret is in it
+	Advice     string        // what to do, where it is not what the Problem alone says
 	RetryAfter time.Duration // 0: not said
 	Err        error         // the cause; may be nil
 }
@@ -63,7 +65,7 @@ var advice = map[Problem]struct {
 // Explain is the failure as callers get it; name is the model's configured one.
 func (f *Failure) Explain(name string) *errs.Error {
 	a := advice[f.Problem]
-	return errs.New(a.code, a.reason, "the model %q failed: %s (%w)", name, a.what, f).
+	return errs.New(a.code, a.reason, "the model %q failed: %s (%w)", name, cmp.Or(f.Advice, a.what), f).
 		With(problemKey, string(f.Problem)).WithRetryAfter(f.RetryAfter)
 }
 

@@ -67,7 +67,7 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = &body{
 		ReadCloser: response.Body, ended: func() error { return context.Cause(ctx) }, end: end, left: b.answer, most: b.silence,
-		silence: time.AfterFunc(b.silence, func() { end(errSilence) }),
+		silence: time.AfterFunc(b.silence, func() { end(errSilence) }), opening: newOpening(response),
 	}
 	return response, nil
 }
@@ -79,6 +79,7 @@ type body struct {
 	silence *time.Timer
 	most    time.Duration // of silence
 	left    int           // bytes
+	opening *opening
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -90,6 +91,9 @@ func (b *body) Read(p []byte) (int, error) {
 	b.silence.Reset(b.most)
 	if err != nil && errors.Is(b.ended(), errSilence) {
 		err = errSilence
+	}
+	if wrong := b.opening.look(p[:n]); wrong != nil {
+		return 0, wrong
 	}
 	return n, err
 }

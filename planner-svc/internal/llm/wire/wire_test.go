@@ -58,6 +58,32 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// A stream is left as it is, whatever its type, also where it begins with an empty line; nothing else passes for one.
+func TestOpening(t *testing.T) {
+	for _, tt := range []struct {
+		kind   string
+		status int
+		pieces []string
+		says   string
+	}{
+		{"text/event-stream", 200, []string{"\n", "data: {}"}, ""},
+		{"", 200, []string{": hello", "{"}, ""},
+		{"text/plain", 200, []string{"event: x", "<"}, ""},
+		{"application/json", 500, []string{`{"error":1}`}, ""},
+		{"", 200, []string{"\r\n ", `[1]`}, "something of no type came instead of a stream of events: [1]"},
+		{"text/event-stream", 200, []string{"<p>\a\u202e" + strings.Repeat("é", 300)}, "text/event-stream came instead of a stream of events: <p> " + strings.Repeat("é", 116) + " …"},
+	} {
+		o := newOpening(&http.Response{StatusCode: tt.status, Header: http.Header{"Content-Type": {tt.kind}}})
+		var err error
+		for _, p := range tt.pieces {
+			err = errors.Join(err, o.look([]byte(p)))
+		}
+		if (err == nil) != (tt.says == "") || err != nil && err.Error() != tt.says {
+			t.Errorf("%q: %v, want %q", tt.pieces, err, tt.says)
+		}
+	}
+}
+
 func TestFailed(t *testing.T) {
 	err := Failed(t.Context(), &llm.Failure{Problem: llm.Auth, Message: "wrong: sk-1234"}, "sk-1234")
 	if f := llm.AsFailure(err); f.Problem != llm.Auth || f.Message != "wrong: ***" {

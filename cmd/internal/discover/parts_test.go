@@ -1,0 +1,72 @@
+package discover_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/fake"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
+
+const poolPackage, plannerPackage = "pawl.mcppool.v1", "pawl.planner.v1"
+
+// Of several processes one is named, and the others are found by what they offer: where they were named, or else at a guess.
+func TestParts(t *testing.T) {
+	executor, pool, planner := fake.Serve(t, fake.NewExecutor()), fake.Serve(t, fake.NewPool()), fake.Serve(t, fake.Planner{})
+	whole := fake.Serve(t, fake.NewExecutor(), fake.NewPool(), fake.Planner{})
+	nobody := closed(t)
+	for name, tt := range map[string]struct {
+		server        string
+		pool, planner discover.Part
+		says          string     // of the pool; "": it answers
+		code          codes.Code // of what the server itself says to the pool's call
+	}{
+		"named":             {executor.Addr, discover.Part{Addr: pool.Addr, Given: true}, discover.Part{Addr: planner.Addr, Given: true}, "", 0},
+		"guessed":           {executor.Addr, discover.Part{Addr: pool.Addr}, discover.Part{Addr: planner.Addr}, "", 0},
+		"all in one":        {whole.Addr, discover.Part{Addr: nobody}, discover.Part{Addr: nobody}, "", 0},
+		"named, not there":  {executor.Addr, discover.Part{Name: "pool", Addr: nobody, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + nobody + ": dial tcp " + nobody + ": connect: connection refused", 0},
+		"named wrongly":     {executor.Addr, discover.Part{Name: "pool", Addr: planner.Addr, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + planner.Addr + ": unknown service", 0},
+		"guessed, not so":   {executor.Addr, discover.Part{Addr: nobody}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
+		"guessed, not this": {executor.Addr, discover.Part{Addr: planner.Addr}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(t)
+			cfg.Server, cfg.Parts = tt.server, map[string]discover.Part{poolPackage: tt.pool, plannerPackage: tt.planner}
+			session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := executorv1.NewExecutorServiceClient(session).ListTasks(t.Context(), &executorv1.ListTasksRequest{}); err != nil {
+				t.Error(err)
+			}
+			if _, err := plannerv1.NewPlannerServiceClient(session).ListModels(t.Context(), &plannerv1.ListModelsRequest{}); err != nil {
+				t.Error(err)
+			}
+			for range 2 {
+				_, err := mcppoolv1.NewMcpPoolServiceClient(session).ListMcpServers(t.Context(), &mcppoolv1.ListMcpServersRequest{})
+				if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("the pool: %v, want %q", err, tt.says)
+				}
+				if tt.code != 0 && status.Code(err) != tt.code {
+					t.Errorf("code %v, want %v", status.Code(err), tt.code)
+				}
+			}
+			stream, err := mcppoolv1.NewMcpPoolServiceClient(session).CallTool(t.Context(), &mcppoolv1.CallToolRequest{McpId: "x", Name: "y"})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if unknown := status.Code(err) == codes.Unimplemented; err == nil || unknown != (tt.code != 0) {
+				t.Errorf("a stream: %v", err)
+			}
+			if err := session.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
