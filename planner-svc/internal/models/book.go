@@ -122,6 +122,9 @@ func (b *Book) Generate(ctx context.Context, n *Named, user string, r *llm.Reque
 	case <-limited.Done():
 		return llm.Reply{}, context.Cause(limited)
 	}
+	if ctx.Err() != nil { // the turn came just when nobody wants the answer any more
+		return llm.Reply{}, context.Cause(ctx)
+	}
 	if r.MaxTokens <= 0 || r.MaxTokens > n.maxTokens {
 		r.MaxTokens = n.maxTokens
 	}

@@ -32,9 +32,13 @@ func nothing(string) error { return nil }
 
 // One user's requests are limited, those included that wait; another user's are not refused for them.
 func TestLimitPerUser(t *testing.T) {
-	running := make(chan struct{})
+	running := make(chan struct{}, 1)
 	b, n := bookOf(1, asked(func(ctx context.Context, _ func(string) error) error {
-		running <- struct{}{}
+		select {
+		case running <- struct{}{}:
+		default:
+			t.Error("a model is asked for somebody who has gone")
+		}
 		<-ctx.Done()
 		return ctx.Err()
 	}))
