@@ -57,10 +57,14 @@ var flows = []flow{
 	{name: "unknown-output", unknown: "output", loses: true, steps: []step{{mode: "die"}, {}}},
 }
 
-// server is the MCP server that a flow uses: calls of others do not die with those that kill it.
+// server is the MCP server that a flow uses: calls of others do not die with those that kill it. One that asks has a connection for
+// each task, or it could ask while calls of several run over one, and nothing would say which it means.
 func (f flow) server() string {
-	if f.loses {
+	switch {
+	case f.loses:
 		return "mortal"
+	case f.inquires:
+		return "asking"
 	}
 	return "t"
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,7 +59,9 @@ func build(dir string) (built, error) {
 		"write": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},
 	}
 	server := map[string]any{"command": b.tool, "tools": policies}
-	raw, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"t": server, "mortal": server}})
+	asking := maps.Clone(server)
+	asking["isolation"] = "task"
+	raw, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"t": server, "mortal": server, "asking": asking}})
 	if err != nil {
 		return built{}, err
 	}
