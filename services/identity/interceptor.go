@@ -53,9 +53,7 @@ func AuthenticateStream(ctx context.Context, ss grpc.ServerStream, a Authenticat
 	if err != nil {
 		return nil, err
 	}
-	ps := &principalStream{ServerStream: ss, ctx: known, auth: a, method: method}
-	ps.checked.Store(time.Now().UnixNano())
-	return ps, nil
+	return &principalStream{ServerStream: ss, ctx: known, auth: a, method: method, begun: time.Now()}, nil
 }
 
 // recheckEvery is how long a stream may go on without its credential being looked at again.
@@ -67,7 +65,8 @@ type principalStream struct {
 	ctx     context.Context
 	auth    Authenticator
 	method  string
-	checked atomic.Int64 // when the credential was last looked at, in Unix nanoseconds
+	begun   time.Time
+	checked atomic.Int64 // when the credential was last looked at, in nanoseconds since begun
 }
 
 func (s *principalStream) Context() context.Context { return s.ctx }
@@ -88,14 +87,14 @@ func (s *principalStream) RecvMsg(m any) error {
 }
 
 func (s *principalStream) recheck() error {
-	now := time.Now().UnixNano()
-	if time.Duration(now-s.checked.Load()) < recheckEvery {
+	now := time.Since(s.begun) // which no setting of the clock changes
+	if now-time.Duration(s.checked.Load()) < recheckEvery {
 		return nil
 	}
 	if _, err := Authenticate(s.ctx, s.auth, s.method); err != nil {
 		return err
 	}
-	s.checked.Store(now)
+	s.checked.Store(int64(now))
 	return nil
 }
 
