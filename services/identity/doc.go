@@ -1,4 +1,4 @@
-// Package identity says who is calling. An interceptor turns the caller's credential into a Principal in the context;
+// Package identity says who is calling. Authenticate turns the caller's credential into a Principal in the context;
 // handlers read it with FromContext and never see a token. Without configuration everyone is the user `local`; with a
 // key file, callers are who their hashed API key says. A service may speak for a user. It knows no object that users own
 // and decides nothing about them.

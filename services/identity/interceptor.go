@@ -21,32 +21,39 @@ const (
 	healthPrefix     = "/grpc.health.v1.Health/"
 )
 
-// UnaryServerInterceptor authenticates every call and puts the principal into its context. Health checks are exempt,
-// for probes have no credential; reflection is not.
-func UnaryServerInterceptor(a Authenticator) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		ctx, err := authenticate(ctx, a, info.FullMethod)
-		if err != nil {
-			return nil, err
-		}
-		return next(ctx, req)
+// Authenticate says who makes a call, and returns its context with the principal in it; ctx itself where it fails. Health checks
+// are exempt, for probes have no credential; reflection is not.
+func Authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
+	if strings.HasPrefix(method, healthPrefix) {
+		return ctx, nil
 	}
+	token, err := bearerToken(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	p, err := a.Authenticate(ctx, token)
+	if err != nil {
+		return ctx, err
+	}
+	sub, given, err := onBehalfOf(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	if given {
+		if p, err = delegate(a, p, sub); err != nil {
+			return ctx, err
+		}
+	}
+	return NewContext(ctx, p), nil
 }
 
-// StreamServerInterceptor is the same for streams.
-func StreamServerInterceptor(a Authenticator) grpc.StreamServerInterceptor {
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		ctx, err := authenticate(ss.Context(), a, info.FullMethod)
-		if err != nil {
-			return err
-		}
-		ps := &principalStream{ServerStream: ss, ctx: ctx, again: func() error {
-			_, err := authenticate(ss.Context(), a, info.FullMethod)
-			return err
-		}}
-		ps.checked.Store(time.Now().UnixNano())
-		return next(srv, ps)
+// AuthenticateStream is the same for a stream: ctx is its context. It ends where its credential is taken away.
+func AuthenticateStream(ctx context.Context, ss grpc.ServerStream, a Authenticator, method string) (grpc.ServerStream, error) {
+	known, err := Authenticate(ctx, a, method)
+	if err != nil {
+		return nil, err
 	}
+	return &principalStream{ServerStream: ss, ctx: known, auth: a, method: method, begun: time.Now()}, nil
 }
 
 // recheckEvery is how long a stream may go on without its credential being looked at again.
@@ -56,8 +63,10 @@ const recheckEvery = time.Second
 type principalStream struct {
 	grpc.ServerStream
 	ctx     context.Context
-	again   func() error
-	checked atomic.Int64 // when the credential was last looked at, in Unix nanoseconds
+	auth    Authenticator
+	method  string
+	begun   time.Time
+	checked atomic.Int64 // when the credential was last looked at, in nanoseconds since begun
 }
 
 func (s *principalStream) Context() context.Context { return s.ctx }
@@ -78,39 +87,15 @@ func (s *principalStream) RecvMsg(m any) error {
 }
 
 func (s *principalStream) recheck() error {
-	now := time.Now().UnixNano()
-	if time.Duration(now-s.checked.Load()) < recheckEvery {
+	now := time.Since(s.begun) // which no setting of the clock changes
+	if now-time.Duration(s.checked.Load()) < recheckEvery {
 		return nil
 	}
-	if err := s.again(); err != nil {
+	if _, err := Authenticate(s.ctx, s.auth, s.method); err != nil {
 		return err
 	}
-	s.checked.Store(now)
+	s.checked.Store(int64(now))
 	return nil
-}
-
-func authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
-	if strings.HasPrefix(method, healthPrefix) {
-		return ctx, nil
-	}
-	token, err := bearerToken(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := a.Authenticate(ctx, token)
-	if err != nil {
-		return nil, err
-	}
-	sub, given, err := onBehalfOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if given {
-		if p, err = delegate(a, p, sub); err != nil {
-			return nil, err
-		}
-	}
-	return NewContext(ctx, p), nil
 }
 
 // bearerToken returns the token of the call, "" where there is none. Two credentials on one call are refused rather than

@@ -20,7 +20,7 @@ type fakeStream struct {
 
 func (s fakeStream) Context() context.Context { return s.ctx }
 
-// call runs both interceptors over a call with that incoming metadata; they must agree.
+// call authenticates a call with that incoming metadata, and a stream; they must agree.
 func call(t *testing.T, a Authenticator, method string, md metadata.MD) (p Principal, known bool, err error) {
 	t.Helper()
 	in := metadata.NewIncomingContext(ctx, md)
@@ -30,10 +30,12 @@ func call(t *testing.T, a Authenticator, method string, md metadata.MD) (p Princ
 		*into, err = FromContext(ctx)
 		known = err == nil
 	}
-	_, err = UnaryServerInterceptor(a)(in, nil, &grpc.UnaryServerInfo{FullMethod: method},
-		func(ctx context.Context, _ any) (any, error) { note(ctx, &unary); return nil, nil })
-	streamErr := StreamServerInterceptor(a)(nil, fakeStream{ctx: in}, &grpc.StreamServerInfo{FullMethod: method},
-		func(_ any, ss grpc.ServerStream) error { note(ss.Context(), &stream); return nil })
+	authenticated, err := Authenticate(in, a, method)
+	note(authenticated, &unary)
+	ss, streamErr := AuthenticateStream(in, fakeStream{ctx: in}, a, method)
+	if streamErr == nil {
+		note(ss.Context(), &stream)
+	}
 	if diff := cmp.Diff(unary, stream); diff != "" || errs.Reason(err) != errs.Reason(streamErr) {
 		t.Errorf("unary %v (%v) and stream %v (%v) differ", unary, err, stream, streamErr)
 	}
@@ -47,7 +49,7 @@ const (
 	invalidRequest = commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
 )
 
-func TestInterceptorsWithKeys(t *testing.T) {
+func TestAuthenticateWithKeys(t *testing.T) {
 	k, _ := open(t, keyPath(t))
 	alice, aliceKey := mustAdd(t, k, "alice", RoleUser)
 	root, rootKey := mustAdd(t, k, "root", RoleUser, RoleOperator)

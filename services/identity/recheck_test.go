@@ -43,17 +43,19 @@ func removedKey(t *testing.T, do func(grpc.ServerStream) error) {
 			t.Fatal(err)
 		}
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", identity.BearerHeader(token)))
-		err = identity.StreamServerInterceptor(keys)(nil, endless{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/x/Watch"}, func(_ any, ss grpc.ServerStream) error {
-			time.Sleep(time.Minute) // virtual
-			if err := do(ss); err != nil {
-				t.Errorf("with the key: %v", err)
-			}
-			if err := keys.Remove(key.ID); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(2 * time.Second)
-			return do(ss)
-		})
+		ss, err := identity.AuthenticateStream(ctx, endless{ctx: ctx}, keys, "/x/Watch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // virtual
+		if err := do(ss); err != nil {
+			t.Errorf("with the key: %v", err)
+		}
+		if err := keys.Remove(key.ID); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		err = do(ss)
 		if status.Code(err) != codes.Unauthenticated {
 			t.Errorf("after its key was removed: %v, want Unauthenticated", err)
 		}

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
@@ -14,24 +13,12 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Without keys, loopback is the only protection, and a web page can reach loopback under a name of its own that resolves
-// to 127.0.0.1. Such a call has that name as its authority.
-
-func authorityUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := checkAuthority(ctx); err != nil {
-		return nil, err
+// checkAuthority protects installations without keys. Loopback is their only protection, and a web page can reach loopback
+// under a name of its own that resolves to 127.0.0.1. Such a call has that name as its authority.
+func (i *interceptor) checkAuthority(ctx context.Context) error {
+	if !i.local {
+		return nil
 	}
-	return next(ctx, req)
-}
-
-func authorityStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := checkAuthority(ss.Context()); err != nil {
-		return err
-	}
-	return next(srv, ss)
-}
-
-func checkAuthority(ctx context.Context) error {
 	values := metadata.ValueFromIncomingContext(ctx, ":authority")
 	if len(values) == 1 && LoopbackHost(values[0]) {
 		return nil

@@ -32,10 +32,9 @@ func dial(addr string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 }
 
 func dialOptions(token string, creds credentials.TransportCredentials) []grpc.DialOption {
-	return []grpc.DialOption{
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
-		grpc.WithPerRPCCredentials(identity.BearerCredentials(token)),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply), grpc.ForceCodecV2(codec{})),
 		// gRPC's own backoff goes up to two minutes, which is how long a restarted service would not be found again.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
@@ -48,4 +47,8 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		telemetry.DialOption(),
 	}
+	if token != "" { // credentials that send nothing cost as much as those that do
+		options = append(options, grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
+	}
+	return options
 }

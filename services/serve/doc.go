@@ -1,10 +1,10 @@
-// Package serve is what every service's gRPC server has in common: the interceptors and their order, health and
+// Package serve is what every service's gRPC server has in common: what is around each call, health and
 // reflection, listening, stopping gracefully, dialling. It knows no service.
 //
-// The interceptors, from the outermost:
+// What is around each call, from the outermost; one interceptor does it all:
 //
 //  1. recovery: a panic becomes INTERNAL/UNKNOWN_ERROR, its stack is logged
-//  2. errs: whatever a handler or an inner interceptor returns becomes a status with details
+//  2. errs: whatever the handler or what is further in returns becomes a status with details
 //  3. logging: one line per call
 //  4. authority: without API keys, only calls to a loopback name or address (DNS rebinding)
 //  5. identity: the principal, or UNAUTHENTICATED

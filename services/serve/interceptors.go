@@ -52,52 +52,80 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Interceptors returns the chains in their order, for a gRPC server and for in-process connections alike.
+// Interceptors returns what goes around every call, for a gRPC server and for in-process connections alike.
 func Interceptors(o Options) ([]grpc.UnaryServerInterceptor, []grpc.StreamServerInterceptor, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, nil, err
 	}
+	i, err := newInterceptor(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []grpc.UnaryServerInterceptor{i.unary}, []grpc.StreamServerInterceptor{i.stream}, nil
+}
+
+// interceptor is all of the package's comment in one: a chain of them costs a closure, and most of them a context, for each call.
+type interceptor struct {
+	log        *slog.Logger
+	auth       identity.Authenticator
+	local      bool
+	validation *validation
+}
+
+func newInterceptor(o Options) (*interceptor, error) {
 	validator, err := protovalidate.New()
 	if err != nil {
-		return nil, nil, fmt.Errorf("serve: make the message validator: %w", err)
+		return nil, fmt.Errorf("serve: make the message validator: %w", err)
 	}
-	v := validation{validator: validator, obvious: newObvious(), maxBytes: o.MaxRecvBytes}
-	unary := []grpc.UnaryServerInterceptor{
-		recoverUnary(o.Log), errs.UnaryServerInterceptor(o.Log), logUnary(o.Log),
-	}
-	stream := []grpc.StreamServerInterceptor{
-		recoverStream(o.Log), errs.StreamServerInterceptor(o.Log), logStream(o.Log),
-	}
-	if o.Local {
-		unary = append(unary, authorityUnary)
-		stream = append(stream, authorityStream)
-	}
-	unary = append(unary, identity.UnaryServerInterceptor(o.Auth), noteCallerUnary, v.unary)
-	stream = append(stream, identity.StreamServerInterceptor(o.Auth), noteCallerStream, v.stream)
-	return unary, stream, nil
+	v := &validation{validator: validator, obvious: newObvious(), maxBytes: o.MaxRecvBytes}
+	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validation: v}, nil
 }
 
-func recoverUnary(log *slog.Logger) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				resp, err = nil, panicked(ctx, log, info.FullMethod, p)
-			}
-		}()
-		return next(ctx, req)
+func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, panicked(ctx, i.log, info.FullMethod, p)
+		}
+	}()
+	start, known := time.Now(), ctx
+	if err = i.checkAuthority(ctx); err == nil {
+		known, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
+	if err == nil {
+		err = i.validation.check(req)
+	}
+	if err == nil {
+		resp, err = next(known, req)
+	}
+	logCall(known, i.log, info.FullMethod, time.Since(start), err)
+	if err != nil {
+		return nil, errs.ToWire(ctx, i.log, info.FullMethod, err)
+	}
+	return resp, nil
 }
 
-func recoverStream(log *slog.Logger) grpc.StreamServerInterceptor {
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = panicked(ss.Context(), log, info.FullMethod, p)
-			}
-		}()
-		return next(srv, ss)
+func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return i.streamWith(ss.Context(), srv, ss, info, next)
+}
+
+// streamWith gives the stream another context than its own.
+func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(ctx, i.log, info.FullMethod, p)
+		}
+	}()
+	start, known := time.Now(), ctx
+	if err = i.checkAuthority(ctx); err == nil {
+		ss, err = identity.AuthenticateStream(ctx, ss, i.auth, info.FullMethod)
 	}
+	if err == nil {
+		known = ss.Context()
+		err = next(srv, &checkedStream{ServerStream: ss, validation: i.validation})
+	}
+	logCall(known, i.log, info.FullMethod, time.Since(start), err)
+	return errs.ToWire(ctx, i.log, info.FullMethod, err)
 }
 
 // panicked tells the caller as little as is useful; the stack is for the log.

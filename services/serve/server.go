@@ -35,13 +35,14 @@ const (
 
 // Server is a gRPC server with health and reflection.
 type Server struct {
-	options  []grpc.ServerOption
-	health   *health.Server
-	stopping chan struct{}
-	drained  <-chan struct{} // nil: when stopping
-	stop     sync.Once
-	leaving  chan struct{} // closed when it stops answering
-	leave    sync.Once
+	options     []grpc.ServerOption
+	interceptor *interceptor
+	health      *health.Server
+	stopping    chan struct{}
+	drained     <-chan struct{} // nil: when stopping
+	stop        sync.Once
+	leaving     chan struct{} // closed when it stops answering
+	leave       sync.Once
 
 	mu       sync.Mutex
 	services []registration
@@ -62,15 +63,16 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	unary, stream, err := Interceptors(o)
+	i, err := newInterceptor(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{health: health.NewServer(), stopping: make(chan struct{}), drained: o.Drained, leaving: make(chan struct{})}
+	s := &Server{interceptor: i, health: health.NewServer(), stopping: make(chan struct{}), drained: o.Drained, leaving: make(chan struct{})}
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{s.tellStoppingUnary}, unary...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{s.tellStoppingStream}, stream...)...),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
+		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,
@@ -170,24 +172,24 @@ func Stopping(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-func (s *Server) tellStoppingUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return next(context.WithValue(ctx, stoppingKey{}, s.stopping), req)
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return s.interceptor.unary(context.WithValue(ctx, stoppingKey{}, s.stopping), req, info, next)
 }
 
-// tellStoppingStream also ends watches of health, which are gRPC's own and would hold up every stop.
-func (s *Server) tellStoppingStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+// stream also ends watches of health, which are gRPC's own and would hold up every stop.
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := context.WithValue(ss.Context(), stoppingKey{}, s.stopping)
-	if info.FullMethod != watchHealth {
-		return next(srv, &contextStream{ServerStream: ss, ctx: ctx})
+	if info.FullMethod == watchHealth {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-s.leaving:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-s.leaving:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return next(srv, &contextStream{ServerStream: ss, ctx: ctx})
+	return s.interceptor.streamWith(ctx, srv, ss, info, next)
 }

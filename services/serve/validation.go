@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"context"
-
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -17,7 +15,7 @@ type validation struct {
 	maxBytes  int
 }
 
-func (v validation) check(msg any) error {
+func (v *validation) check(msg any) error {
 	m, ok := msg.(proto.Message)
 	if !ok {
 		return nil
@@ -31,26 +29,15 @@ func (v validation) check(msg any) error {
 	return v.validator.Validate(m)
 }
 
-func (v validation) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := v.check(req); err != nil {
-		return nil, err
-	}
-	return next(ctx, req)
-}
-
-func (v validation) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	return next(srv, &checkedStream{ServerStream: ss, check: v.check})
-}
-
 // checkedStream checks each message as it is received.
 type checkedStream struct {
 	grpc.ServerStream
-	check func(any) error
+	validation *validation
 }
 
 func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.check(m)
+	return s.validation.check(m)
 }
