@@ -49,16 +49,20 @@ func invalid(format string, args ...any) error {
 // ToStruct makes the twin of exact JSON text that clients read. Integers above 2^53 are rounded in it; a number that no
 // double can hold becomes its text. Nil where the text is not an object.
 func ToStruct(jsonText string) *structpb.Struct {
-	if rawjson.Check(jsonText, nil) != nil || rawjson.Kind(jsonText) != "object" {
+	s := &structpb.Struct{}
+	if !IntoStruct(s, jsonText) {
 		return nil
 	}
-	return toStruct(jsonText)
+	return s
 }
 
-func toStruct(object string) *structpb.Struct {
-	s := &structpb.Struct{}
-	fill(s, object)
-	return s
+// IntoStruct is ToStruct for an empty Struct that is part of something: it says whether the text is an object.
+func IntoStruct(s *structpb.Struct, jsonText string) bool {
+	if rawjson.Kind(jsonText) != "object" || rawjson.Check(jsonText, nil) != nil {
+		return false
+	}
+	fill(s, jsonText)
+	return true
 }
 
 func fill(s *structpb.Struct, object string) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
 )
 
 const (
@@ -28,6 +29,26 @@ func (e *Engine) nudge() {
 	}
 }
 
+// claimNow has the caller itself take up what is due, so that nobody need be woken for it; what it cannot do is left to claim. It is
+// not for what has got a deadline: when to look for that, claim alone knows.
+func (e *Engine) claimNow() {
+	if !e.claiming.Load() {
+		e.nudge()
+		return
+	}
+	found, err := e.claimSome(e.hard)
+	for _, c := range found.Claims {
+		e.own(c)
+	}
+	if err != nil || len(found.Claims) == claimBatch {
+		e.nudge()
+	}
+}
+
+func (e *Engine) claimSome(ctx context.Context) (journal.Claims, error) {
+	return e.deps.Journal.Claim(ctx, journal.ClaimRequest{Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: e.cfg.Lease})
+}
+
 // claim takes up what is due until ctx is done.
 func (e *Engine) claim(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -46,9 +67,7 @@ func (e *Engine) claim(ctx context.Context) {
 // claimDue owns what is due now and returns when to look again unless somebody says so before.
 func (e *Engine) claimDue(ctx context.Context) time.Duration {
 	for {
-		found, err := e.deps.Journal.Claim(ctx, journal.ClaimRequest{
-			Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: e.cfg.Lease,
-		})
+		found, err := e.claimSome(ctx)
 		switch {
 		case errors.Is(err, journal.ErrClosed), ctx.Err() != nil:
 			return pollEvery
@@ -144,8 +163,12 @@ func (e *Engine) leave(o *owner, again bool) {
 	if err := e.deps.Journal.Yield(context.WithoutCancel(e.hard), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
 		o.log().Error("giving up the claim; it ends by itself", "error", err)
 	}
-	if !o.draining() {
-		e.nudge() // a slot is free, and something may have come while it was leaving
+	switch {
+	case o.draining():
+	case !again && o.state != nil && state.Ended(o.state.GetStatus()):
+		e.claimNow() // a slot is free
+	default:
+		e.nudge() // a slot is free, something may have come while it was leaving, and it may have a deadline
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,6 +58,8 @@ type Engine struct {
 	hub  *hub
 	// due is sent to when there may be something to claim.
 	due chan struct{}
+	// claiming says that tasks may be taken up.
+	claiming atomic.Bool
 	// began is when the engine started: a running task that was written before it was interrupted.
 	began time.Time
 	// draining is closed when the engine stops: nothing new is begun.
@@ -99,6 +102,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.deps.Runner.Close()
 	var beside sync.WaitGroup
 	stop, cancel := context.WithCancel(ctx)
+	e.claiming.Store(true)
 	beside.Go(func() { e.claim(stop) })
 	beside.Go(func() { e.renew(stop) })
 	beside.Go(func() { e.sweep(stop) })
@@ -152,7 +156,7 @@ func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err 
 		e.takeFresh(n.ID)
 		return id, err
 	}
-	e.nudge()
+	e.claimNow()
 	return id, nil
 }
 

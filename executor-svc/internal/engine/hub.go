@@ -22,13 +22,15 @@ const (
 // hub gives watchers what was committed since they came, from memory. They pull: a slow one costs nobody anything, and
 // reads from the journal what it is too late for.
 type hub struct {
-	mu     sync.Mutex // guards topics and what is in them
+	mu     sync.Mutex // guards topics, and is held for looking them up alone: all tasks share it
 	topics map[string]*topic
 }
 
-// topic is a watched task. It exists while somebody watches.
+// topic is a watched task. It exists while somebody watches; what is published to one that was just forgotten is in the journal.
 type topic struct {
-	id       string
+	id string
+
+	mu       sync.Mutex // guards what follows. Taken after hub.mu
 	watchers []*watcher
 	// task is the newest committed checkpoint; nil until something was committed since the first watcher came.
 	task *journal.Task
@@ -71,6 +73,8 @@ func (h *hub) watch(id string) *watcher {
 		h.topics[id] = t
 	}
 	w := &watcher{topic: t, more: make(chan struct{}, 1)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.watchers = append(t.watchers, w)
 	return w
 }
@@ -78,11 +82,12 @@ func (h *hub) watch(id string) *watcher {
 // expect counts a watcher of a new task in that is about to be stored. Nobody else knows its id before it is.
 func (h *hub) expect(n journal.NewTask) *watcher {
 	w := h.watch(n.ID)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	w.topic.task = &journal.Task{ID: n.ID, Head: n.Head, Checkpoint: n.Checkpoint}
+	t := w.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.task = &journal.Task{ID: n.ID, Head: n.Head, Checkpoint: n.Checkpoint}
 	for _, r := range n.Records {
-		w.topic.add(share(w.topic.task, r))
+		t.add(share(t.task, r))
 	}
 	return w
 }
@@ -92,6 +97,8 @@ func (h *hub) leave(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := w.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.watchers = slices.DeleteFunc(t.watchers, func(other *watcher) bool { return other == w })
 	if len(t.watchers) == 0 {
 		delete(h.topics, t.id)
@@ -108,10 +115,10 @@ type news struct {
 }
 
 // after returns what there is behind a seq.
-func (h *hub) after(w *watcher, seq uint64) news {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (w *watcher) after(seq uint64) news {
 	t := w.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	n := news{task: t.task}
 	if t.task == nil || seq > t.task.Checkpoint.GetLastSeq() {
 		return n
@@ -136,12 +143,12 @@ func (h *hub) after(w *watcher, seq uint64) news {
 
 // publish gives watchers what was committed. It must not be changed afterwards.
 func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoint, r *storagev1.Record) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.topics[id]
+	t := h.topic(id)
 	if t == nil {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.task != nil && c.GetRev() <= t.task.Checkpoint.GetRev() {
 		return // of an owner that lost its claim after this was durable
 	}
@@ -164,6 +171,12 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 		default: // it has not looked yet
 		}
 	}
+}
+
+func (h *hub) topic(id string) *topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.topics[id]
 }
 
 // add keeps a record that was committed with the newest checkpoint.

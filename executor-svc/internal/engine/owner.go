@@ -33,6 +33,7 @@ type owner struct {
 	session *runner.Session
 	// state is never changed in place: each move works on a copy, so that effects may read what they were given.
 	state   *storagev1.Checkpoint
+	asked   flow.Task // what the flow is asked with
 	history *history.Log
 	// takeUp says that the flow was not asked yet how the loaded task goes on.
 	takeUp bool
@@ -268,8 +269,10 @@ func (o *owner) drained() bool {
 	return true
 }
 
+// task is what a flow is asked with, or an effect prepared: nobody keeps it.
 func (o *owner) task(s *storagev1.Checkpoint) *flow.Task {
-	return &flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
+	o.asked = flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
+	return &o.asked
 }
 
 func (o *owner) draining() bool {

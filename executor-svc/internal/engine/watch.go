@@ -60,7 +60,7 @@ func (s *Starter) Close() {
 func (e *Engine) follow(ctx context.Context, w *watcher, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
 	leaving := serve.Stopping(ctx)
 	for {
-		n := e.hub.after(w, after)
+		n := w.after(after)
 		t, records := n.task, n.records
 		if !n.complete {
 			var err error

@@ -14,7 +14,7 @@ const Final = "FINAL"
 // Flow decides what a task does next.
 type Flow interface {
 	// On moves the task. It changes t.State in place; where it returns an error, nothing was changed and nothing is
-	// written (A6). The error is for whoever sent the command.
+	// written (A6). The error is for whoever sent the command. t itself is the flow's only until it returns.
 	On(t *Task, in Input) (Transition, error)
 	// TakeUp says how a task goes on that was loaded from the journal. recovered: it was running when a process ended.
 	TakeUp(t *Task, recovered bool) (Transition, error)

@@ -43,7 +43,14 @@ func (e *Entry) Asking() bool { return len(e.asked) > 0 }
 type Log struct {
 	Entries []*Entry
 	seq     uint64
+	room    []Entry // for the next entries
 }
+
+// atOnce is how many entries there is made room for at once, usually how many pointers to them there is room for at first.
+const (
+	atOnce  = 4
+	usually = 16
+)
 
 // Add folds a record in. Records come in the order of their seqs, from the first one on.
 func (l *Log) Add(r *storagev1.Record) {
@@ -62,7 +69,15 @@ func (l *Log) entry(f *storagev1.Fact) *Entry {
 			return e
 		}
 	}
-	e := &Entry{Ordinal: f.GetOrdinal(), ToolID: f.GetToolId(), SubtaskID: f.GetSubtaskId()}
+	if len(l.room) == 0 {
+		l.room = make([]Entry, atOnce)
+	}
+	if l.Entries == nil {
+		l.Entries = make([]*Entry, 0, usually)
+	}
+	e := &l.room[0]
+	l.room = l.room[1:]
+	e.Ordinal, e.ToolID, e.SubtaskID = f.GetOrdinal(), f.GetToolId(), f.GetSubtaskId()
 	l.Entries = append(l.Entries, e)
 	return e
 }

@@ -20,7 +20,7 @@ import (
 // what is the same for all of them: nobody may change them.
 func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.ExecutorEvent {
 	p := newPage(r, r.GetTime()-t.Head.GetCreateTime())
-	events := p.events[:0]
+	events := p.list()
 	for i, f := range r.GetFacts() {
 		seq := r.FirstSeq + uint64(i)
 		if seq <= after {
@@ -31,7 +31,7 @@ func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.Execu
 		e.SubtaskId, e.Attempt, e.WaitId = f.GetSubtaskId(), f.GetAttempt(), f.GetWaitId()
 		flowOf(e.Flow, t, f, seq)
 		if !flowPayload(e, f) {
-			stepPayload(e, t, f)
+			stepPayload(p, e, t, f)
 		}
 		events = append(events, e)
 	}
@@ -90,17 +90,17 @@ func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
 	return true
 }
 
-func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact) {
+func stepPayload(p *page, e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact) {
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_StepInit:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INIT
-		setStepInit(e, f.GetToolId(), k.StepInit)
+		p.setStepInit(e, f.GetToolId(), k.StepInit)
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
-		setStepInput(e, k.StepInput, flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()))
+		p.setStepInput(e, k.StepInput, flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()))
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
-		setStepOutput(e, k.StepOutput)
+		p.setStepOutput(e, k.StepOutput)
 	case *storagev1.Fact_StepError:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_ERROR
 		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome()}}
@@ -127,9 +127,9 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 			Message: in.GetMessage(), SchemaJson: in.GetSchemaJson(), Schema: twin(in.GetSchemaJson()), Url: in.GetUrl(), Deadline: timestamp(in.GetDeadline()),
 		}}
 	case *storagev1.Fact_ToolProgress:
-		p := k.ToolProgress
+		w := k.ToolProgress
 		e.Type = executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS
-		e.Payload = &executorv1.ExecutorEvent_ToolProgress{ToolProgress: &executorv1.ToolProgress{Progress: p.GetProgress(), Total: p.GetTotal(), Message: p.GetMessage()}}
+		e.Payload = &executorv1.ExecutorEvent_ToolProgress{ToolProgress: &executorv1.ToolProgress{Progress: w.GetProgress(), Total: w.GetTotal(), Message: w.GetMessage()}}
 	}
 }
 
@@ -137,10 +137,15 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 const twinLimit = 64 << 10
 
 func twin(exact string) *structpb.Struct {
-	if len(exact) > twinLimit {
+	return twinIn(&structpb.Struct{}, exact)
+}
+
+// twinIn makes the twin in memory that is there.
+func twinIn(s *structpb.Struct, exact string) *structpb.Struct {
+	if len(exact) > twinLimit || !schema.IntoStruct(s, exact) {
 		return nil
 	}
-	return schema.ToStruct(exact)
+	return s
 }
 
 func toolsLoaded(l *storagev1.ToolsLoaded) *executorv1.ToolsLoaded {

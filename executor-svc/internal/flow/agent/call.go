@@ -70,12 +70,16 @@ func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) error {
 	if err := m.stepTo(s, stepSuccess); err != nil {
 		return err
 	}
-	m.stepFact(s, outputFact(in.Output))
+	if in.Next != nil && in.Next.Step != nil {
+		m.makeUsual()
+	}
+	m.stepFact(s, m.outputFact(in.Output))
 	switch {
 	case m.s.GetCancelRequested():
 		return m.cancelled(m.s.GetCancelReason(), "")
 	case in.Next != nil:
 		m.finish(s)
+		m.spare = s
 		m.s.Phase = storagev1.Phase_PHASE_PLAN
 		return m.planned(*in.Next)
 	}

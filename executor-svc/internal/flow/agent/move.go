@@ -20,6 +20,9 @@ type move struct {
 	facts     []*storagev1.Fact
 	effects   []flow.Effect
 	unchanged bool
+	// room is what the usual transition is made in; spare is a step of this state that is no part of it any more. Either may be nil.
+	room  *usual
+	spare *storagev1.ActiveStep
 }
 
 func (m *move) transition() flow.Transition {
@@ -66,9 +69,6 @@ func (m *move) fact(f *storagev1.Fact) {
 	}
 	m.facts = append(m.facts, f)
 }
-
-// usualFacts has room for what is usual: a step's output, and the next one's beginning and input.
-const usualFacts = 3
 
 // stepFact adds what happened to a step, with where the step is now.
 func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
