@@ -66,6 +66,7 @@ func Refs(template string) ([]Ref, error) {
 // mapStrings writes JSON compactly with each string that is a value, not a key, replaced by what f makes of it.
 func mapStrings(raw string, f func(raw string) (string, error)) (string, error) {
 	var b strings.Builder
+	b.Grow(len(raw) + len(raw)/4) // what takes a reference's place is often longer
 	if err := writeMapped(&b, raw, f); err != nil {
 		return "", err
 	}
@@ -77,7 +78,9 @@ func writeMapped(b *strings.Builder, raw string, f func(string) (string, error))
 	case "object":
 		separator := "{"
 		for key, value := range rawjson.RawMembers(raw) {
-			b.WriteString(separator + key + ":")
+			b.WriteString(separator)
+			b.WriteString(key)
+			b.WriteByte(':')
 			if err := writeMapped(b, value, f); err != nil {
 				return err
 			}
