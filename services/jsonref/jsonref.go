@@ -17,6 +17,9 @@ type Ref struct {
 
 // String writes the reference as it stands in a template.
 func (r Ref) String() string {
+	if len(r.Path) == 0 {
+		return "${" + r.Name + "}"
+	}
 	return "${" + strings.Join(append([]string{r.Name}, r.Path...), ".") + "}"
 }
 

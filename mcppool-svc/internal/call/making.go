@@ -30,6 +30,7 @@ type making struct {
 
 	began  time.Time             // when that was
 	limit  time.Duration         // of all tries together
+	first  try                   // most need no other
 	result *mcppoolv1.CallResult // of the last try that came to one
 }
 
