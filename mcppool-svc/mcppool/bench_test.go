@@ -190,7 +190,7 @@ func BenchmarkBuiltin(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer client.Close()
-			call := upstream.Call{Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {}, Meta: map[string]string{"pawl.dev/call-id": "t/1"}}
+			call := upstream.Call{Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {}, Meta: []upstream.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := client.CallTool(b.Context(), call); err != nil {

@@ -17,6 +17,9 @@ type Ref struct {
 
 // String writes the reference as it stands in a template.
 func (r Ref) String() string {
+	if len(r.Path) == 0 {
+		return "${" + r.Name + "}"
+	}
 	return "${" + strings.Join(append([]string{r.Name}, r.Path...), ".") + "}"
 }
 
@@ -66,6 +69,7 @@ func Refs(template string) ([]Ref, error) {
 // mapStrings writes JSON compactly with each string that is a value, not a key, replaced by what f makes of it.
 func mapStrings(raw string, f func(raw string) (string, error)) (string, error) {
 	var b strings.Builder
+	b.Grow(len(raw) + len(raw)/4) // what takes a reference's place is often longer
 	if err := writeMapped(&b, raw, f); err != nil {
 		return "", err
 	}
@@ -77,7 +81,9 @@ func writeMapped(b *strings.Builder, raw string, f func(string) (string, error))
 	case "object":
 		separator := "{"
 		for key, value := range rawjson.RawMembers(raw) {
-			b.WriteString(separator + key + ":")
+			b.WriteString(separator)
+			b.WriteString(key)
+			b.WriteByte(':')
 			if err := writeMapped(b, value, f); err != nil {
 				return err
 			}

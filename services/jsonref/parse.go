@@ -20,6 +20,9 @@ const (
 // parse takes the content of a string apart.
 func parse(s string) ([]part, error) {
 	var parts []part
+	if strings.Contains(s, open) {
+		parts = make([]part, 0, 4)
+	}
 	for s != "" {
 		i := strings.Index(s, open)
 		if i < 0 {
@@ -48,6 +51,9 @@ func parse(s string) ([]part, error) {
 }
 
 func parseRef(body string) (Ref, error) {
+	if isName(body) { // most have no path
+		return Ref{Name: body, Path: []string{}}, nil
+	}
 	steps := strings.Split(body, ".")
 	for _, step := range steps {
 		if !isName(step) {

@@ -5,32 +5,45 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
 const (
-	// headroom is how much our servers allocate between two collections of garbage: less costs CPU, more costs memory. Beside
-	// GOGC=400, 20 MB took a third off the memory of the suite under load, and nothing (at 32 tasks) to 5 % (at 128) more CPU.
-	headroom = 20 << 20
+	// mostHeadroom is how much our servers allocate between two collections of garbage at most: less costs CPU, more costs memory.
+	// Beside GOGC=400, 20 MB took a third off the memory of the suite under load, and nothing (at 32 tasks) to 5 % (at 128) more CPU.
+	mostHeadroom = 20 << 20
+	// leastHeadroom is what is left to one that allocates little.
+	leastHeadroom = 10 << 20
+	// seldom is how far collections lie apart that cost nothing to speak of: where they would be rarer yet, memory is saved instead.
+	seldom = 500 * time.Millisecond
 	// tightGC and looseGC bound GOGC: a large heap may double, a small one grow to four times its size.
 	tightGC, looseGC = 100, 300
 )
 
-// RelaxGC makes the process collect garbage when it has allocated about headroom, unless GOGC says otherwise. The live heaps
-// of our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large enough
-// for them would let a large heap grow without need.
+// RelaxGC makes the process collect garbage when it has allocated some megabytes, by how fast it does, unless GOGC says otherwise. The
+// live heaps of our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large
+// enough for them would let a large heap grow without need.
 func RelaxGC() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	g := &pacer{percent: looseGC, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	g := &pacer{
+		percent: looseGC, headroom: leastHeadroom, since: time.Now(),
+		heap: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}},
+	}
+	metrics.Read(g.heap)
+	g.allocated = g.heap[1].Value.Uint64()
 	debug.SetGCPercent(g.percent)
 	g.await()
 }
 
-// pacer sets GOGC after each collection, by what that left.
+// pacer sets GOGC after each collection, by what that left and how fast it came.
 type pacer struct {
-	percent int
-	live    []metrics.Sample
+	percent   int
+	headroom  uint64
+	since     time.Time // of the last collection
+	allocated uint64    // ever, by then
+	heap      []metrics.Sample
 }
 
 // await has the pacer called after the next collection.
@@ -39,16 +52,26 @@ func (g *pacer) await() {
 }
 
 func (g *pacer) collected() {
-	metrics.Read(g.live)
+	metrics.Read(g.heap)
+	now, allocated := time.Now(), g.heap[1].Value.Uint64()
+	// Half of it is what was: one burst, or one lull, is not yet how it goes on.
+	g.headroom = (g.headroom + headroomFor(allocated-g.allocated, now.Sub(g.since))) / 2
+	g.since, g.allocated = now, allocated
 	// Setting it stops the process for a moment.
-	if p := percentFor(g.live[0].Value.Uint64()); p < g.percent*9/10 || p > g.percent*11/10 {
+	if p := percentFor(g.heap[0].Value.Uint64(), g.headroom); p < g.percent*9/10 || p > g.percent*11/10 {
 		g.percent = p
 		debug.SetGCPercent(p)
 	}
 	g.await()
 }
 
+// headroomFor is how much may be allocated until the next collection where so much was in so long a time.
+func headroomFor(allocated uint64, took time.Duration) uint64 {
+	wanted := float64(allocated) * float64(seldom) / float64(max(took, 1))
+	return uint64(min(mostHeadroom, max(leastHeadroom, wanted)))
+}
+
 // percentFor is GOGC for so many live bytes.
-func percentFor(live uint64) int {
+func percentFor(live, headroom uint64) int {
 	return int(min(looseGC, max(tightGC, headroom*100/max(live, 1))))
 }

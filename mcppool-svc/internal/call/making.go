@@ -30,6 +30,7 @@ type making struct {
 
 	began  time.Time             // when that was
 	limit  time.Duration         // of all tries together
+	first  try                   // most need no other
 	result *mcppoolv1.CallResult // of the last try that came to one
 }
 
@@ -55,7 +56,11 @@ func (m *making) run(ctx context.Context) {
 	took := time.Since(m.began)
 	end := ledger.End{Result: result, Err: err}
 	if err == nil {
-		result.CallId, result.Duration, result.ModelUsage = m.r.CallID, durationpb.New(took), m.f.cost.usage()
+		result.CallId, result.ModelUsage = m.r.CallID, m.f.cost.usage()
+		if result.Duration == nil { // it was kept
+			result.Duration = &durationpb.Duration{}
+		}
+		result.Duration.Seconds, result.Duration.Nanos = int64(took/time.Second), int32(took%time.Second)
 	}
 	m.record(ctx, &m.r, &m.f, took, end)
 	m.ledger.End(m.call, end)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -58,12 +59,20 @@ func (r *Request) limit() time.Duration {
 }
 
 // meta says to the server which step, call and trace this is.
-func (r *Request) meta(ctx context.Context) map[string]string {
-	m := map[string]string{metaCallID: r.CallID}
+func (r *Request) meta(ctx context.Context) []upstream.Meta {
+	m := make([]upstream.Meta, 0, 2)
+	m = append(m, upstream.Meta{Key: metaCallID, Value: r.CallID})
 	if r.IdempotencyKey != "" {
-		m[metaIdempotencyKey] = r.IdempotencyKey
+		m = append(m, upstream.Meta{Key: metaIdempotencyKey, Value: r.IdempotencyKey})
 	}
-	propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(m))
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return m
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	for k, v := range carrier {
+		m = append(m, upstream.Meta{Key: k, Value: v})
+	}
 	return m
 }
 

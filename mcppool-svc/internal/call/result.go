@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/strict"
@@ -17,7 +19,13 @@ import (
 
 // readResult reads a raw tools/call result. An error means that the tool ran, and that what it gave cannot be read.
 func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
-	out := &mcppoolv1.CallResult{}
+	var one struct { // in one piece with what nearly all have
+		mcppoolv1.CallResult
+		duration durationpb.Duration
+		content  [1]*mcppoolv1.Content
+	}
+	out := &one.CallResult
+	out.Duration, out.Content = &one.duration, one.content[:0]
 	var kind string
 	var content json.RawMessage
 	err := strict.Members(raw, func(key []byte, value json.RawMessage) error {
@@ -52,13 +60,13 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 		out.Content = append(out.Content, c)
 		return nil
 	})
-	if e := (*upstream.Error)(nil); err != nil && !errors.As(err, &e) {
+	if err == nil {
+		return out, nil
+	}
+	if e := (*upstream.Error)(nil); !errors.As(err, &e) {
 		err = broken("its result is not one of a tool: `content` cannot be read: %w", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return nil, err
 }
 
 // readText reads a string, where there is one. Members are told by their exact names, as no decoder into a struct does.
@@ -184,7 +192,13 @@ func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
 	}
 	switch c.typ {
 	case "text":
-		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: clean(c.text)}}, nil
+		var one struct { // in one piece
+			mcppoolv1.Content
+			text mcppoolv1.Content_Text
+		}
+		one.text.Text = clean(c.text)
+		one.Kind = &one.text
+		return &one.Content, nil
 	case "image":
 		blob, err := readBlob(c)
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Image{Image: blob}}, err

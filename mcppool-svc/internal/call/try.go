@@ -26,7 +26,11 @@ type try struct {
 // execute calls the tool, unless it is too late by then, or follows the task that does the call.
 func (m *making) execute(ctx context.Context, client upstream.Client, tool *catalog.Tool) (json.RawMessage, error) {
 	r, limit := &m.r, m.r.limit()
-	t := &try{making: m, n: m.f.retries + 1}
+	t := &m.first
+	if t.making != nil { // somebody may still be asked for the one before
+		t = &try{}
+	}
+	t.making, t.n = m, m.f.retries+1
 	t.watch.start(m.cancel, limit)
 	defer t.watch.stop()
 	how := upstream.Call{

@@ -43,7 +43,7 @@ func BenchmarkCallTool(b *testing.B) {
 			defer c.Close()
 			call := upstream.Call{
 				Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {},
-				Meta: map[string]string{"pawl.dev/call-id": "t/1", "pawl.dev/idempotency-key": "k"},
+				Meta: []upstream.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}, {Key: "pawl.dev/idempotency-key", Value: "k"}},
 			}
 			b.ReportAllocs()
 			before := cpuTime(b)

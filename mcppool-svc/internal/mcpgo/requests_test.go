@@ -27,7 +27,7 @@ func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
 // A tool call is written as mcp-go writes it, in one line for every reader.
 func TestToolRequest(t *testing.T) {
 	all := map[string]upstream.Call{
-		"plain":          {Name: "a/\"b\"", Arguments: json.RawMessage(`{"x":9007199254740993,"y":"<é>"}`), Meta: map[string]string{"k": "<v>", "l": "\xff"}},
+		"plain":          {Name: "a/\"b\"", Arguments: json.RawMessage(`{"x":9007199254740993,"y":"<é>"}`), Meta: []upstream.Meta{{Key: "k", Value: "<v>"}, {Key: "l", Value: "\xff"}}},
 		"without meta":   {Name: "a", Arguments: json.RawMessage(`{}`)},
 		"lines":          {Name: "a\n", Arguments: json.RawMessage("{\r\n \"x\": 1\n}")},
 		"JavaScript's":   {Name: "\u2028", Arguments: json.RawMessage("{\"x\":\"\u2028 \u2029\"}")},
@@ -74,8 +74,8 @@ func TestToolRequest(t *testing.T) {
 func mcpgoWrites(t *testing.T, c *client, call upstream.Call) (request transport.JSONRPCRequest) {
 	t.Helper()
 	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{}}
-	for k, v := range call.Meta {
-		meta.AdditionalFields[k] = v
+	for _, m := range call.Meta {
+		meta.AdditionalFields[m.Key] = m.Value
 	}
 	params := mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments, Meta: meta}
 	if call.Task == upstream.TaskAsked {

@@ -58,9 +58,9 @@ func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 	text = append(strict.AppendString(append(text, `{"name":`...), call.Name), `,"arguments":`...)
 	text = append(append(append(text, arguments...), `,"_meta":{`...), c.head.meta...)
 	text = strict.AppendString(append(text, `"progressToken":`...), r.token)
-	for k, v := range call.Meta {
-		text = append(strict.AppendString(append(text, ','), k), ':')
-		text = strict.AppendString(text, v)
+	for _, m := range call.Meta {
+		text = append(strict.AppendString(append(text, ','), m.Key), ':')
+		text = strict.AppendString(text, m.Value)
 	}
 	text = append(text, '}')
 	if c.asTask(call) {

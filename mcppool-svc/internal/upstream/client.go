@@ -56,8 +56,8 @@ func (i Info) String() string {
 // Call is one tool call.
 type Call struct {
 	Name      string
-	Arguments json.RawMessage   // a JSON object
-	Meta      map[string]string // goes into _meta beside the progress token
+	Arguments json.RawMessage // a JSON object
+	Meta      []Meta          // goes into _meta beside the progress token
 	// Gate is asked in the last moment before the request goes out, once connected and whatever else takes time; its error
 	// keeps the request back. It may be nil.
 	Gate func() error
@@ -84,6 +84,9 @@ type Call struct {
 	// Follow is a task that does the call already: it is not made again, but waited for.
 	Follow string
 }
+
+// Meta is one thing that a call says of itself.
+type Meta struct{ Key, Value string }
 
 // Notification is something to tell while a call runs: one of these.
 type Notification struct {

@@ -134,8 +134,12 @@ func TestTextAndQuote(t *testing.T) {
 			t.Errorf("Text(%q) = %q, want %q", raw, got, want)
 		}
 	}
-	if got := rawjson.Quote("a<b>&\"\n字"); got != `"a<b>&\"\n字"` {
-		t.Errorf("Quote = %s", got)
+	for text, want := range map[string]string{
+		"": `""`, "plain ~": `"plain ~"`, "a<b>&\"\n字": `"a<b>&\"\n字"`, `\`: `"\\"`, "\x1f": `"\u001f"`, "\u2028": `"\u2028"`, "\xff": `"\ufffd"`,
+	} {
+		if got := rawjson.Quote(text); got != want {
+			t.Errorf("Quote(%q) = %s, want %s", text, got, want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"iter"
 	"strings"
+	"unicode/utf8"
 )
 
 // The functions below take text that Check has passed, trimmed or not. Given other text they return nonsense, but they
@@ -117,6 +118,9 @@ func Unquote(raw string) string {
 
 // Quote writes a string as JSON, escaping no more than JSON asks for.
 func Quote(s string) string {
+	if isPlain(s) {
+		return `"` + s + `"`
+	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -124,6 +128,16 @@ func Quote(s string) string {
 		return `""` // cannot be: every string has a form in JSON
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// isPlain says that nothing in a string needs an escape, without a look at what is not ASCII.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // Compact takes out the space between tokens and changes nothing else.
