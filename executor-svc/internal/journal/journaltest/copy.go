@@ -80,7 +80,7 @@ func read(t testing.TB, name string, from func(f *os.File) ([]byte, error)) []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	raw, err := from(f)
 	if err != nil {
 		t.Fatal(err)
