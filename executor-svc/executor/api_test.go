@@ -372,6 +372,34 @@ func TestApprovalWaitsForASlot(t *testing.T) {
 	r.until(second, flowSuccess)
 }
 
+// An answer that is for another kind of question is refused at once, also where it would wait for a slot behind what closes that.
+func TestWrongAnswerWaitsForNoSlot(t *testing.T) {
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read"), pool: fake.NewPool()}
+	r.cfg.MaxRunning = 1
+	called, release := make(chan struct{}, 2), make(chan struct{})
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		called <- struct{}{}
+		<-release
+		return send(fake.TextResult("ok", false))
+	}
+	r.start()
+	r.create(auto("one"))
+	<-called
+	paused := r.create(auto("two")).GetId()
+	if _, err := r.tasks.PauseTask(t.Context(), &executorv1.PauseTaskRequest{Id: paused}); err != nil {
+		t.Fatal(err)
+	}
+	unpause := &executorv1.ResumeTaskRequest{Id: paused, WaitId: "wait-1", Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}}}
+	if _, err := r.tasks.ResumeTask(t.Context(), unpause); err != nil {
+		t.Fatal(err)
+	}
+	if task, err := r.approve(paused, "wait-1", ""); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
+		t.Errorf("approving a pause: %v, %v", task, err)
+	}
+	close(release)
+	r.until(paused, flowSuccess)
+}
+
 // More tasks than slots: all of them end, and one that is cancelled in the queue does not wait for a slot.
 func TestMoreTasksThanSlots(t *testing.T) {
 	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read"), pool: fake.NewPool()}

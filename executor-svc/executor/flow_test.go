@@ -23,7 +23,6 @@ const (
 	flowSuccess  = executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
 	flowFailed   = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
 	flowCancel   = executorv1.EventType_EVENT_TYPE_FLOW_CANCEL
-	stepInput    = executorv1.EventType_EVENT_TYPE_STEP_INPUT
 	toolProgress = executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS
 )
 
@@ -338,12 +337,14 @@ func TestCancelRunningCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, fake.Script("read", "read"))
+			running := make(chan struct{}, 1)
 			r.pool.CallFn = func(ctx context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				running <- struct{}{}
 				<-ctx.Done()
 				return tc.after(ctx, send)
 			}
 			id := r.create(auto("look")).GetId()
-			r.until(id, stepInput)
+			<-running // STEP_INPUT alone does not say so: a call that is cancelled before it is sent never begins
 			task, err := r.tasks.CancelTask(t.Context(), &executorv1.CancelTaskRequest{Id: id, Reason: "enough"})
 			if err != nil {
 				t.Fatal(err)

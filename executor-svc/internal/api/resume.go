@@ -37,6 +37,10 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 	if open == nil {
 		return s.answered(ctx, t, c, req.GetWaitId())
 	}
+	// Also where it would be queued behind what closes the wait: who answers would not learn that it came to nothing.
+	if err := agentflow.Fits(open, c); err != nil {
+		return nil, err
+	}
 	if a := c.GetApprove(); a != nil && a.GetGrant() == shownRisk {
 		a.Grant = riskOf(t, open)
 	}

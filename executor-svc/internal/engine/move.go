@@ -104,9 +104,6 @@ func (o *owner) fold(b *batch, i item) {
 	if i.turn == anyTurn {
 		i.turn = o.turn
 	}
-	if _, ok := i.input.(flow.Lapsed); ok {
-		o.lapsed = true
-	}
 	if flow.EndsCall(i.input) && i.turn == o.turn && !b.abandoned {
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok {
@@ -125,7 +122,14 @@ func (o *owner) fold(b *batch, i item) {
 		o.fail(b, "the executor could not go on: "+err.Error())
 		return
 	}
+	if _, ok := i.input.(flow.Lapsed); ok && stops(t) {
+		o.lapsed = true // else the timer was set before the task's time began to run, and is set anew
+	}
 	b.add(next, t)
+}
+
+func stops(t flow.Transition) bool {
+	return slices.ContainsFunc(t.Effects, func(e flow.Effect) bool { _, ok := e.(flow.StopCall); return ok })
 }
 
 func (o *owner) fail(b *batch, why string) {

@@ -65,6 +65,9 @@ type taskBook struct {
 	folded  map[string]bool
 	// queued holds commands that had to wait for a slot: their senders were told that they are stored.
 	queued map[string]bool
+	// unslotted holds the epochs of claims without a slot; adrift the processes that lost one, and may not know it yet.
+	unslotted map[uint64]bool
+	adrift    map[*proc]bool
 	// stopped is how many facts there were when a cancellation was acknowledged; -1: never.
 	stopped int
 	gone    bool
@@ -135,6 +138,7 @@ func (b *book) created(n journal.NewTask) {
 		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{}, revisions: map[string]uint64{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
 		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stale: map[uint64]bool{}, stopped: -1,
+		unslotted: map[uint64]bool{}, adrift: map[*proc]bool{},
 	}
 	for _, r := range n.Records {
 		t.facts = append(t.facts, r.GetFacts()...)
@@ -205,6 +209,9 @@ func (b *book) committed(t journal.Transition) {
 		}
 		k.folded[id] = true
 		delete(k.pending, id)
+		if k.unslotted[t.Epoch] {
+			delete(k.queued, id)
+		}
 	}
 }
 
@@ -245,6 +252,20 @@ func (b *book) seen(id string, inbox []journal.Command) {
 	}
 }
 
+// looked is called when a process has read an inbox: where it has no slot for the task it may tell senders that their commands
+// are stored, also when another owner is about to fold them in.
+func (b *book) looked(p *proc, id string, inbox []journal.Command) {
+	b.seen(id, inbox)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.tasks[id]
+	for _, c := range inbox {
+		if k.owner == p && !k.slot || k.adrift[p] {
+			k.queued[c.GetId()] = true
+		}
+	}
+}
+
 func (b *book) claimed(p *proc, claims []journal.Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -257,6 +278,7 @@ func (b *book) claimed(p *proc, claims []journal.Claim) {
 			b.wrong("%s: epoch %d after %d", k.name, c.Epoch, k.newest)
 		}
 		k.owner, k.epoch, k.newest, k.slot = p, c.Epoch, max(k.newest, c.Epoch), c.Slot
+		k.unslotted[c.Epoch] = !c.Slot
 	}
 	held := 0
 	for _, k := range b.order {
@@ -285,11 +307,13 @@ func (b *book) yielded(id string, epoch uint64) {
 }
 
 // lost is called when a claim ends under its owner. Until that one learns it, what it commits must be refused.
-func (b *book) lost(id string, epoch uint64) {
+func (b *book) lost(p *proc, id string, epoch uint64) {
 	b.yielded(id, epoch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tasks[id].stale[epoch] = true
+	k := b.tasks[id]
+	k.stale[epoch] = true
+	k.adrift[p] = k.adrift[p] || k.unslotted[epoch]
 }
 
 // died ends the claims of a process.

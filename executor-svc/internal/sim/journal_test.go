@@ -157,7 +157,7 @@ func (g *gated) Renew(ctx context.Context, claims []journal.Claim, now time.Time
 		claims = slices.SortedFunc(slices.Values(claims), func(a, b journal.Claim) int { return strings.Compare(a.TaskID, b.TaskID) })
 		c := claims[r.draw(uint64(len(claims)), 51)]
 		g.w.s.note(g.p.name+" loses its claim of "+g.w.book.name(c.TaskID), r)
-		g.w.book.lost(c.TaskID, c.Epoch)
+		g.w.book.lost(g.p, c.TaskID, c.Epoch)
 		if err := g.Journal.Yield(ctx, c.TaskID, c.Epoch); err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func (g *gated) Load(ctx context.Context, id string) (t *journal.Task, err error
 func (g *gated) Inbox(ctx context.Context, id string) (in []journal.Command, err error) {
 	err = g.read(ctx, "inbox", id, func() (err error) {
 		if in, err = g.Journal.Inbox(ctx, id); err == nil {
-			g.w.book.seen(id, in)
+			g.w.book.looked(g.p, id, in)
 		}
 		return err
 	})

@@ -135,6 +135,33 @@ func (m *move) answer(id string, kinds ...executorv1.WaitKind) (*storagev1.Activ
 	return nil, notOpen(id)
 }
 
+// Fits returns an error where an answer is one for another kind of question: it can be refused before anything is done.
+func Fits(w *storagev1.Wait, c *storagev1.Command) error {
+	if !slices.Contains(answers(c), w.GetKind()) {
+		return wrongAnswer(w)
+	}
+	return nil
+}
+
+// answers are the kinds of questions that a command answers.
+func answers(c *storagev1.Command) []executorv1.WaitKind {
+	switch c.GetKind().(type) {
+	case *storagev1.Command_Approve:
+		return []executorv1.WaitKind{approval}
+	case *storagev1.Command_Reject:
+		return []executorv1.WaitKind{approval, params, outcome}
+	case *storagev1.Command_Params:
+		return []executorv1.WaitKind{params}
+	case *storagev1.Command_Outcome:
+		return []executorv1.WaitKind{outcome}
+	case *storagev1.Command_Input:
+		return []executorv1.WaitKind{input}
+	case *storagev1.Command_Unpause:
+		return []executorv1.WaitKind{pause}
+	}
+	return nil
+}
+
 func notOpen(id string) error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
 		"%s is not open: it was answered, or never asked; look at the task for the waits that are", id)

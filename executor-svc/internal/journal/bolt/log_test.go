@@ -80,6 +80,11 @@ func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
 	}
 }
 
+// cutOff says that the last record of the log was being written, and nothing else is wrong: nobody was told that it is stored.
+func cutOff(problems []bolt.Problem) bool {
+	return len(problems) == 1 && strings.Contains(problems[0].What, "not whole")
+}
+
 // At whatever moment a process is killed while many write: what was acknowledged is there, the journal is whole, and what
 // reads it without a server says the same.
 func TestKilledAtAnyMoment(t *testing.T) {
@@ -121,13 +126,15 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 		mu.Unlock()
 		copied := copyJournal(t, path)
-		if i%4 == 2 {
-			if _, _, err := bolt.Compact(copied); err != nil {
-				t.Errorf("copy %d: Compact: %v", i, err)
-			}
-		}
-		if problems, err := bolt.CheckFile(copied); err != nil || len(problems) > 0 {
+		problems, err := bolt.CheckFile(copied)
+		torn := cutOff(problems)
+		if err != nil || len(problems) > 0 && !torn {
 			t.Errorf("copy %d: CheckFile: %v %v", i, problems, err)
+		}
+		if i%4 == 2 {
+			if _, _, err := bolt.Compact(copied); (err != nil) != torn {
+				t.Errorf("copy %d: Compact: %v; whether the last record was cut off: %t", i, err, torn)
+			}
 		}
 		offline, err := bolt.FileInfo(t.Context(), copied)
 		if err != nil {
@@ -230,7 +237,7 @@ func TestLogCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		problems, err := bolt.CheckFile(copied)
-		if err != nil || len(problems) > 1 || len(problems) == 1 && !strings.Contains(problems[0].What, "not whole") {
+		if err != nil || len(problems) > 0 && !cutOff(problems) {
 			t.Fatalf("cut at %d: %v, %v", cut, problems, err)
 		}
 		info, err := bolt.FileInfo(t.Context(), copied)

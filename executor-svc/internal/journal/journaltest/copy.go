@@ -2,26 +2,38 @@ package journaltest
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"math"
 	"os"
+	"slices"
 	"testing"
 )
 
-// headSize is how much of a file tells whether it is used anew.
-const headSize = 64
+const (
+	// headSize is how much of a file of the log tells whether it is used anew.
+	headSize = 64
+	// metaSize is how much of the store's file tells whether it was changed.
+	metaSize = 2 * chunk
+	// chunk is how much is read at once.
+	chunk = 4096
+)
 
-// Copy copies the files of a store that is in use as a process that is killed now would leave them: those that are read
-// first are read until none of them was used anew meanwhile.
+// Copy copies the files of a store that is in use as a process that is killed now would leave them: those of its log, and
+// then what they are applied to. They are read until none was used anew meanwhile.
 func Copy(t testing.TB, from, to []string) {
 	t.Helper()
 	contents := make([][]byte, len(from))
+	logs, store := from[:len(from)-1], from[len(from)-1]
 	for same := false; !same; {
-		for i, name := range from {
-			contents[i] = readFile(t, name)
+		before := heads(t, logs)
+		for i, name := range logs {
+			contents[i] = backwards(t, name)
 		}
-		same = true
-		for i, name := range from[:len(from)-1] {
-			same = same && bytes.Equal(head(contents[i]), head(readFile(t, name)))
-		}
+		raw := head(t, store, math.MaxInt64)
+		contents[len(logs)] = raw
+		same = bytes.Equal(raw[:min(len(raw), metaSize)], head(t, store, metaSize)) &&
+			slices.EqualFunc(before, heads(t, logs), bytes.Equal)
 	}
 	for i, name := range to {
 		if err := os.WriteFile(name, contents[i], 0o600); err != nil {
@@ -30,11 +42,46 @@ func Copy(t testing.TB, from, to []string) {
 	}
 }
 
-func head(raw []byte) []byte { return raw[:min(len(raw), headSize)] }
-
-func readFile(t testing.TB, name string) []byte {
+func heads(t testing.TB, names []string) (all [][]byte) {
 	t.Helper()
-	raw, err := os.ReadFile(name)
+	for _, name := range names {
+		all = append(all, head(t, name, headSize))
+	}
+	return all
+}
+
+func head(t testing.TB, name string, size int64) []byte {
+	t.Helper()
+	return read(t, name, func(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, size)) })
+}
+
+// backwards reads a file from its end to its beginning: where a record is in the copy that was appended meanwhile, all before
+// it are. Read the other way round, one that is missing could be followed by the next.
+func backwards(t testing.TB, name string) []byte {
+	t.Helper()
+	return read(t, name, func(f *os.File) ([]byte, error) {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		raw := make([]byte, info.Size())
+		for at := (len(raw) - 1) / chunk * chunk; at >= 0; at -= chunk {
+			if _, err := f.ReadAt(raw[at:min(at+chunk, len(raw))], int64(at)); err != nil && !errors.Is(err, io.EOF) {
+				return nil, err
+			}
+		}
+		return raw, nil
+	})
+}
+
+func read(t testing.TB, name string, from func(f *os.File) ([]byte, error)) []byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := from(f)
 	if err != nil {
 		t.Fatal(err)
 	}
