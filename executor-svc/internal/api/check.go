@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -23,6 +25,17 @@ import (
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
 
+const (
+	// playbookAge is how long a playbook that was found right is not checked again: what the planner says depends on its text alone, and
+	// on which version the planner is.
+	playbookAge   = time.Minute
+	mostPlaybooks = 256
+	// serverAge is how long a server that was there is not asked for again. A task whose server went away meanwhile is created all the
+	// same, and has in its event log what it lacks, as one whose server goes away a moment later.
+	serverAge   = 2 * time.Second
+	mostServers = 4096
+)
+
 // checkWithOthers asks pool and planner about a new task, at once.
 func (s *Tasks) checkWithOthers(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
 	var pool sync.WaitGroup
@@ -40,10 +53,17 @@ func (s *Tasks) checkWithOthers(ctx context.Context, head *storagev1.TaskHead, s
 // what it then lacks is in its event log.
 func (s *Tasks) checkServers(ctx context.Context, user string, ids []string) error {
 	for _, id := range ids {
+		key := user + "\x00" + id
+		if _, there := s.servers.get(key, serverAge); there {
+			continue
+		}
 		_, err := s.Pool.GetMcpServer(identity.OnBehalfOf(ctx, user), &mcppoolv1.GetMcpServerRequest{Id: id})
 		if e := errs.From(err); err != nil && (e.Code == codes.NotFound || e.Code == codes.InvalidArgument) {
 			return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND,
 				"there is no MCP server %q; see `pawl mcp list`, or register it with `pawl mcp add`", id)
+		}
+		if err == nil {
+			s.servers.put(key, struct{}{}, serverAge, mostServers)
 		}
 	}
 	return nil
@@ -57,14 +77,11 @@ func (s *Tasks) choosePlanner(ctx context.Context, head *storagev1.TaskHead) err
 			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 				"a playbook is followed by the model %q; leave model out", modelPlaybook)
 		}
-		res, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: head.GetPlaybook()})
+		goal, err := s.checkPlaybook(ctx, head.GetPlaybook())
 		if err != nil {
 			return errs.From(err)
 		}
-		head.Model = modelPlaybook
-		if head.GetGoal() == "" {
-			head.Goal = playbookGoal(res)
-		}
+		head.Model, head.Goal = modelPlaybook, cmp.Or(head.GetGoal(), goal)
 		return nil
 	}
 	res, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
@@ -84,6 +101,20 @@ func (s *Tasks) choosePlanner(ctx context.Context, head *storagev1.TaskHead) err
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"there is no model %q; there are: %s", head.GetModel(), strings.Join(names, ", ")).
 		WithViolation("model", "unknown model")
+}
+
+// checkPlaybook returns the goal that a playbook gives a task which has none of its own.
+func (s *Tasks) checkPlaybook(ctx context.Context, text string) (string, error) {
+	if goal, right := s.playbooks.get(text, playbookAge); right {
+		return goal, nil
+	}
+	res, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
+	if err != nil {
+		return "", err
+	}
+	goal := playbookGoal(res)
+	s.playbooks.put(text, goal, playbookAge, mostPlaybooks)
+	return goal, nil
 }
 
 func needsPlaybook(head *storagev1.TaskHead) error {

@@ -49,6 +49,8 @@ type Pool struct {
 	BeforeAnswer func(*mcppoolv1.AnswerCallRequest) error
 	// TaskFn tells of MCP tasks whose calls the pool does not know.
 	TaskFn func(*mcppoolv1.AttachCallRequest) (*mcppoolv1.CallResult, error)
+	// Isolated: the ends of sessions are to be told at once.
+	Isolated bool
 	// ReleaseFn comes before a release.
 	ReleaseFn func(sessionID string)
 
@@ -119,7 +121,7 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 	inproc.Share(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &mcppoolv1.ListToolsResponse{PoolId: p.id, Tools: p.offered()}, nil
+	return &mcppoolv1.ListToolsResponse{PoolId: p.id, Tools: p.offered(), LateRelease: !p.Isolated}, nil
 }
 
 // CallTools implements McpPoolService.
@@ -132,6 +134,9 @@ func (p *Pool) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequ
 		}
 		if err != nil {
 			return err
+		}
+		for _, id := range req.GetEndedSessionIds() {
+			p.release(id, nil)
 		}
 		ended := false
 		err = p.callTool(stream.Context(), req.GetCall(), func(m *mcppoolv1.CallToolResponse) error {
@@ -278,13 +283,17 @@ func (p *Pool) CancelCall(_ context.Context, req *mcppoolv1.CancelCallRequest) (
 
 // ReleaseSession implements McpPoolService.
 func (p *Pool) ReleaseSession(_ context.Context, req *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+	p.release(req.GetSessionId(), req.GetAckCallIds())
+	return &mcppoolv1.ReleaseSessionResponse{Released: 1}, nil
+}
+
+func (p *Pool) release(session string, acks []string) {
 	if p.ReleaseFn != nil {
-		p.ReleaseFn(req.GetSessionId())
+		p.ReleaseFn(session)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.released, p.acks = append(p.released, req.GetSessionId()), append(p.acks, req.GetAckCallIds()...)
-	return &mcppoolv1.ReleaseSessionResponse{Released: 1}, nil
+	p.released, p.acks = append(p.released, session), append(p.acks, acks...)
 }
 
 // Called returns all calls so far.

@@ -96,7 +96,12 @@ func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint3
 	s.running(&r.call, st, attempt)
 	s.write(r, t, st)
 	return s.follows(&r.call, st, false, next, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
+		ended := s.r.endings.take(s.head.GetUserSub(), len(r.req.GetAckCallIds()))
+		r.add(ended)
 		res, err := s.reach(ctx, &r.msg, l)
+		if err != nil {
+			s.r.again(ctx, ended)
+		}
 		if lost(err) {
 			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", r.id, "error", err)
 			return s.attach(ctx, r.at.mcp, s.attachRequest(st, attempt), l)

@@ -104,8 +104,9 @@ func (i *idle) drain(then time.Time) (old []*lane) {
 	return old
 }
 
-// Close ends the streams that no task has. Sessions end theirs when they leave.
+// Close ends the streams that no task has, and tells of the sessions that ended last. Sessions end their streams when they leave.
 func (r *Runner) Close() {
+	r.closeEndings()
 	r.idle.mu.Lock()
 	r.idle.closed = true
 	if r.idle.timer != nil {

@@ -28,7 +28,9 @@ type list struct {
 	slow, done chan struct{}
 	tools      []*commonv1.Tool
 	poolID     string
-	err        error
+	// lateRelease: the pool may hear late that the session has ended.
+	lateRelease bool
+	err         error
 	// cutOff: who wanted the list went away; nothing is known of the server.
 	cutOff bool
 }
@@ -78,7 +80,7 @@ func (s *Session) list(ctx context.Context, l *list, slots chan struct{}) {
 }
 
 func (s *Session) ask(ctx context.Context, l *list) {
-	l.tools, l.poolID, l.err = s.toolsOf(ctx, l.id)
+	l.err = s.toolsOf(ctx, l)
 	l.cutOff = ctx.Err() != nil
 	close(l.done)
 }

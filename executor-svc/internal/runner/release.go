@@ -55,7 +55,12 @@ func (s *Session) part(ctx context.Context) {
 	s.mu.Lock()
 	released := s.released
 	s.parted = true
+	late := released && s.r.cfg.Replicas == nil && s.tools.releasedLate()
 	s.mu.Unlock()
+	if late {
+		s.r.ended(ctx, ending{user: s.head.GetUserSub(), session: s.id, acks: s.takeAcks("")})
+		return
+	}
 	for _, w := range s.pools() {
 		tell := s.parting(released, s.takeAcks(w.pool))
 		if tell == nil {

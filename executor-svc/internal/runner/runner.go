@@ -39,6 +39,7 @@ type Runner struct {
 	log     *slog.Logger
 	places  places
 	idle    idle
+	endings endings
 }
 
 // New returns a runner that asks this planner and this pool.

@@ -94,26 +94,27 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 	}
 }
 
-func (s *Session) toolsOf(ctx context.Context, mcpID string) (tools []*commonv1.Tool, poolID string, err error) {
-	var all []*commonv1.Tool
-	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000, SessionId: s.id}
+func (s *Session) toolsOf(ctx context.Context, l *list) error {
+	req := &mcppoolv1.ListToolsRequest{McpId: l.id, PageSize: 1000, SessionId: s.id}
 	for {
 		var at peer.Peer
 		page, err := within(ctx, s, s.r.cfg.PoolPatience+startPatience, func(ctx context.Context) (*mcppoolv1.ListToolsResponse, error) {
-			return s.r.pool.ListTools(s.toServer(ctx, mcpID), req, patient, grpc.Peer(&at))
+			return s.r.pool.ListTools(s.toServer(ctx, l.id), req, patient, grpc.Peer(&at))
 		})
 		if err != nil {
-			return nil, "", err
+			l.tools = nil
+			return err
 		}
 		s.r.places.note(page.GetPoolId(), &at)
-		s.use(where{page.GetPoolId(), mcpID})
-		if all == nil {
-			all = page.GetTools()
+		s.use(where{page.GetPoolId(), l.id})
+		l.poolID, l.lateRelease = page.GetPoolId(), page.GetLateRelease()
+		if l.tools == nil {
+			l.tools = page.GetTools()
 		} else {
-			all = append(all, page.GetTools()...)
+			l.tools = append(l.tools, page.GetTools()...)
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return all, page.GetPoolId(), nil
+			return nil
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
 )
@@ -82,6 +83,7 @@ func (l *lane) serve() {
 		var req *mcppoolv1.CallToolsRequest
 		switch req, err = l.stream.Recv(); {
 		case err == nil:
+			l.release(req.GetEndedSessionIds())
 			err = l.call(req.GetCall(), send)
 		case errors.Is(err, io.EOF):
 			err = nil
@@ -89,6 +91,20 @@ func (l *lane) serve() {
 		default:
 			err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted) // what was not taken
 		}
+	}
+}
+
+// release releases the sessions that ended since the call before.
+func (l *lane) release(sessions []string) {
+	if len(sessions) == 0 {
+		return
+	}
+	p, err := identity.FromContext(l.stream.Context())
+	if err != nil {
+		return // the call says so
+	}
+	for _, session := range sessions {
+		l.server.pool.ReleaseSession(p.Sub, session)
 	}
 }
 

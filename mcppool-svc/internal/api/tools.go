@@ -51,7 +51,10 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 		size = defaultTools
 	}
 	words := strings.Fields(strings.ToLower(req.GetQuery()))
-	resp := &mcppoolv1.ListToolsResponse{PoolId: s.id, QuarantinedCount: uint32(review.Held())}
+	resp := &mcppoolv1.ListToolsResponse{
+		PoolId: s.id, QuarantinedCount: uint32(review.Held()),
+		LateRelease: req.GetSessionId() != "" && s.pool.MayReleaseLate(server, p.Sub),
+	}
 	n, bytes, last := 0, 0, ""
 	for _, tool := range all.After(string(after)) {
 		policy, decision := server.JudgeFor(p.Sub, tool.Name, tool.Hints)

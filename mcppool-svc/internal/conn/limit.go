@@ -56,6 +56,32 @@ func (p *Pool) makeRoom(k key, server *spec.Server) error {
 	return nil
 }
 
+// MayReleaseLate says whether nobody waits for a session of a user to give back its hold on a server's connections: nothing ends with
+// that, and no limit is near enough that others would want the room.
+func (p *Pool) MayReleaseLate(server *spec.Server, user string) bool {
+	if server.Isolation == spec.PerTask {
+		return false
+	}
+	k := keyOf(Use{Server: server, User: user})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.limits(k, server) {
+		if l.most == 0 || 2*len(p.live) < l.most { // as usual, without a look at each
+			continue
+		}
+		n := 0
+		for e := range p.live {
+			if l.counts(e) {
+				n++
+			}
+		}
+		if 2*n >= l.most {
+			return false
+		}
+	}
+	return true
+}
+
 // evict closes the connection that has been idle for longest among those that qualify. Called with mu held.
 func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	var oldest *entry

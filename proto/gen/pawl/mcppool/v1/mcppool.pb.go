@@ -1665,8 +1665,11 @@ type ListToolsResponse struct {
 	QuarantinedCount uint32 `protobuf:"varint,4,opt,name=quarantined_count,json=quarantinedCount,proto3" json:"quarantined_count,omitempty"`
 	// Those, by name, where they were asked for; `tools` is empty then.
 	QuarantinedTools []*QuarantinedTool `protobuf:"bytes,5,rep,name=quarantined_tools,json=quarantinedTools,proto3" json:"quarantined_tools,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Nobody waits for what the session of the request has of this server: it may be released up to a second late, with a call of another
+	// session (see CallToolsRequest) instead of by ReleaseSession.
+	LateRelease   bool `protobuf:"varint,6,opt,name=late_release,json=lateRelease,proto3" json:"late_release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListToolsResponse) Reset() {
@@ -1732,6 +1735,13 @@ func (x *ListToolsResponse) GetQuarantinedTools() []*QuarantinedTool {
 		return x.QuarantinedTools
 	}
 	return nil
+}
+
+func (x *ListToolsResponse) GetLateRelease() bool {
+	if x != nil {
+		return x.LateRelease
+	}
+	return false
 }
 
 // A tool that waits for an approval: its definition is not the one that was approved, or it is new.
@@ -2282,9 +2292,12 @@ func (*CallToolResponse_Task) isCallToolResponse_Event() {}
 type CallToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to call.
-	Call          *CallToolRequest `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Call *CallToolRequest `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	// Sessions of the same user that ended since: they are released before the call is looked at, as ReleaseSession says. Only of those for
+	// which ListTools said late_release; a pool that does not say that does not know the field either.
+	EndedSessionIds []string `protobuf:"bytes,2,rep,name=ended_session_ids,json=endedSessionIds,proto3" json:"ended_session_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CallToolsRequest) Reset() {
@@ -2320,6 +2333,13 @@ func (*CallToolsRequest) Descriptor() ([]byte, []int) {
 func (x *CallToolsRequest) GetCall() *CallToolRequest {
 	if x != nil {
 		return x.Call
+	}
+	return nil
+}
+
+func (x *CallToolsRequest) GetEndedSessionIds() []string {
+	if x != nil {
+		return x.EndedSessionIds
 	}
 	return nil
 }
@@ -3705,13 +3725,14 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x05query\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x05query\x12'\n" +
 	"\n" +
 	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12 \n" +
-	"\vquarantined\x18\x06 \x01(\bR\vquarantined\"\xfc\x01\n" +
+	"\vquarantined\x18\x06 \x01(\bR\vquarantined\"\x9f\x02\n" +
 	"\x11ListToolsResponse\x12*\n" +
 	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
 	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12+\n" +
 	"\x11quarantined_count\x18\x04 \x01(\rR\x10quarantinedCount\x12M\n" +
-	"\x11quarantined_tools\x18\x05 \x03(\v2 .pawl.mcppool.v1.QuarantinedToolR\x10quarantinedTools\"\xd2\x02\n" +
+	"\x11quarantined_tools\x18\x05 \x03(\v2 .pawl.mcppool.v1.QuarantinedToolR\x10quarantinedTools\x12!\n" +
+	"\flate_release\x18\x06 \x01(\bR\vlateRelease\"\xd2\x02\n" +
 	"\x0fQuarantinedTool\x12(\n" +
 	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\x12'\n" +
 	"\x0fdefinition_json\x18\x02 \x01(\tR\x0edefinitionJson\x128\n" +
@@ -3758,9 +3779,10 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x06result\x18\x03 \x01(\v2\x1b.pawl.mcppool.v1.CallResultH\x00R\x06result\x12K\n" +
 	"\x0einput_required\x18\x04 \x01(\v2\".pawl.mcppool.v1.CallInputRequiredH\x00R\rinputRequired\x12/\n" +
 	"\x04task\x18\x05 \x01(\v2\x19.pawl.mcppool.v1.CallTaskH\x00R\x04taskB\a\n" +
-	"\x05event\"P\n" +
+	"\x05event\"\x86\x01\n" +
 	"\x10CallToolsRequest\x12<\n" +
-	"\x04call\x18\x01 \x01(\v2 .pawl.mcppool.v1.CallToolRequestB\x06\xbaH\x03\xc8\x01\x01R\x04call\"\x81\x01\n" +
+	"\x04call\x18\x01 \x01(\v2 .pawl.mcppool.v1.CallToolRequestB\x06\xbaH\x03\xc8\x01\x01R\x04call\x124\n" +
+	"\x11ended_session_ids\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10dR\x0fendedSessionIds\"\x81\x01\n" +
 	"\x11CallToolsResponse\x127\n" +
 	"\x04call\x18\x01 \x01(\v2!.pawl.mcppool.v1.CallToolResponseH\x00R\x04call\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.google.rpc.StatusH\x00R\x05errorB\a\n" +

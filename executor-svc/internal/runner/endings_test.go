@@ -1,0 +1,198 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// releasing is a pool that notes how it hears of the ends of sessions.
+type releasing struct {
+	counting
+	promptly string // server whose sessions are to be released at once
+	broken   bool   // streams break under the next call
+	by       []string
+	acks     []string
+}
+
+func (p *releasing) note(by, user, session string, acks []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.by, p.acks = append(p.by, by+" "+user+" "+session), append(p.acks, acks...)
+}
+
+func (p *releasing) heard() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	by := p.by
+	p.by = nil
+	return by
+}
+
+func (p *releasing) ListTools(_ context.Context, r *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+	return &mcppoolv1.ListToolsResponse{PoolId: "p1", LateRelease: r.GetMcpId() != p.promptly}, nil
+}
+
+func (p *releasing) CallTools(s callsStream) error {
+	return p.counting.CallTools(&overheard{s, p})
+}
+
+func (p *releasing) ReleaseSession(ctx context.Context, r *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+	who, err := identity.FromContext(ctx)
+	p.note("request", who.Sub, r.GetSessionId(), r.GetAckCallIds())
+	return &mcppoolv1.ReleaseSessionResponse{}, err
+}
+
+type overheard struct {
+	callsStream
+	p *releasing
+}
+
+func (o *overheard) Recv() (*mcppoolv1.CallToolsRequest, error) {
+	req, err := o.callsStream.Recv()
+	if err != nil {
+		return req, err
+	}
+	if o.p.broken {
+		o.p.broken = false
+		return nil, errors.New("the stream broke")
+	}
+	acks := req.GetCall().GetAckCallIds()
+	for _, id := range req.GetEndedSessionIds() {
+		who, _ := identity.FromContext(o.Context())
+		o.p.note("call", who.Sub, id, acks)
+		acks = nil
+	}
+	return req, nil
+}
+
+// uses runs a task of a user's that has tools, makes a call and ends.
+func uses(ctx context.Context, t *testing.T, r *Runner, id, user string, servers ...string) {
+	t.Helper()
+	head := &storagev1.TaskHead{UserSub: user, McpIds: servers}
+	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: "p1"}
+	s := r.Session(id, 1, head, nil)
+	if _, err := s.toolset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
+	s.callTool(task, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
+	s.Release(ctx)
+	s.Leave(ctx)
+}
+
+func heardBy(t *testing.T, p *releasing, what string, want ...string) {
+	t.Helper()
+	if got := p.heard(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: the pool heard %q, want %q", what, got, want)
+	}
+}
+
+// service takes everybody for a service that may speak for all users.
+type service struct{}
+
+func (service) Authenticate(context.Context, string) (identity.Principal, error) {
+	return identity.Principal{Sub: "executor", Roles: []identity.Role{identity.RoleService}}, nil
+}
+
+func releasingRunner() (*releasing, *Runner) {
+	p := &releasing{}
+	conn := inproc.New([]grpc.UnaryServerInterceptor{identity.UnaryServerInterceptor(service{})},
+		[]grpc.StreamServerInterceptor{identity.StreamServerInterceptor(service{})})
+	mcppoolv1.RegisterMcpPoolServiceServer(conn, p)
+	return p, New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
+}
+
+// A23: the end of a session goes with the next call of its user, in less than a second by itself where none comes, and at the runner's
+// end.
+func TestEndsOfSessionsGoWithCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := releasingRunner()
+		ctx := t.Context()
+		uses(ctx, t, r, "one", "ann", "t")
+		heardBy(t, p, "at its end")
+		uses(ctx, t, r, "two", "bob", "t")
+		heardBy(t, p, "a call of another user")
+		uses(ctx, t, r, "three", "ann", "t", "u")
+		heardBy(t, p, "a call of the same user", "call ann one")
+		<-time.After(time.Second)
+		got := p.heard()
+		if len(got) != 2 || got[0] == got[1] {
+			t.Errorf("after a second: the pool heard %q", got)
+		}
+		uses(ctx, t, r, "four", "ann", "t")
+		heardBy(t, p, "a call when all is told")
+		r.Close()
+		heardBy(t, p, "at the runner's end", "request ann four")
+		uses(ctx, t, r, "five", "ann", "t")
+		heardBy(t, p, "after the runner's end", "request ann five")
+		if want := 5; len(p.acks) != want {
+			t.Errorf("%d results are acknowledged, want %d: %q", len(p.acks), want, p.acks)
+		}
+		r.Close() // the streams of five
+	})
+}
+
+// What a server keeps for a session alone ends with that at once.
+func TestEndsOfSessionsAreToldAtOnceWhereTheyMatter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := releasingRunner()
+		defer r.Close()
+		p.promptly = "u"
+		uses(t.Context(), t, r, "one", "ann", "t", "u")
+		heardBy(t, p, "at its end", "request ann one")
+	})
+}
+
+// A call that does not come back may not have come to the pool: it is told again what the call had taken along.
+func TestEndsOfSessionsSurviveLostCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := releasingRunner()
+		defer r.Close()
+		uses(t.Context(), t, r, "one", "ann", "t")
+		p.broken = true
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		uses(ctx, t, r, "two", "ann", "t")
+		<-time.After(time.Second)
+		heardBy(t, p, "in the end", "request ann one", "request ann two")
+	})
+}
+
+// However many sessions end, no more wait than there is room for, and no call takes along more than the pool takes.
+func TestEndsOfSessionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := releasingRunner()
+		for i := range mostEndings + 1 {
+			r.ended(t.Context(), ending{user: "ann", session: fmt.Sprint(i), acks: make([]string, 30)})
+		}
+		heardBy(t, p, "beyond the limit", fmt.Sprintf("request ann %d", mostEndings))
+		for acks, want := range map[int]int{0: 33, 500: 16, 999: 0} {
+			if got := r.endings.take("ann", acks); len(got) != want {
+				t.Errorf("beside %d acknowledgements %d go with a call, want %d", acks, len(got), want)
+			}
+		}
+		r.Close()
+		var few endings
+		for range 2 * mostTaken {
+			few.put(ending{user: "ann"}, func() {})
+		}
+		if got := few.take("ann", 0); len(got) != mostTaken {
+			t.Errorf("%d go with a call, want %d", len(got), mostTaken)
+		}
+	})
+}
