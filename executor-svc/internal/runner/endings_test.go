@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -109,10 +109,14 @@ func (service) Authenticate(context.Context, string) (identity.Principal, error)
 	return identity.Principal{Sub: "executor", Roles: []identity.Role{identity.RoleService}}, nil
 }
 
-func releasingRunner() (*releasing, *Runner) {
+func releasingRunner(t *testing.T) (*releasing, *Runner) {
+	t.Helper()
 	p := &releasing{}
-	conn := inproc.New([]grpc.UnaryServerInterceptor{identity.UnaryServerInterceptor(service{})},
-		[]grpc.StreamServerInterceptor{identity.StreamServerInterceptor(service{})})
+	unary, stream, err := serve.Interceptors(serve.Options{Auth: service{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := inproc.New(unary, stream)
 	mcppoolv1.RegisterMcpPoolServiceServer(conn, p)
 	return p, New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
 }
@@ -121,7 +125,7 @@ func releasingRunner() (*releasing, *Runner) {
 // end.
 func TestEndsOfSessionsGoWithCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, r := releasingRunner()
+		p, r := releasingRunner(t)
 		ctx := t.Context()
 		uses(ctx, t, r, "one", "ann", "t")
 		heardBy(t, p, "at its end")
@@ -150,7 +154,7 @@ func TestEndsOfSessionsGoWithCalls(t *testing.T) {
 // What a server keeps for a session alone ends with that at once.
 func TestEndsOfSessionsAreToldAtOnceWhereTheyMatter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, r := releasingRunner()
+		p, r := releasingRunner(t)
 		defer r.Close()
 		p.promptly = "u"
 		uses(t.Context(), t, r, "one", "ann", "t", "u")
@@ -161,7 +165,7 @@ func TestEndsOfSessionsAreToldAtOnceWhereTheyMatter(t *testing.T) {
 // A call that does not come back may not have come to the pool: it is told again what the call had taken along.
 func TestEndsOfSessionsSurviveLostCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, r := releasingRunner()
+		p, r := releasingRunner(t)
 		defer r.Close()
 		uses(t.Context(), t, r, "one", "ann", "t")
 		p.broken = true
@@ -176,7 +180,7 @@ func TestEndsOfSessionsSurviveLostCalls(t *testing.T) {
 // However many sessions end, no more wait than there is room for, and no call takes along more than the pool takes.
 func TestEndsOfSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, r := releasingRunner()
+		p, r := releasingRunner(t)
 		for i := range mostEndings + 1 {
 			r.ended(t.Context(), ending{user: "ann", session: fmt.Sprint(i), acks: make([]string, 30)})
 		}
