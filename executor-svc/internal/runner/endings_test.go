@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
