@@ -3,13 +3,17 @@ package engine_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal"
@@ -42,6 +46,38 @@ func TestNoCallIsBegunWhileDraining(t *testing.T) {
 	}
 	if n := len(r.pool.Called()); n != 1 {
 		t.Errorf("%d calls, want 1", n)
+	}
+}
+
+// A stop that cuts off the waiting for a pool which takes no calls just now fails no step: the call is made after the restart, as the same
+// attempt.
+func TestStopWhileThePoolIsAway(t *testing.T) {
+	r := newRig(t, fake.Script("write"))
+	r.cfg.DrainTimeout = time.Millisecond
+	var back atomic.Bool
+	tried := make(chan struct{}, 1)
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		if back.Load() {
+			return send(fake.TextResult("done", false))
+		}
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "stopping").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	r.start()
+	id := r.create(never)
+	receive(t, tried)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	back.Store(true)
+	r.start()
+	r.await(id, success)
+	want := []string{"FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS"}
+	if d := cmp.Diff(want, r.types(id)); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
 	}
 }
 

@@ -256,9 +256,14 @@ func (o *owner) drained() bool {
 			continue
 		}
 		o.calling = false
-		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN {
+		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil {
 			// The stop itself cut the call off: what to do about it is decided when the task is taken up.
-			continue
+			switch {
+			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
+				continue
+			case o.waited(c):
+				i.input = flow.NotStarted{Ordinal: c.Ordinal}
+			}
 		}
 		o.move([]item{i})
 	}
@@ -267,6 +272,12 @@ func (o *owner) drained() bool {
 	}
 	o.left()
 	return true
+}
+
+// waited says that a call was not sent, because a pool that is out of reach was still waited for. It is made when the task is taken up.
+func (o *owner) waited(c flow.Called) bool {
+	return c.Outcome == commonv1.Outcome_OUTCOME_NOT_EXECUTED && c.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR &&
+		!o.state.GetCancelRequested()
 }
 
 // task is what a flow is asked with, or an effect prepared: nobody keeps it.

@@ -48,7 +48,7 @@ func cloneStep(out, s *storagev1.ActiveStep) *storagev1.ActiveStep {
 		Supplied: s.GetSupplied(), SubtaskId: s.GetSubtaskId(), ApprovedHash: s.GetApprovedHash(), InputSeq: s.GetInputSeq(),
 		ConfigRevision: s.GetConfigRevision(), PoolId: s.GetPoolId(), Leg: s.GetLeg(), McpTaskId: s.GetMcpTaskId(),
 		RequestState: s.GetRequestState(), Answers: slices.Clone(s.GetAnswers()), AnswersSent: s.GetAnswersSent(),
-		Accepted: slices.Clone(s.GetAccepted()), PlannedRisk: s.GetPlannedRisk(),
+		Accepted: slices.Clone(s.GetAccepted()), PlannedRisk: s.GetPlannedRisk(), Repeated: s.GetRepeated(),
 	}
 	return out
 }

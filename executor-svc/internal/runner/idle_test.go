@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/inproc"
 
@@ -22,6 +23,7 @@ type counting struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	mu                      sync.Mutex
 	opened, closed, dropped int
+	calls                   int
 	released                []string
 }
 
@@ -35,6 +37,7 @@ func (p *counting) CallTools(s callsStream) error {
 			p.count(&p.dropped)
 			return err
 		}
+		p.count(&p.calls)
 		end := &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{}}}
 		if err := s.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: end}}); err != nil {
 			return err
@@ -185,6 +188,33 @@ func TestLateEndOfAnEarlierCall(t *testing.T) {
 		synctest.Wait()
 		if dropped != 1 {
 			t.Errorf("dropped %d times under the call that ended", dropped)
+		}
+	})
+}
+
+// A call that its owner gave up before it began is not sent, whether or not there is a stream for it.
+func TestGivenUpBeforeItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &counting{}
+		r := runnerOf(p)
+		defer r.Close()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		head := &storagev1.TaskHead{UserSub: "ann"}
+		st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: "p"}
+		task := &flow.Task{ID: "t", Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
+		for range 50 {
+			s := r.Session("t", 1, head, nil)
+			s.callTool(task, st, 1, nil)(gone, func(in flow.Input) {
+				if c, ok := in.(flow.Called); !ok || c.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN { // which the next owner finds out
+					t.Errorf("it came to %+v", in)
+				}
+			})
+			s.Leave(t.Context())
+		}
+		synctest.Wait()
+		if got := p.streams(); got != [3]int{} || p.calls != 0 {
+			t.Errorf("streams opened, closed, dropped: %v; %d calls", got, p.calls)
 		}
 	})
 }

@@ -70,8 +70,8 @@ func (l *lane) end() {
 // send sends a call on the session's lane to its server. A lane that ended while nobody used it took nothing: then there is a new
 // one. sent is false where it is certain that no pool got the call.
 func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (l *lane, sent bool, err error) {
-	if c.deaf.Load() {
-		return nil, false, errStopped
+	if err := c.mayBegin(ctx); err != nil {
+		return nil, false, err
 	}
 	mcpID, pool := msg.GetCall().GetMcpId(), msg.GetCall().GetPoolId()
 	if l := s.takeLane(mcpID, pool); l != nil {
@@ -85,11 +85,11 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *
 	l = &lane{pool: pool, drop: drop}
 	l.hold(ctx)
 	l.stream, err = s.r.pool.CallTools(s.toServer(base, mcpID), grpc.Peer(&l.to), inproc.Sharing())
-	switch {
-	case err == nil && c.deaf.Load(): // opening it took a while
-		l.end()
-		return nil, false, errStopped
-	case err == nil:
+	if err == nil {
+		if err := c.mayBegin(ctx); err != nil { // opening it took a while
+			l.end()
+			return nil, false, err
+		}
 		err = l.stream.Send(msg)
 	}
 	if errors.Is(err, io.EOF) {
@@ -101,6 +101,18 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *
 		return nil, sent, err
 	}
 	return l, true, nil
+}
+
+// mayBegin says why a call is not to be sent any more. Where nobody waits for it any longer, nothing is said of its outcome: that is for
+// its next owner to find out.
+func (c *call) mayBegin(ctx context.Context) error {
+	if c.deaf.Load() {
+		return errStopped
+	}
+	if err := ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return nil
 }
 
 // errStopped: the call was told to stop before it was sent.

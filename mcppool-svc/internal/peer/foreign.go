@@ -28,13 +28,13 @@ var ErrKeys = errors.New("other replicas of the MCP pool have another --token-ke
 
 // Writable says whether what is written here can be heard of elsewhere. Replicas that are out of reach hear of it when they are back; those with
 // another key never do. A replica that no other one agrees with takes nothing, and one that some agree with leaves it to them to be right: which of
-// two keys is the wrong one cannot be told. The error wraps ErrKeys.
+// two keys is the wrong one cannot be told. One that agreed and is out of reach still does, until it says otherwise. The error wraps ErrKeys.
 func (s *Set) Writable() error {
 	var strangers []string
 	agreed := false
 	for _, p := range s.some(func(p *peer) bool { return !p.self }) {
 		s.mu.Lock()
-		agreed = agreed || p.up
+		agreed = agreed || p.agrees
 		if p.foreign {
 			strangers = append(strangers, p.addr)
 		}

@@ -36,6 +36,7 @@ type peer struct {
 	up      bool   // the last contact went well
 	err     error  // of the last contact, where it did not
 	foreign bool   // it did not because the keys differ
+	agrees  bool   // what it said last of its key is that it is the same
 	fails   int    // in a row
 	next    time.Time
 	contact time.Time // the last that went well
@@ -117,6 +118,7 @@ func (s *Set) caughtUp(p *peer, taken int) {
 	s.mu.Lock()
 	was := p.up
 	p.up, p.err, p.foreign, p.fails, p.contact, p.caught = !p.self, nil, false, 0, now, now
+	p.agrees = p.up
 	p.next = now.Add(s.cfg.Interval)
 	self, offset, name := p.self, p.offset, p.replica
 	s.mu.Unlock()
@@ -150,7 +152,7 @@ func (s *Set) failed(p *peer, err error) {
 	s.mu.Lock()
 	other := isForeign(err)
 	first := p.err == nil || other && !p.foreign
-	p.up, p.err, p.foreign = false, err, other
+	p.up, p.err, p.foreign, p.agrees = false, err, other, p.agrees && !other
 	p.fails++
 	p.next = now.Add(min(s.cfg.Interval<<min(p.fails-1, 5), maxPause))
 	offset := p.offset

@@ -406,6 +406,42 @@ func TestKeys(t *testing.T) {
 	})
 }
 
+// TestReplicaThatAgreesIsAway: it is no reason to refuse writes that the replica which agrees is out of reach, as while it is restarted; that
+// it has come to another key is.
+func TestReplicaThatAgreesIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		with := func(key string) func(*Config, *replica.Config) {
+			return func(c *Config, _ *replica.Config) { c.Key = []byte(key) }
+		}
+		peers := []string{"a:1", "b:1", "c:1"}
+		a, b, c := n.start(t, "a:1", peers, with("same")), n.start(t, "b:1", peers, with("same")), n.start(t, "c:1", peers, with("other"))
+		defer a.stop()
+		defer c.stop()
+		pass(2 * maxPause)
+		if err := a.Writable(); err != nil {
+			t.Fatal(err)
+		}
+		b.stop()
+		pass(2 * maxPause)
+		if err := a.Writable(); err != nil {
+			t.Errorf("while the replica that agrees is away: %v", err)
+		}
+		if err := c.Writable(); !errors.Is(err, ErrKeys) {
+			t.Errorf("with which nobody ever agreed: %v", err)
+		}
+		b = n.start(t, "b:1", peers, with("other"))
+		defer b.stop()
+		pass(2 * maxPause)
+		if err := a.Writable(); !errors.Is(err, ErrKeys) {
+			t.Errorf("once it has another key: %v", err)
+		}
+		if err := errors.Join(b.Writable(), c.Writable()); err != nil {
+			t.Errorf("the two that agree now: %v", err)
+		}
+	})
+}
+
 // TestWrongClock: what a replica wrote whose clock is ahead is not taken before its time, and both say so; what others wrote is.
 func TestWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 	if err := m.executor(waiting); err != nil {
 		return err
 	}
-	if m.mayHaveRun(s) {
+	if s.GetRepeated() || m.mayHaveRun(s) {
 		s.Risk = &storagev1.RiskNote{
 			Level:  s.GetRisk().GetLevel(),
 			Reason: mayRun + strings.TrimPrefix(s.GetRisk().GetReason(), mayRun),
@@ -183,7 +183,7 @@ func (m *move) approve(a *storagev1.Approve) error {
 		return err
 	}
 	if in := a.GetInputJson(); in != "" && in != s.GetInputJson() {
-		s.InputJson, s.InputSeq = in, 0
+		s.InputJson, s.InputSeq, s.Repeated = in, 0, false
 	}
 	s.ApprovedHash = flow.InputHash(s.GetInputJson())
 	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {

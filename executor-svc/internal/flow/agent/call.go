@@ -182,6 +182,7 @@ func (m *move) derived(in flow.Derived) error {
 		// The same input would fail the same way: a further attempt is not worth its cost.
 		return m.stepFailed(s)
 	}
+	s.Repeated = s.GetRepeated() && in.Input == s.GetInputJson()
 	s.InputJson, s.InputSeq, s.Supplied = in.Input, 0, nil
 	m.adopt(s, in.Tool)
 	if !filled {

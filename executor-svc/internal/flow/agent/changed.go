@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -84,11 +85,14 @@ func (m *move) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 	if s.GetPlannedRisk() != 0 {
 		planned.Level = s.GetPlannedRisk()
 	}
-	for _, said := range []string{definitionChanged, configurationChanged} {
+	for _, said := range []string{mayRun, definitionChanged, configurationChanged} {
 		planned.Reason = strings.TrimPrefix(planned.Reason, said)
 	}
 	planned.Reason = why + planned.Reason
 	setRisk(s, planned, now.RiskFloor)
+	if s.GetRepeated() && !repeatable(s) && m.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
+		m.remember(s) // it was called again because it was repeatable: as it is now, that takes a person's word
+	}
 }
 
 // setRisk gives a step its floor and effective risk (A29), and keeps the planner's word where that is lower: the floor may fall.

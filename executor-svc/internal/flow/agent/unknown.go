@@ -55,6 +55,7 @@ func (m *move) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o comm
 	if err := m.stepTo(s, stepInit); err != nil {
 		return err
 	}
+	s.Repeated = s.GetRepeated() || o == unknown
 	return m.call(s, "")
 }
 

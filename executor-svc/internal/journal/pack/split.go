@@ -96,6 +96,7 @@ func (p *Checkpoint) writeStep(w *wire, s *storagev1.ActiveStep, facts Facts) {
 	w.flag(25, s.GetAnswersSent())
 	messages(w, 26, s.GetAccepted())
 	w.number(27, uint64(s.GetPlannedRisk()))
+	w.flag(28, s.GetRepeated())
 	w.rest(s)
 	moved := w.end(at)
 	for i := range p.cuts[first:] {

@@ -1096,7 +1096,9 @@ type ActiveStep struct {
 	// What people accepted in the step's calls, for when one is made again because its outcome was lost.
 	Accepted []*Accepted `protobuf:"bytes,26,rep,name=accepted,proto3" json:"accepted,omitempty"`
 	// The planner's word on the risk, where the tool's floor raised it; unspecified where `risk` is the planner's.
-	PlannedRisk   v11.RiskLevel `protobuf:"varint,27,opt,name=planned_risk,json=plannedRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"planned_risk,omitempty"`
+	PlannedRisk v11.RiskLevel `protobuf:"varint,27,opt,name=planned_risk,json=plannedRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"planned_risk,omitempty"`
+	// The call was made again although an attempt with this very input may have had its effect.
+	Repeated      bool `protobuf:"varint,28,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1311,6 +1313,13 @@ func (x *ActiveStep) GetPlannedRisk() v11.RiskLevel {
 		return x.PlannedRisk
 	}
 	return v11.RiskLevel(0)
+}
+
+func (x *ActiveStep) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
 }
 
 // An answer that a person gave to a tool's server, and that it gets again where it asks exactly the same after a loss.
@@ -3953,7 +3962,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tErrorNote\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\x85\b\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xa1\b\n" +
 	"\n" +
 	"ActiveStep\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
@@ -3987,7 +3996,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
 	"\fanswers_sent\x18\x19 \x01(\bR\vanswersSent\x120\n" +
 	"\baccepted\x18\x1a \x03(\v2\x14.storage.v1.AcceptedR\baccepted\x12<\n" +
-	"\fplanned_risk\x18\x1b \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\vplannedRiskJ\x04\b\x0e\x10\x0f\"\x7f\n" +
+	"\fplanned_risk\x18\x1b \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\vplannedRisk\x12\x1a\n" +
+	"\brepeated\x18\x1c \x01(\bR\brepeatedJ\x04\b\x0e\x10\x0f\"\x7f\n" +
 	"\bAccepted\x12\x1d\n" +
 	"\n" +
 	"asked_hash\x18\x01 \x01(\fR\taskedHash\x12!\n" +

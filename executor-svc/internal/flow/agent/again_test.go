@@ -1,0 +1,71 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/flow/agent"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// DESIGN 4: a call that may have run is made again by itself where the tool is repeatable, or the policy says so. Where its server
+// turns out to be another one by then, what it was repeated for is asked of the tool as it is now; and who is asked is told that it may
+// have run.
+func TestChangedBeforeACallWasRepeated(t *testing.T) {
+	const never, byRisk = executorv1.Confirm_CONFIRM_NEVER, executorv1.Confirm_CONFIRM_BY_RISK
+	const retry = executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
+	for name, c := range map[string]struct {
+		before, now commonv1.Effect
+		confirm     executorv1.Confirm
+		policy      executorv1.OnUnknownOutcome
+		asks        bool
+	}{
+		"is not repeatable any more":    {read, write, never, 0, true},
+		"is repeatable as before":       {read, read, never, 0, false},
+		"policy, nobody is to be asked": {write, write, never, retry, false},
+		"policy, a person is asked":     {write, write, byRisk, retry, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := calling()
+			task.Head.Confirm, task.Head.OnUnknownOutcome = c.confirm, c.policy
+			s := task.State.GetActiveSteps()[0]
+			s.Effect, s.Attempt, s.DefinitionHash = c.before, 1, "old"
+			on := func(in flow.Input) []flow.Effect {
+				t.Helper()
+				tr, err := agent.Flow{}.On(task, in)
+				if err != nil {
+					t.Fatalf("%T: %v", in, err)
+				}
+				return tr.Effects
+			}
+			if got := on(losses()["by Pawl"]); len(got) != 1 || got[0] != (flow.Call{Ordinal: 1, Attempt: 2}) {
+				t.Fatalf("after the loss: %v, want another call", got)
+			}
+			on(refusal(task.State.GetActiveSteps()[0]))
+			got := on(flow.Looked{Ordinal: 1, Tool: &flow.Tool{Effect: c.now, DefinitionHash: "new", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
+			if !c.asks {
+				if len(got) != 1 || got[0] != (flow.Call{Ordinal: 1, Attempt: 3}) {
+					t.Errorf("%v, want another call", got)
+				}
+				return
+			}
+			waits := task.State.GetWaits()
+			if len(got) != 0 || len(waits) != 1 || !strings.Contains(waits[0].GetMessage(), "not known whether it ran") {
+				t.Fatalf("%v and %v, want to ask, and to say that it may have run", got, waits)
+			}
+			approve := &storagev1.Approve{WaitId: waits[0].GetId(), InputJson: `{"other":1}`}
+			on(flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}})
+			on(refusal(task.State.GetActiveSteps()[0]))
+			on(flow.Looked{Ordinal: 1, Tool: &flow.Tool{Effect: write, DefinitionHash: "newer", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
+			for _, w := range task.State.GetWaits() {
+				if strings.Contains(w.GetMessage(), "not known whether it ran") {
+					t.Errorf("of an input that never was called: %q", w.GetMessage())
+				}
+			}
+		})
+	}
+}
