@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	near "pawl.dev/services/similar"
 )
 
 const (
@@ -50,32 +52,11 @@ func likeness(wrong, name string) (int, bool) {
 	case stem != "" && stem == strings.TrimSuffix(name, path.Ext(name)):
 		return 1, true
 	}
-	if d := editDistance(wrong, name); d <= (utf8.RuneCountInString(wrong)+2)/3 {
+	if d := near.Distance(wrong, name); d <= (utf8.RuneCountInString(wrong)+2)/3 {
 		return 1 + d, true
 	}
 	if len(stem) >= 3 && strings.Contains(name, stem) {
 		return holds + len(name), true
 	}
 	return 0, false
-}
-
-// editDistance is Levenshtein's, in runes, row by row.
-func editDistance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	row := make([]int, len(y)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range x {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range y {
-			cost := diagonal
-			if x[i] != y[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(y)]
 }

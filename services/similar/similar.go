@@ -32,7 +32,7 @@ func Names(wrong string, names []string) []string {
 		if name == wrong || len(name) > longest {
 			continue
 		}
-		if d := distance(folded, fold(name)); d <= utf8.RuneCountInString(folded)/3 {
+		if d := Distance(folded, fold(name)); d <= utf8.RuneCountInString(folded)/3 {
 			found = append(found, candidate{name, d})
 		}
 	}
@@ -51,8 +51,8 @@ func fold(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// distance is Levenshtein's: the insertions, deletions and replacements between two texts.
-func distance(a, b string) int {
+// Distance is Levenshtein's: the insertions, deletions and replacements of runes between two texts. It costs the product of their lengths.
+func Distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	row := make([]int, len(y)+1)
 	for j := range row {
