@@ -92,7 +92,11 @@ func TestBadRequests(t *testing.T) {
 		"unknown parameter":       {"GET", "/v1/tasks?statuss=EXECUTOR_STATUS_ERROR", "", `unknown parameter "statuss"; did you mean "statuses"?`, "statuss"},
 		"parameter of a body":     {"POST", "/v1/tasks?goal=g", `{"goal": "g"}`, "the rest goes into the body, as JSON", "goal"},
 		"parameter of the path":   {"GET", "/v1/tasks/" + taskID + "?id=x", "", `unknown parameter "id"`, "id"},
-		"bad number in the query": {"GET", "/v1/tasks?pageSize=many", "", "pageSize", "pageSize"},
+		"bad number in the query": {"GET", "/v1/tasks?pageSize=many", "", `the parameter pageSize of the query does not fit: it must be a whole number, is "many"`, "pageSize"},
+		"too large a number":      {"GET", "/v1/tasks?pageSize=99999999999", "", `it must be a whole number that is less far from 0, is "99999999999"`, "pageSize"},
+		"less than no number":     {"GET", "/v1/tasks/" + taskID + "/events?afterSeq=-1", "", `afterSeq of the query does not fit: it must be a whole number, 0 or more, is "-1"`, "afterSeq"},
+		"neither true nor false":  {"GET", "/v1/tasks/" + taskID + "/events?noFollow=maybe", "", `it must be true or false, is "maybe"`, "noFollow"},
+		"no time":                 {"GET", "/v1/tasks?createdAfter=today", "", `it must be a time such as 2026-01-02T03:04:05Z, is "today"`, "createdAfter"},
 		"bad value in the query":  {"GET", "/v1/tasks?statuses=ERROR", "", `did you mean "EXECUTOR_STATUS_ERROR"?`, "statuses"},
 		"bad query":               {"GET", "/v1/tasks?pageSize=%zz", "", "escape", ""},
 		"unknown field of a mask": {"PATCH", "/v1/agents/a?updateMask=displayNam", `{}`, `did you mean "displayName"?`, "updateMask"},
@@ -109,6 +113,9 @@ func TestBadRequests(t *testing.T) {
 			_, p := b.problem(tt.method, tt.path, tt.body, nil, http.StatusBadRequest)
 			if p.Reason != "INVALID_REQUEST" || !strings.Contains(p.Detail, tt.detail) {
 				t.Errorf("reason %s, detail %q; want one with %q", p.Reason, p.Detail, tt.detail)
+			}
+			if strings.Contains(p.Detail, "strconv") {
+				t.Errorf("detail %q names a function of Go", p.Detail)
 			}
 			if tt.field != "" && (len(p.Violations) != 1 || p.Violations[0].Field != tt.field || p.Violations[0].Description == "") {
 				t.Errorf("violations %v, want one of %s", p.Violations, tt.field)

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"os"
 	"strings"
 
 	"github.com/google/uuid"
@@ -21,7 +20,7 @@ type RunCmd struct {
 
 	Auto         bool     `help:"Ask by risk only: what merely reads runs by itself. Without: the agent's policy, else each step is asked for."`
 	MCP          []string `name:"mcp" sep:"none" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
-	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file."`
+	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
 	Agent        string   `placeholder:"ID" help:"Run as this agent."`
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
 	Language     string   `enum:"zh,en," default:"" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese where your locale is, else as the goal is written)."`
@@ -90,12 +89,9 @@ func (c *RunCmd) request(a *App) (*executorv1.CreateTaskRequest, error) {
 		req.AutoExecute = &c.Auto
 	}
 	if c.Playbook != "" {
-		raw, err := os.ReadFile(c.Playbook)
-		if err != nil {
-			return nil, exit.Newf("read the playbook: %v", err)
-		}
-		if req.Playbook = string(raw); strings.TrimSpace(req.GetPlaybook()) == "" {
-			return nil, exit.Usagef("the playbook %s is empty", c.Playbook).Then("write its steps, or leave --playbook out")
+		var err error
+		if req.Playbook, err = readPlaybook(a, c.Playbook); err != nil {
+			return nil, err
 		}
 	}
 	if req.Goal == "" && req.Playbook == "" {

@@ -110,3 +110,43 @@ func TestRunPlaybook(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A playbook may come over standard input.
+func TestRunPlaybookFromStandardInput(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.executor.OnCreate = answers
+	text := "steps:\n  - tool: files/read\n    input: {text: äöü}\n"
+	w.typed = strings.NewReader(text)
+	w.pawl("run", "--playbook", "-").expect(t, 0, "It is there.", "")
+	if got := w.executor.Created[0].GetPlaybook(); got != text {
+		t.Errorf("%q", got)
+	}
+}
+
+// What cannot be a playbook is told before anything is started.
+func TestRunWithWhatIsNoPlaybook(t *testing.T) {
+	w := newWorld(t)
+	dir := chdir(t, "app")
+	for name, c := range map[string]struct{ text, says string }{
+		"binary":    {"\x7fELF\x02\x01\xff\xfe", "is not UTF-8 text\n  next: give a YAML file"},
+		"UTF-16":    {"\xff\xfes\x00t\x00", "is not UTF-8 text"},
+		"empty":     {" \n", "is empty\n  next: write its steps"},
+		"too large": {strings.Repeat("#", 256<<10) + "é", "has more than 262144 bytes\n  next: "},
+	} {
+		file := filepath.Join(dir, "p.yaml")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.pawl("run", "--playbook", file).expect(t, 64, "", "pawl: the playbook "+file+" "+c.says)
+		w.typed = strings.NewReader(c.text)
+		if got := w.pawl("run", "--playbook", "-"); got.code != 64 || !strings.Contains(got.err, "pawl: the playbook on standard input "+c.says) {
+			t.Errorf("%s: %s", name, got.whole())
+		}
+	}
+	w.tty = true
+	w.pawl("run", "--playbook", "-").expect(t, 64, "", "there is no playbook on standard input, which is a terminal\n  next: pawl run --playbook FILE")
+	if len(w.suites) > 0 {
+		t.Error("a wrong playbook started a server")
+	}
+}

@@ -1,11 +1,14 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
@@ -113,6 +116,35 @@ func badParameter(md protoreflect.MessageDescriptor, key string, values []string
 				what = unknownValue(v, fd.Enum())
 			}
 		}
+	} else if fd != nil {
+		what = misread(fd, strings.Join(values, ", "), cause)
 	}
 	return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
+}
+
+// misread words the errors of the parsers of numbers and times, which name functions and layouts of Go.
+func misread(fd protoreflect.FieldDescriptor, value string, cause error) string {
+	var number *strconv.NumError
+	switch {
+	case errors.As(cause, &number) && errors.Is(number, strconv.ErrRange):
+		return fmt.Sprintf("it must be %s that is less far from 0, is %q", wanted(fd), value)
+	case errors.As(cause, &number):
+		return fmt.Sprintf("it must be %s, is %q", wanted(fd), value)
+	case errors.As(cause, new(*time.ParseError)):
+		return fmt.Sprintf("it must be a time such as 2026-01-02T03:04:05Z, is %q", value)
+	}
+	return cause.Error()
+}
+
+// wanted is what a parameter that is no text must be.
+func wanted(fd protoreflect.FieldDescriptor) string {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return "a number"
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return "a whole number, 0 or more"
+	}
+	return "a whole number"
 }
