@@ -18,7 +18,7 @@ import (
 // ForkCmd is `pawl fork`.
 type ForkCmd struct {
 	Task      string  `arg:"" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
-	At        *uint64 `placeholder:"SEQ" help:"Keep what happened up to this event, the end of a step (default: the newest step that has ended)."`
+	At        *uint64 `placeholder:"SEQ" help:"Keep what happened up to this event, the end of a step (default: the newest step that went well)."`
 	Goal      string  `placeholder:"TEXT" help:"What the new task shall do (default: what the old one should)."`
 	RequestID string  `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
 	Detach    bool    `short:"d" help:"Print the new task's id and do not wait for it."`
@@ -28,8 +28,9 @@ type ForkCmd struct {
 // Help is shown by --help.
 func (ForkCmd) Help() string {
 	return `Starts a new task that goes on from the end of a step of an old one. What was done up to there is not done again: its
-results are reused. Approvals for the rest of the task are not. The old task stays as it is, ended or not. The numbers of
-events are shown by pawl watch TASK --json.
+results are reused. Approvals for the rest of the task are not. The old task stays as it is, ended or not. Without --at, what
+failed is done again, from the beginning where no step went well; a task that ended well is taken up behind its newest step.
+The numbers of events are shown by pawl watch TASK --json.
 
 Examples:
 
@@ -43,7 +44,7 @@ func (c *ForkCmd) Run(ctx context.Context, a *App, g *Globals) error {
 	var at uint64 // 0: the newest
 	if c.At != nil {
 		if at = *c.At; at == 0 {
-			return exit.Usagef("--at 0 is before the first event").Then("name the end of a step (pawl watch TASK --json shows the numbers), or leave --at out for the newest")
+			return exit.Usagef("--at 0 is before the first event").Then("name the end of a step (pawl watch TASK --json shows the numbers), or leave --at out")
 		}
 	}
 	return a.withSession(ctx, g, func(ctx context.Context, session *discover.Session) error {
@@ -80,5 +81,5 @@ func forkError(err error, id string, g *Globals) error {
 		return err
 	}
 	return exit.Usagef("no step of the task ended with that event").
-		Then("pawl watch %s%s --json shows the events: give the seq of a STEP_OUTPUT or STEP_ERROR, or leave --at out for the newest", render.ShortID(id), g.again())
+		Then("pawl watch %s%s --json shows the events: give the seq of a STEP_OUTPUT or STEP_ERROR, or leave --at out", render.ShortID(id), g.again())
 }

@@ -77,12 +77,12 @@ func (s *Tasks) choosePlanner(ctx context.Context, head *storagev1.TaskHead) err
 			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 				"a playbook is followed by the model %q; leave model out", modelPlaybook)
 		}
-		goal, err := s.checkPlaybook(ctx, head.GetPlaybook())
+		book, err := s.checkPlaybook(ctx, head.GetPlaybook())
 		if err != nil {
 			return errs.From(err)
 		}
-		head.Model, head.Goal = modelPlaybook, cmp.Or(head.GetGoal(), goal)
-		return nil
+		head.Model, head.Goal = modelPlaybook, cmp.Or(head.GetGoal(), book.goal)
+		return mayTake(head, book.steps)
 	}
 	res, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
 	if err != nil {
@@ -103,18 +103,38 @@ func (s *Tasks) choosePlanner(ctx context.Context, head *storagev1.TaskHead) err
 		WithViolation("model", "unknown model")
 }
 
-// checkPlaybook returns the goal that a playbook gives a task which has none of its own.
-func (s *Tasks) checkPlaybook(ctx context.Context, text string) (string, error) {
-	if goal, right := s.playbooks.get(text, playbookAge); right {
-		return goal, nil
+// mayTake refuses a playbook that would be cut short by its task's limit of steps, before its first call has an effect.
+func mayTake(head *storagev1.TaskHead, steps uint32) error {
+	limit := head.GetLimits().GetMaxSteps()
+	if steps <= limit {
+		return nil
+	}
+	how := fmt.Sprintf("raise the server's limit (`pawl up --max-steps %d`), or name an agent that may take more (`pawl agents create ID --max-steps %d`)", steps, steps)
+	if id := head.GetAgentId(); id != "" {
+		how = fmt.Sprintf("raise the limit of its agent (`pawl agents update %s --max-steps %d`)", id, steps)
+	}
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"the playbook has %d steps, and the task may take at most %d; %s, or make several playbooks of it", steps, limit, how).
+		WithViolation("playbook", "more steps than the task may take")
+}
+
+// playbook is what the planner says of one that it accepted.
+type playbook struct {
+	goal  string // for a task that has none of its own
+	steps uint32 // 0 where the planner does not say
+}
+
+func (s *Tasks) checkPlaybook(ctx context.Context, text string) (playbook, error) {
+	if book, right := s.playbooks.get(text, playbookAge); right {
+		return book, nil
 	}
 	res, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
 	if err != nil {
-		return "", err
+		return playbook{}, err
 	}
-	goal := playbookGoal(res)
-	s.playbooks.put(text, goal, playbookAge, mostPlaybooks)
-	return goal, nil
+	book := playbook{goal: playbookGoal(res), steps: res.GetStepCount()}
+	s.playbooks.put(text, book, playbookAge, mostPlaybooks)
+	return book, nil
 }
 
 func needsPlaybook(head *storagev1.TaskHead) error {

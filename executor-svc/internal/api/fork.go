@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,12 +46,15 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if err := s.records(ctx, t.ID, func(r journal.Record) { records = append(records, r.Record) }); err != nil {
 		return "", err
 	}
-	kept, ok := upTo(records, req.GetSeq())
-	if !ok {
+	seq := req.GetSeq()
+	if seq == 0 {
+		seq = newestEnd(t.Checkpoint.GetStatus(), records)
+	} else if !slices.ContainsFunc(agentflow.StepEnds(records), func(e agentflow.StepEnd) bool { return e.Seq == seq }) {
 		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 			"a task can be forked where a step came to something: give the seq of a STEP_OUTPUT or STEP_ERROR that the step did not go on from, "+
-				"or no seq for the newest one").WithViolation("seq", "no step ends there")
+				"or no seq for the newest one that went well").WithViolation("seq", "no step ends there")
 	}
+	kept := first(records, seq)
 	now := time.Now().UnixNano()
 	head := proto.Clone(t.Head).(*storagev1.TaskHead)
 	head.RequestId, head.RequestHash, head.CreateTime = req.GetRequestId(), hash, now
@@ -70,16 +74,16 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		head.Limits.MaxTokens, head.Limits.MaxRunTime = l.GetMaxTokens(), l.GetMaxRunTime()
 	}
 	var all []journal.Record
-	seq := uint64(0)
+	next := uint64(1)
 	for _, r := range kept {
-		all = append(all, journal.Record{FirstSeq: seq + 1, Record: r})
-		seq += uint64(len(r.GetFacts()))
+		all = append(all, journal.Record{FirstSeq: next, Record: r})
+		next += uint64(len(r.GetFacts()))
 	}
 	checkpoint, said := agentflow.Forked(t.ID, records, kept, seq)
 	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
-	all = append(all, journal.Record{FirstSeq: seq + 1, Record: &storagev1.Record{
+	all = append(all, journal.Record{FirstSeq: next, Record: &storagev1.Record{
 		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{said},
 	}})
 	id, err := s.Engine.Create(ctx, journal.NewTask{
@@ -98,21 +102,19 @@ func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *stora
 	return limit - min(limit, before) + c.GetErrorCount()
 }
 
-// upTo returns the records up to the end of a step: that at seq, or the newest one. The last record may be cut.
-func upTo(records []*storagev1.Record, seq uint64) ([]*storagev1.Record, bool) {
-	at := uint64(0)
+// newestEnd is where a task is forked that is to be forked nowhere in particular: at its newest step. One that has not ended well
+// is forked before what failed, which would only fail the fork again: at the newest step that went well, or at its creation.
+func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) uint64 {
+	at := uint64(1) // the first fact says that the task was created
 	for _, end := range agentflow.StepEnds(records) {
-		if end == seq || seq == 0 {
-			at = end
+		if !end.Failed || status == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
+			at = end.Seq
 		}
 	}
-	if at == 0 {
-		return nil, false
-	}
-	return first(records, at), true
+	return at
 }
 
-// first returns the records with the first n facts.
+// first returns the records with the first n facts. The last record may be cut.
 func first(records []*storagev1.Record, n uint64) (kept []*storagev1.Record) {
 	for _, r := range records {
 		if n == 0 {

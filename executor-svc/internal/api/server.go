@@ -43,8 +43,8 @@ type Deps struct {
 type Tasks struct {
 	executorv1.UnsafeExecutorServiceServer
 	Deps
-	// playbooks are those that the planner accepted, by text: each with the goal that it gives a task without one.
-	playbooks recent[string]
+	// playbooks are those that the planner accepted, by text.
+	playbooks recent[playbook]
 	// servers are those that were there, by user and id.
 	servers recent[struct{}]
 }

@@ -33,6 +33,7 @@ type Planner struct {
 	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
 	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
 	ModelsFn func()
+	CheckFn  func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 
 	mu   sync.Mutex // guards seen
 	seen []*plannerv1.TaskContext
@@ -143,9 +144,12 @@ func (p *Planner) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream gr
 }
 
 // CheckPlaybook implements PlannerService.
-func (*Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
+func (p *Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
 	if strings.Contains(req.GetPlaybook(), "broken") {
 		return nil, errs.New(invalid, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "line 3: there is no step x")
+	}
+	if p.CheckFn != nil {
+		return p.CheckFn(req), nil
 	}
 	return &plannerv1.CheckPlaybookResponse{Name: "a playbook", StepCount: 1}, nil
 }

@@ -106,13 +106,18 @@ func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 		e.Outcome, e.OutputJSON, e.Error, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, k.StepOutput, nil, now
 	case *storagev1.Fact_StepError:
 		e.Outcome, e.Error, e.EndTime = k.StepError.GetOutcome(), k.StepError.GetError(), now
-		e.Skipped = f.GetWaitId() != "" && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
+		e.Skipped = Skipped(f)
 	case *storagev1.Fact_StepCancel:
 		e.EndTime = now
 		if o := k.StepCancel.GetOutcome(); o != commonv1.Outcome_OUTCOME_UNSPECIFIED {
 			e.Outcome = o
 		}
 	}
+}
+
+// Skipped says that a step ended because a person said to go on without it.
+func Skipped(f *storagev1.Fact) bool {
+	return f.GetWaitId() != "" && f.GetStepError().GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 }
 
 // ask keeps what a running call waits for.

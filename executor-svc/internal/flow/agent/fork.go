@@ -13,11 +13,18 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// StepEnds returns the seqs at which a step came to something, oldest first: a task can be forked there. A step that was
+// StepEnd is where a step came to something.
+type StepEnd struct {
+	Seq uint64
+	// Failed says that it came to an error, which no person said to go on without.
+	Failed bool
+}
+
+// StepEnds returns where steps came to something, oldest first: a task can be forked there. A step that was
 // cancelled is not kept: it is for the fork to do. The records are all of a task, from the first one on.
-func StepEnds(records []*storagev1.Record) []uint64 {
-	var ends []uint64
-	last, open := uint64(0), uint32(0) // the newest end of an attempt, and its step
+func StepEnds(records []*storagev1.Record) []StepEnd {
+	var ends []StepEnd
+	last, open := StepEnd{}, uint32(0) // the newest end of an attempt, and its step
 	seq := uint64(0)
 	for _, r := range records {
 		for _, f := range r.GetFacts() {
@@ -25,20 +32,20 @@ func StepEnds(records []*storagev1.Record) []uint64 {
 			if f.GetOrdinal() == 0 {
 				continue
 			}
-			if f.GetOrdinal() != open && last != 0 {
-				ends, last = append(ends, last), 0
+			if f.GetOrdinal() != open && last.Seq != 0 {
+				ends, last = append(ends, last), StepEnd{}
 			}
 			open = f.GetOrdinal()
 			switch f.GetKind().(type) {
 			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
-				last = seq
+				last = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
 			case *storagev1.Fact_ToolProgress:
 			default:
-				last = 0 // the step went on
+				last = StepEnd{} // the step went on
 			}
 		}
 	}
-	if last != 0 {
+	if last.Seq != 0 {
 		ends = append(ends, last)
 	}
 	return ends
@@ -46,7 +53,7 @@ func StepEnds(records []*storagev1.Record) []uint64 {
 
 // Forked is the checkpoint of a task that goes on behind the first `seq` facts of another one, which kept holds, and the
 // fact that says so; all is everything that happened to the other one. Grants and waits are dropped; what is not known stays
-// unknown, also of calls behind the fork: they may have had their effect.
+// unknown, also of calls behind the fork: they may have had their effect. Where the flow's start is not kept, the task begins anew.
 func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: running, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
@@ -65,6 +72,7 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
 	}
 	f.c.ErrorCount = failedOf(&log)
+	f.kept = seq
 	for _, r := range all {
 		f.log.Add(r)
 		for _, fact := range r.GetFacts() {
@@ -77,7 +85,10 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 			f.add(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}
-	said := &storagev1.Fact{Status: running, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+	if f.c.GetFlowStartSeq() == 0 {
+		f.c.Status, f.c.Phase = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, storagev1.Phase_PHASE_BEGIN
+	}
+	said := &storagev1.Fact{Status: f.c.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
 		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
 	}}}
 	return f.c, said
@@ -106,12 +117,16 @@ type forked struct {
 	c   *storagev1.Checkpoint
 	log history.Log
 	seq uint64
+	// kept is how many facts the fork keeps.
+	kept uint64
 }
 
 func (f *forked) fact(fact *storagev1.Fact) {
 	switch k := fact.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
-		f.c.FlowStartSeq, f.c.Name, f.c.Risk = f.seq, k.FlowStart.GetName(), k.FlowStart.GetRisk()
+		if f.seq <= f.kept {
+			f.c.FlowStartSeq, f.c.Name, f.c.Risk = f.seq, k.FlowStart.GetName(), k.FlowStart.GetRisk()
+		}
 	case *storagev1.Fact_StepWaitingForStart:
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
 			f.unknown(fact)

@@ -1519,7 +1519,8 @@ type ForkTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The event that ended the last step to keep; 0: the end of the newest step that has ended.
+	// The event that ended the last step to keep. 0: where the task ended well, the end of its newest step; else the end of the newest step
+	// that succeeded or that a person said to go on without, so that what failed is done again, or the beginning where there is none.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// What the new task shall do; empty: what the old one should.
 	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
