@@ -9,27 +9,35 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// nextWithLate asks for the next step once more where there was none while a slow server was missing: then its tools are waited for.
-// A step that can be made is made without them, and a task that has come to something ends without them where the planner says so.
+// nextWithLate asks for the next step once more where there was none while slow servers were missing: whenever tools of one have come,
+// until there is a step, or no server is missing. One that hangs keeps no task that another one's tools are enough for. A step that
+// can be made is made without them, and a task that has come to something ends without them where the planner says so.
 func (s *Session) nextWithLate(
-	ctx context.Context, c *plannerv1.TaskContext, tools *toolset, before flow.Planned, begun *flow.Begun,
+	ctx context.Context, c *plannerv1.TaskContext, tools *toolset, out flow.Planned, begun *flow.Begun,
 ) (flow.Planned, *toolset) {
-	done := before.Err == nil && before.CutShort == "" && len(c.GetHistory()) > 0
-	if before.Step != nil || done || len(tools.late) == 0 {
-		return before, tools
+	for !settled(c, out) && len(tools.late) > 0 {
+		s.log.InfoContext(ctx, "the planner knows no step with the tools that are there; waiting for slow MCP servers", "missing", len(tools.late))
+		awaitAny(ctx, tools.late)
+		more, err := s.toolset(ctx)
+		if err != nil || ctx.Err() != nil {
+			break
+		}
+		came := len(more.tools) != len(tools.tools)
+		if tools = more; !came {
+			continue // no tools came, but why they do not
+		}
+		c.Tools = tools.tools
+		before := out.Usage
+		out = s.next(ctx, c, tools, begun)
+		out.Usage = sum(before, out.Usage)
 	}
-	s.log.InfoContext(ctx, "the planner knows no step with the tools that are there; waiting for slow MCP servers", "missing", len(tools.late))
-	all, err := s.whole(ctx, tools)
-	switch {
-	case err != nil:
-		return before, tools
-	case len(all.tools) == len(tools.tools):
-		return before, all // no tools came, but why they do not
-	}
-	c.Tools = all.tools
-	after := s.next(ctx, c, all, begun)
-	after.Usage = sum(before.Usage, after.Usage)
-	return after, all
+	return out, tools
+}
+
+// settled says whether more tools are not waited for.
+func settled(c *plannerv1.TaskContext, out flow.Planned) bool {
+	done := out.Err == nil && out.CutShort == "" && len(c.GetHistory()) > 0
+	return out.Step != nil || done
 }
 
 func sum(a, b *storagev1.Usage) *storagev1.Usage {

@@ -128,6 +128,11 @@ func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 		"the only one":           {map[string]time.Duration{"b": 20 * time.Second}, nil, "b/read", 1, 20 * time.Second, nil},
 		"the one that is needed": {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
 		"not the other one":      {map[string]time.Duration{"a": 0, "b": 20 * time.Second, "c": 2 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
+		"beside one that hangs":  {map[string]time.Duration{"a": 30 * time.Second, "b": 8 * time.Second}, nil, "b/read", 1, 8 * time.Second, []string{"a"}},
+		"before one that hangs": {
+			map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": 30 * time.Second, "d": 6 * time.Second}, nil, "b/read", 3, 8 * time.Second, []string{"c"},
+		},
+		"behind one that breaks": {map[string]time.Duration{"a": 0, "b": 8 * time.Second, "d": 6 * time.Second}, []string{"d"}, "b/read", 2, 8 * time.Second, []string{"d"}},
 		"in vain":                {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, []string{"b"}, "", 1, 20 * time.Second, []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,6 +158,7 @@ func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 				if !slices.Equal(skipped(got.Tools), c.without) {
 					t.Errorf("left out %v, want %v", got.Tools.GetSkipped(), c.without)
 				}
+				<-time.After(time.Minute) // for the lists that are still under way
 			})
 		})
 	}
@@ -168,6 +174,18 @@ func TestTheEndWaitsForNobody(t *testing.T) {
 		s.plan(c)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
 		if took := time.Since(began); took > slowAfter || got.Step != nil || got.Err != nil {
 			t.Errorf("%v after %s", got, took)
+		}
+		<-time.After(time.Minute) // for the list that is still under way
+	})
+}
+
+// A step's tool is waited for, and no other server that is missing too.
+func TestAToolWaitsForItsOwnServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := late(&servers{takes: map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": time.Minute}}, &chooser{}, "a", "b", "c")
+		began := time.Now()
+		if tools, err := s.with(t.Context(), "b/read"); err != nil || tools.byID["b/read"] == nil || time.Since(began) > 8*time.Second {
+			t.Errorf("there are %v, %v after %s", tools, err, time.Since(began))
 		}
 		<-time.After(time.Minute) // for the list that is still under way
 	})

@@ -60,9 +60,7 @@ func (s *Session) load(ctx context.Context, ids []string) *toolset {
 	for _, l := range lists {
 		<-l.slow
 	}
-	if !slices.ContainsFunc(lists, func(l *list) bool { return l.isDone() && len(l.tools) > 0 }) {
-		await(ctx, lists)
-	}
+	awaitTools(ctx, lists)
 	return assemble(lists)
 }
 
@@ -85,15 +83,39 @@ func (s *Session) ask(ctx context.Context, l *list) {
 	close(l.done)
 }
 
-// await waits for what is still to come.
-func await(ctx context.Context, lists []*list) {
-	for _, l := range lists {
-		select {
-		case <-l.done:
-		case <-ctx.Done():
+// awaitTools waits until there are tools of any server, or none is to come.
+func awaitTools(ctx context.Context, lists []*list) {
+	for ctx.Err() == nil {
+		var open []*list
+		for _, l := range lists {
+			switch {
+			case !l.isDone():
+				open = append(open, l)
+			case len(l.tools) > 0:
+				return
+			}
+		}
+		if len(open) == 0 {
 			return
 		}
+		awaitAny(ctx, open)
 	}
+}
+
+// awaitAny waits for the first that comes.
+func awaitAny(ctx context.Context, lists []*list) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, l := range lists {
+		go func() {
+			select {
+			case <-l.done:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	<-ctx.Done()
 }
 
 // assemble makes a toolset of what is there; servers that cannot be used, or not yet, are skipped, and the event log says so (A2).
@@ -134,22 +156,26 @@ func (t *toolset) cutOff() bool {
 }
 
 // expects says whether a tool's server was missing when the set was made.
-func (t *toolset) expects(toolID string) bool {
-	mcpID, _ := flow.ToolName(toolID)
-	return slices.ContainsFunc(t.late, func(l *list) bool { return l.id == mcpID })
-}
+func (t *toolset) expects(toolID string) bool { return t.lateFor(toolID) != nil }
 
-// whole returns the tools of all servers, however slow they are.
-func (s *Session) whole(ctx context.Context, t *toolset) (*toolset, error) {
-	await(ctx, t.late)
-	return s.toolset(ctx)
+// lateFor returns the list that was missing when the set was made, and may bring a tool.
+func (t *toolset) lateFor(toolID string) *list {
+	mcpID, _ := flow.ToolName(toolID)
+	if i := slices.IndexFunc(t.late, func(l *list) bool { return l.id == mcpID }); i >= 0 {
+		return t.late[i]
+	}
+	return nil
 }
 
 // with returns the tools, among them those of a tool's server, however slow it is; it may not be there all the same.
 func (s *Session) with(ctx context.Context, toolID string) (*toolset, error) {
 	t, err := s.toolset(ctx)
-	if err == nil && t.expects(toolID) {
-		return s.whole(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	if l := t.lateFor(toolID); l != nil {
+		awaitAny(ctx, []*list{l})
+		return s.toolset(ctx)
+	}
+	return t, nil
 }

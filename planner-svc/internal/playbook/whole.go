@@ -70,8 +70,9 @@ func (r *run) wrongWith(i int) string {
 
 // noTool says that a tool is not there, and which ones are that may be meant.
 func (r *run) noTool(id string) string {
-	text := id + " is not one of the task's tools; activate its MCP server, or mend the playbook"
-	_, name, _ := strings.Cut(id, "/")
+	server, name, _ := strings.Cut(id, "/")
+	text := fmt.Sprintf("%s is not one of the task's tools; where its MCP server is inactive or out of reach, or the tool is quarantined, "+
+		"see `pawl mcp tools %s` and `pawl mcp tools %[2]s --quarantined`; else mend the playbook", id, server)
 	var ids, namesakes []string
 	for _, t := range r.tc.GetTools() {
 		ids = append(ids, t.GetId())

@@ -79,8 +79,17 @@ func (m *move) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 		return
 	}
 	s.ApprovedHash = nil
+	setRisk(s, riskNow(s, now, why), now.RiskFloor)
 	s.Effect, s.Idempotent = now.Effect, now.Idempotent
 	s.DefinitionHash, s.ConfigRevision = now.DefinitionHash, now.ConfigRevision
+	if s.GetRepeated() && !repeatable(s) && m.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
+		m.remember(s) // it was called again because it was repeatable: as it is now, that takes a person's word
+	}
+}
+
+// riskNow is what is said of a step with its tool as it is now. Where the effect is another one, the planner's words were about another
+// tool; its level counts where it was above the floor, for then the planner saw more than the effect.
+func riskNow(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.RiskNote {
 	planned := &storagev1.RiskNote{Level: s.GetRisk().GetLevel(), Reason: s.GetRisk().GetReason()}
 	if s.GetPlannedRisk() != 0 {
 		planned.Level = s.GetPlannedRisk()
@@ -88,11 +97,26 @@ func (m *move) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 	for _, said := range []string{mayRun, definitionChanged, configurationChanged} {
 		planned.Reason = strings.TrimPrefix(planned.Reason, said)
 	}
-	planned.Reason = why + planned.Reason
-	setRisk(s, planned, now.RiskFloor)
-	if s.GetRepeated() && !repeatable(s) && m.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
-		m.remember(s) // it was called again because it was repeatable: as it is now, that takes a person's word
+	if s.GetEffect() != now.Effect {
+		planned.Reason = saying(s.GetToolId(), now.Effect)
+		if planned.Level <= floorOf(s.GetRiskFloor()) {
+			planned.Level = commonv1.RiskLevel_RISK_LEVEL_LOW // the floor decides
+		}
 	}
+	planned.Reason = why + planned.Reason
+	return planned
+}
+
+// saying says what a tool may do, as the planner words it.
+func saying(toolID string, effect commonv1.Effect) string {
+	_, name := flow.ToolName(toolID)
+	switch effect {
+	case commonv1.Effect_EFFECT_READ:
+		return name + " only reads."
+	case commonv1.Effect_EFFECT_DESTRUCTIVE:
+		return name + " may destroy something that does not come back."
+	}
+	return name + " may change something."
 }
 
 // setRisk gives a step its floor and effective risk (A29), and keeps the planner's word where that is lower: the floor may fall.

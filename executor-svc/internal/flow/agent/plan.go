@@ -169,13 +169,19 @@ func (m *move) granted(s *storagev1.ActiveStep) bool {
 
 // effectiveRisk is the higher of the planner's word and the tool's floor: a model can raise a risk, never lower it.
 func effectiveRisk(planner *storagev1.RiskNote, floor commonv1.RiskLevel) *storagev1.RiskNote {
-	if floor == commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
-		floor = commonv1.RiskLevel_RISK_LEVEL_MEDIUM
-	}
+	floor = floorOf(floor)
 	if planner.GetLevel() >= floor {
 		return planner
 	}
 	return &storagev1.RiskNote{Level: floor, Reason: planner.GetReason()}
+}
+
+// floorOf is a tool's floor; medium where the pool names none.
+func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
+	if floor == commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+		return commonv1.RiskLevel_RISK_LEVEL_MEDIUM
+	}
+	return floor
 }
 
 // planNext goes on after a step that has ended.
