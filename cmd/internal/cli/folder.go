@@ -187,12 +187,13 @@ func (f folder) alias(toolID string) string {
 	return toolID
 }
 
-// playbook makes the tools of `workspace` in a playbook those of this folder, line for line.
+// playbook makes the tools of `workspace` in a playbook those of this folder, line for line; also in `- {id: a, tool: …}`, where nothing
+// before may be a text that only looks like it.
 func (f folder) playbook(text string) string {
 	if f.id == workspaceID || f.id == "" || text == "" {
 		return text
 	}
-	tool := regexp.MustCompile(`(?m)^(\s*(?:-\s+)?tool:\s*["']?)` + workspaceID + `/`)
+	tool := regexp.MustCompile(`(?m)^(\s*(?:-\s+)?(?:\{(?:[^"'{}]*,)?\s*)?tool:\s*["']?)` + workspaceID + `/`)
 	return tool.ReplaceAllString(text, "${1}"+f.id+"/")
 }
 

@@ -97,7 +97,7 @@ func TestRunPlaybook(t *testing.T) {
 	w := newWorld(t)
 	dir := chdir(t, "app")
 	file := filepath.Join(dir, "p.yaml")
-	text := "steps:\n  - tool: workspace/search_code\n  - id: b\n    tool: \"workspace/read_file\"\n    input: {text: \"tool: workspace/x\"}\n"
+	text := "steps:\n  - tool: workspace/search_code\n  - id: b\n    tool: \"workspace/read_file\"\n    input: {text: \"tool: workspace/x\"}\n  - {id: c, tool: workspace/find_files}\n  - {tool: 'workspace/list_files'}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestRunPlaybook(t *testing.T) {
 	w.pawl("run", "--playbook", file).expect(t, 0, "", "")
 	req := w.executor.Created[0]
 	id := req.GetMcpIds()[0]
-	want := strings.NewReplacer("- tool: workspace/", "- tool: "+id+"/", `tool: "workspace/`, `tool: "`+id+"/").Replace(text)
+	want := strings.NewReplacer("- tool: workspace/", "- tool: "+id+"/", `tool: "workspace/`, `tool: "`+id+"/", "c, tool: workspace/", "c, tool: "+id+"/", "{tool: 'workspace/", "{tool: '"+id+"/").Replace(text)
 	if diff := cmp.Diff(want, req.GetPlaybook()); diff != "" {
 		t.Error(diff)
 	}
