@@ -46,17 +46,8 @@ func invalid(format string, args ...any) error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 }
 
-// ToStruct makes the twin of exact JSON text that clients read. Integers above 2^53 are rounded in it; a number that no
-// double can hold becomes its text. Nil where the text is not an object.
-func ToStruct(jsonText string) *structpb.Struct {
-	s := &structpb.Struct{}
-	if !IntoStruct(s, jsonText) {
-		return nil
-	}
-	return s
-}
-
-// IntoStruct is ToStruct for an empty Struct that is part of something: it says whether the text is an object.
+// IntoStruct makes an empty Struct the twin of exact JSON text that clients read, and says whether the text is an object. Integers above
+// 2^53 are rounded in it; a number that no double can hold becomes its text.
 func IntoStruct(s *structpb.Struct, jsonText string) bool {
 	if rawjson.Kind(jsonText) != "object" || rawjson.Check(jsonText, nil) != nil {
 		return false

@@ -77,19 +77,28 @@ func TestExactObjectRefuses(t *testing.T) {
 	}
 }
 
-func TestToStruct(t *testing.T) {
-	got := schema.ToStruct(`{"a":{"b":[1,"x",true,null,[]]},"big":9007199254740993,"huge":1e400}`)
+// twinOf is the twin of a text; nil where the text is no object.
+func twinOf(text string) *structpb.Struct {
+	s := &structpb.Struct{}
+	if !schema.IntoStruct(s, text) {
+		return nil
+	}
+	return s
+}
+
+func TestIntoStruct(t *testing.T) {
+	got := twinOf(`{"a":{"b":[1,"x",true,null,[]]},"big":9007199254740993,"huge":1e400}`)
 	want := object(t, map[string]any{"a": map[string]any{"b": []any{1, "x", true, nil, []any{}}}, "big": float64(1 << 53), "huge": "1e400"})
 	if !proto.Equal(want, got) {
-		t.Errorf("ToStruct = %v", got)
+		t.Errorf("IntoStruct: %v", got)
 	}
 	for _, text := range []string{"", "[]", "1", `{"a":`, `{"a":1,"a":2}`, "null"} {
-		if s := schema.ToStruct(text); s != nil {
-			t.Errorf("ToStruct(%s) = %v", text, s)
+		if s := twinOf(text); s != nil {
+			t.Errorf("IntoStruct(%s): %v", text, s)
 		}
 	}
 	deep := strings.Repeat(`{"a":`, 499) + "{}" + strings.Repeat("}", 499)
-	wire, err := proto.Marshal(schema.ToStruct(deep))
+	wire, err := proto.Marshal(twinOf(deep))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +113,7 @@ func FuzzExactObject(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := schema.ExactObject(nil, text)
-		twin := schema.ToStruct(text)
+		twin := twinOf(text)
 		if err != nil {
 			if twin != nil {
 				t.Fatalf("refused (%v), but there is a twin %v", err, twin)
