@@ -16,7 +16,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 func TestWhoMayRegisterWhat(t *testing.T) {
@@ -34,7 +34,7 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 		server     *mcppoolv1.McpServer
 		want       codes.Code
 	}{
-		{"user, stdio", "ann", fake("x1", fakemcp.Good), codes.PermissionDenied},
+		{"user, stdio", "ann", fake("x1", mcptest.Good), codes.PermissionDenied},
 		{"user, builtin", "ann", builtin("workspace", root), codes.PermissionDenied},
 		{"user, trusted", "ann", with(web("x2", "https://a.example/mcp", nil), func(m *mcppoolv1.McpServer) { m.Trusted = true }), codes.PermissionDenied},
 		{"user, policies", "ann", with(web("x3", "https://a.example/mcp", nil), func(m *mcppoolv1.McpServer) {
@@ -42,11 +42,11 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 		}), codes.PermissionDenied},
 		{"user, for another", "ann", with(web("x4", "https://a.example/mcp", nil), func(m *mcppoolv1.McpServer) { m.OwnerSub = "bob" }), codes.PermissionDenied},
 		{"user, the pool's secrets", "ann", web("x5", "https://a.example/mcp", map[string]string{"A": "${env:HOME}"}), codes.PermissionDenied},
-		{"service, stdio", "svc", fake("x6", fakemcp.Good), codes.PermissionDenied},
+		{"service, stdio", "svc", fake("x6", mcptest.Good), codes.PermissionDenied},
 		{"user, http", "ann", web("ok1", "https://a.example/mcp", nil), codes.OK},
-		{"operator, stdio", "op", fake("ok2", fakemcp.Good), codes.OK},
+		{"operator, stdio", "op", fake("ok2", mcptest.Good), codes.OK},
 		{"operator, builtin", "op", with(builtin("workspace", root), func(m *mcppoolv1.McpServer) { m.Id = "ok3" }), codes.OK},
-		{"operator, for another", "op", with(fake("ok4", fakemcp.Good), func(m *mcppoolv1.McpServer) { m.OwnerSub = "bob" }), codes.OK},
+		{"operator, for another", "op", with(fake("ok4", mcptest.Good), func(m *mcppoolv1.McpServer) { m.OwnerSub = "bob" }), codes.OK},
 		{"no transport", "op", &mcppoolv1.McpServer{Id: "x7"}, codes.InvalidArgument},
 		{"no id", "op", web("", "https://a.example/mcp", nil), codes.InvalidArgument},
 		{"not a slug", "op", web("A b", "https://a.example/mcp", nil), codes.InvalidArgument},
@@ -55,7 +55,7 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 		{"nothing to keep", "op", web("x9", "https://a.example/mcp", map[string]string{"A": "***"}), codes.InvalidArgument},
 		{"unknown builtin", "op", builtin("nope", root), codes.InvalidArgument},
 		{"builtin without a folder", "op", builtin("workspace", filepath.Join(root, "none")), codes.InvalidArgument},
-		{"id exists", "op", fake("ok2", fakemcp.Good), codes.AlreadyExists},
+		{"id exists", "op", fake("ok2", mcptest.Good), codes.AlreadyExists},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,13 +77,13 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 func TestUsersAreIsolated(t *testing.T) {
 	s := start(t, Config{})
 	for _, user := range []string{"ann", "bob"} {
-		m := fake("mine", fakemcp.Good)
+		m := fake("mine", mcptest.Good)
 		m.OwnerSub = user
 		create(t, s.as("op"), m)
 	}
-	shared := fake("shared", fakemcp.Good)
+	shared := fake("shared", mcptest.Good)
 	create(t, s.as("op"), shared)
-	m := fake("private", fakemcp.Good)
+	m := fake("private", mcptest.Good)
 	m.OwnerSub = "ann"
 	create(t, s.as("op"), m)
 
@@ -138,7 +138,7 @@ func TestOwnServerHidesEverybodys(t *testing.T) {
 
 func TestSecretsAreNotShown(t *testing.T) {
 	s := start(t, Config{})
-	stdio := fake("stdio", fakemcp.Good)
+	stdio := fake("stdio", mcptest.Good)
 	stdio.GetStdio().Env["TOKEN"] = "hunter2"
 	create(t, s.as("op"), stdio)
 	m := create(t, s.as("op"), web("web", "https://a.example/mcp", map[string]string{"Authorization": "Bearer hunter2"}))
@@ -203,7 +203,7 @@ func TestHTTPServersOfPlainUsersStayOutside(t *testing.T) {
 
 func TestLogsHoldNoSecrets(t *testing.T) {
 	var buf bytes.Buffer
-	stdio := fakemcp.Stdio(fakemcp.Exit)
+	stdio := mcptest.Stdio(mcptest.Exit)
 	stdio.Env["SECRET_TOKEN"] = "hunter2-hunter2"
 	path := writeConfig(t, map[string]any{"mcpServers": map[string]any{"bad": map[string]any{"command": stdio.Command, "env": stdio.Env}}})
 	service, err := New(t.Context(), Config{MCPConfigs: []string{path}}, Deps{Log: slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))})

@@ -10,7 +10,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // unnamed is the input of tools that ask without saying for which call.
@@ -20,7 +20,7 @@ const unnamed = `{"n":-1}`
 func askers(t *testing.T, more map[string]any, test func(t *testing.T, s *suite)) {
 	t.Run("stdio", func(t *testing.T) { test(t, start(t, remembering(t, more))) })
 	t.Run("sse", func(t *testing.T) {
-		web := httptest.NewServer(&fakemcp.SSE{Mode: fakemcp.Good})
+		web := httptest.NewServer(&mcptest.SSE{Mode: mcptest.Good})
 		t.Cleanup(web.Close)
 		server := map[string]any{"type": "sse", "url": web.URL + "/sse"}
 		for k, v := range more {

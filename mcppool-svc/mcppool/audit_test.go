@@ -14,7 +14,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
@@ -24,7 +24,7 @@ func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	var hash string
 	t.Run("calls", func(t *testing.T) {
-		s := start(t, Config{Audit: path, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good, "bad": fakemcp.Exit})}})
+		s := start(t, Config{Audit: path, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good, "bad": mcptest.Exit})}})
 		ann := s.as("ann")
 		hash = toolNamed(t, listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetTools(), "echo").GetDefinitionHash()
 		for _, req := range []*mcppoolv1.CallToolRequest{

@@ -20,7 +20,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
@@ -85,7 +85,7 @@ func throughput(b *testing.B, callers int, call caller) {
 
 // directCaller is mcp-go alone.
 func directCaller(b *testing.B) caller {
-	s := fakemcp.Stdio(fakemcp.Good)
+	s := mcptest.Stdio(mcptest.Good)
 	var env []string
 	for k, v := range s.Env {
 		env = append(env, k+"="+v)
@@ -108,7 +108,7 @@ func directCaller(b *testing.B) caller {
 
 // poolCaller calls as an executor does: with a name, a session and the acknowledgement of the call before.
 func poolCaller(b *testing.B) caller {
-	client := mcppoolv1.NewMcpPoolServiceClient(dial(b, Config{MCPConfigs: []string{fakeConfig(b, map[string]string{"fake": fakemcp.Good})}}))
+	client := mcppoolv1.NewMcpPoolServiceClient(dial(b, Config{MCPConfigs: []string{fakeConfig(b, map[string]string{"fake": mcptest.Good})}}))
 	tools, err := client.ListTools(b.Context(), &mcppoolv1.ListToolsRequest{McpId: "fake", Query: "echo"})
 	if err != nil {
 		b.Fatal(err)
@@ -205,7 +205,7 @@ func BenchmarkBuiltin(b *testing.B) {
 // 99th percentile is to stay within twice what it is otherwise. Where the flood and the calls have few processors between
 // them, what the flooding process itself takes counts too.
 func BenchmarkBesideAFlood(b *testing.B) {
-	config := fakeConfig(b, map[string]string{"good": fakemcp.Good, "bad": fakemcp.Hostile})
+	config := fakeConfig(b, map[string]string{"good": mcptest.Good, "bad": mcptest.Hostile})
 	client := mcppoolv1.NewMcpPoolServiceClient(dial(b, Config{MCPConfigs: []string{config}}))
 	call := func(server, tool string) error {
 		return invokeCtx(b.Context(), client, &mcppoolv1.CallToolRequest{McpId: server, Name: tool}).err

@@ -13,7 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/gofunc"
-	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/workspace"
@@ -29,8 +29,8 @@ type Builtin struct {
 }
 
 // openers are all built-in MCP servers by name.
-func openers(own map[string]Builtin) map[string]mcpgo.OpenBuiltin {
-	open := map[string]mcpgo.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace}
+func openers(own map[string]Builtin) map[string]mcp.OpenBuiltin {
+	open := map[string]mcp.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace}
 	for name, builtin := range own {
 		if builtin.Open == nil {
 			continue
@@ -69,7 +69,7 @@ func functions(own map[string]Builtin) (map[string][]gofunc.Tool, error) {
 
 // connector makes connections to servers of all kinds.
 type connector struct {
-	*mcpgo.Connector
+	*mcp.Connector
 	functions *gofunc.Servers
 }
 

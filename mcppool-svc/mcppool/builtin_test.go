@@ -14,7 +14,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // closed counts ends of connections.
@@ -72,7 +72,7 @@ func TestBuiltinsThatCannotBe(t *testing.T) {
 		"another of that":                 {map[string]Builtin{"echo": {Tools: []Func{nothing, nothing}}}, Config{}},
 		"input schema":                    {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Input: []byte(`{"type":7}`)}}}}, Config{}},
 		"output schema":                   {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Output: []byte(`{`)}}}}, Config{}},
-		"rename the former":               {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": fakemcp.Good})}}},
+		"rename the former":               {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": mcptest.Good})}}},
 	} {
 		s, err := New(t.Context(), deps.cfg, Deps{Builtins: deps.builtins})
 		if err == nil || !strings.Contains(err.Error(), says) {

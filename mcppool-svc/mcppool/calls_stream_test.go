@@ -17,7 +17,7 @@ import (
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 type callsStream = grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
@@ -51,7 +51,7 @@ func rest(stream callsStream) (o outcome) {
 
 // Calls on one stream come to what they would have come to on streams of their own, whatever the one before came to.
 func TestCallTools(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	stream, err := s.as("ann").CallTools(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestCallTools(t *testing.T) {
 
 // What is no call ends the stream, and nothing was executed.
 func TestCallToolsOfNothing(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	stream, err := s.as("ann").CallTools(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestCallToolsOfNothing(t *testing.T) {
 
 // A call on a stream that its client gives up goes on; who asks after it learns what it came to.
 func TestCallToolsGivenUp(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 	ctx, hangUp := context.WithCancel(t.Context())
 	stream, err := ann.CallTools(ctx)
@@ -127,7 +127,7 @@ func TestCallToolsGivenUp(t *testing.T) {
 
 // A stream between two calls holds up no stop, and what was on its way was not executed.
 func TestCallToolsEndWithTheServer(t *testing.T) {
-	service, err := New(t.Context(), Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}}, Deps{})
+	service, err := New(t.Context(), Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}}, Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}

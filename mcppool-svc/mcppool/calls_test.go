@@ -20,7 +20,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/grpctest"
 	"pawl.dev/services/serve"
@@ -47,11 +47,11 @@ func toolNamed(t *testing.T, tools []*commonv1.Tool, name string) *commonv1.Tool
 }
 
 func TestListToolsKeepsDefinitionsExactly(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	resp := listTools(t, s.as("ann"), &mcppoolv1.ListToolsRequest{McpId: "fake"})
 	echo := toolNamed(t, resp.GetTools(), "echo")
 	var def struct{ InputSchema json.RawMessage }
-	if err := json.Unmarshal([]byte(fakemcp.EchoDefinition), &def); err != nil {
+	if err := json.Unmarshal([]byte(mcptest.EchoDefinition), &def); err != nil {
 		t.Fatal(err)
 	}
 	want := &commonv1.Tool{
@@ -70,7 +70,7 @@ func TestListToolsKeepsDefinitionsExactly(t *testing.T) {
 }
 
 func TestListToolsPagesAndSearches(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	all := listTools(t, s.as("ann"), &mcppoolv1.ListToolsRequest{McpId: "fake"})
 	var names []string
 	for token := ""; ; {
@@ -100,7 +100,7 @@ func TestListToolsPagesAndSearches(t *testing.T) {
 }
 
 func TestEffects(t *testing.T) {
-	stdio := fakemcp.Stdio(fakemcp.Good)
+	stdio := mcptest.Stdio(mcptest.Good)
 	server := func(more map[string]any) map[string]any {
 		more["command"], more["env"] = stdio.Command, stdio.Env
 		return more
@@ -135,7 +135,7 @@ func TestEffects(t *testing.T) {
 }
 
 func TestCallTool(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 
 	o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text": "a", "n": 9007199254740993}`})
@@ -161,7 +161,7 @@ func TestCallTool(t *testing.T) {
 }
 
 func TestCallToolContentOfEveryKind(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "content"})
 	want := []*mcppoolv1.Content{
 		{Kind: &mcppoolv1.Content_Text{Text: "hello"}},
@@ -179,7 +179,7 @@ func TestCallToolContentOfEveryKind(t *testing.T) {
 }
 
 func TestCallToolStreamsProgressAndLogs(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps"})
 	var got []*mcppoolv1.CallToolResponse
 	for i := range 3 {
@@ -198,8 +198,8 @@ func TestCallToolStreamsProgressAndLogs(t *testing.T) {
 // What a call came to is said of every failure, and never guessed.
 func TestCallToolOutcomes(t *testing.T) {
 	s := start(t, Config{MaxMessageBytes: 1 << 20, MCPConfigs: []string{fakeConfig(t, map[string]string{
-		"fake": fakemcp.Good, "exits": fakemcp.Exit, "rubbish": fakemcp.Rubbish, "twins": fakemcp.Twins, "twokeys": fakemcp.TwoKeys,
-		"listerror": fakemcp.ListError, "deaf": fakemcp.Deaf,
+		"fake": mcptest.Good, "exits": mcptest.Exit, "rubbish": mcptest.Rubbish, "twins": mcptest.Twins, "twokeys": mcptest.TwoKeys,
+		"listerror": mcptest.ListError, "deaf": mcptest.Deaf,
 	})}})
 	const notExecuted, unknown, known = errs.OutcomeNotExecuted, errs.OutcomeUnknown, "KNOWN"
 	brief := durationpb.New(100 * time.Millisecond)
@@ -247,7 +247,7 @@ func TestCallToolOutcomes(t *testing.T) {
 }
 
 func TestInvalidInputNamesEveryProblem(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", InputJson: `{"n":"x","z":1}`})
 	if v := errs.From(o.err).Violations; len(v) < 3 {
 		t.Errorf("violations = %v; want those of text, n and z", v)
@@ -255,7 +255,7 @@ func TestInvalidInputNamesEveryProblem(t *testing.T) {
 }
 
 func TestConnectionIsReplacedAfterADeath(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 	before := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).text()
 	pid, err := strconv.Atoi(before)
@@ -269,7 +269,7 @@ func TestConnectionIsReplacedAfterADeath(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	fakemcp.Gone(pid, 5*time.Second)
+	mcptest.Gone(pid, 5*time.Second)
 	after := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"})
 	if after.err != nil || after.text() == before {
 		t.Errorf("after the death: %q, %v", after.text(), after.err)
@@ -277,7 +277,7 @@ func TestConnectionIsReplacedAfterADeath(t *testing.T) {
 }
 
 func TestNewToolsAreSeen(t *testing.T) {
-	child := fakemcp.Stdio(fakemcp.Good)
+	child := mcptest.Stdio(mcptest.Good)
 	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
 		"fake": map[string]any{"command": child.Command, "env": child.Env, "pinning": "allow_new"},
 	}})}})
@@ -308,7 +308,7 @@ func running(ctx context.Context, t *testing.T, c mcppoolv1.McpPoolServiceClient
 }
 
 func TestCancelCall(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ended := running(t.Context(), t, s.as("ann"), "wait", "c1")
 
 	_, err := s.as("bob").CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: "c1"})
@@ -328,7 +328,7 @@ func TestCancelCall(t *testing.T) {
 }
 
 func TestCancelCallThatTheServerIgnores(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ended := running(t.Context(), t, s.as("ann"), "hang", "c1")
 	if err := cancelCall(t, s.as("ann"), "c1"); err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func cancelCall(t *testing.T, c mcppoolv1.McpPoolServiceClient, id string) error
 }
 
 func TestClosingTheStreamCancels(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := running(ctx, t, s.as("ann"), "wait", "c1")
 	cancel()
@@ -359,7 +359,7 @@ func TestClosingTheStreamCancels(t *testing.T) {
 }
 
 func TestMetaSaysWhichCallItIs(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "meta", CallId: "t/1/1", IdempotencyKey: "k-1"})
 	var meta map[string]any
 	if err := json.Unmarshal([]byte(o.text()), &meta); err != nil {
@@ -371,7 +371,7 @@ func TestMetaSaysWhichCallItIs(t *testing.T) {
 }
 
 func TestFloodDoesNotHoldUpTheConnection(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 	stream, err := ann.CallTool(t.Context(), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "flood", InputJson: `{"n":20000}`})
 	if err != nil {
@@ -398,7 +398,7 @@ func TestFloodDoesNotHoldUpTheConnection(t *testing.T) {
 }
 
 func TestConcurrentCalls(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
@@ -415,7 +415,7 @@ func TestConcurrentCalls(t *testing.T) {
 // A pool that stops lets running calls end, and says of those that it cut off that nobody knows what came of them.
 func TestStopDrainsCalls(t *testing.T) {
 	service, err := New(t.Context(), Config{
-		DrainTimeout: 100 * time.Millisecond, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})},
+		DrainTimeout: 100 * time.Millisecond, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})},
 	}, Deps{})
 	if err != nil {
 		t.Fatal(err)

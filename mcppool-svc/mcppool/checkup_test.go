@@ -14,7 +14,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // checksOf is a report in short: name=STATUS.
@@ -40,14 +40,14 @@ func closedPort(t *testing.T) string {
 
 // A test says at which step a server fails, and what to do; what comes after is not tried.
 func TestCheckup(t *testing.T) {
-	missing := fake("missing", fakemcp.Good)
+	missing := fake("missing", mcptest.Good)
 	missing.GetStdio().Command = "no-such-program"
-	secret := fake("secret", fakemcp.Good)
+	secret := fake("secret", mcptest.Good)
 	secret.GetStdio().Env["KEY"] = "${env:PAWL_TEST_NOT_SET}"
-	trusted := fake("trusted", fakemcp.Good)
+	trusted := fake("trusted", mcptest.Good)
 	trusted.Trusted = true
-	empty := fake("empty", fakemcp.Empty)
-	disabled := fake("disabled", fakemcp.Good)
+	empty := fake("empty", mcptest.Empty)
+	disabled := fake("disabled", mcptest.Good)
 	disabled.Disabled = true
 	tests := []struct {
 		server  *mcppoolv1.McpServer
@@ -57,13 +57,13 @@ func TestCheckup(t *testing.T) {
 	}{
 		{trusted, "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "lookahead", "another version"},
 		{empty, "configuration=OK secrets=OK command=OK connect=OK tools=WARNING definitions=OK approvals=OK", "it has none", "a key"},
-		{fake("good", fakemcp.Good), "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "changes things", "--trusted"},
+		{fake("good", mcptest.Good), "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "changes things", "--trusted"},
 		{disabled, "configuration=FAILED secrets=SKIPPED command=SKIPPED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "disabled", "enable it"},
 		{missing, "configuration=OK secrets=OK command=FAILED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "not found in PATH; install it", ""},
 		{secret, "configuration=OK secrets=FAILED command=SKIPPED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "PAWL_TEST_NOT_SET", ""},
-		{fake("exit", fakemcp.Exit), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "the database is missing", ""},
-		{fake("rubbish", fakemcp.Rubbish), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "Welcome to this program", "nothing but MCP"},
-		{fake("twins", fakemcp.Twins), "configuration=OK secrets=OK command=OK connect=OK tools=FAILED definitions=SKIPPED approvals=SKIPPED", "two tools have the name", "MCP server"},
+		{fake("exit", mcptest.Exit), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "the database is missing", ""},
+		{fake("rubbish", mcptest.Rubbish), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "Welcome to this program", "nothing but MCP"},
+		{fake("twins", mcptest.Twins), "configuration=OK secrets=OK command=OK connect=OK tools=FAILED definitions=SKIPPED approvals=SKIPPED", "two tools have the name", "MCP server"},
 		{web("closed", "http://"+closedPort(t)+"/mcp", nil), "configuration=OK secrets=OK address=FAILED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "connection refused", "nothing listens there"},
 	}
 	s := start(t, Config{})
@@ -121,7 +121,7 @@ func TestCheckupOfUsers(t *testing.T) {
 // What a child says on stderr can be read while it runs and after it failed, without its secrets, and by its user alone.
 func TestServerLog(t *testing.T) {
 	s := start(t, Config{})
-	talks := fake("talks", fakemcp.Talkative)
+	talks := fake("talks", mcptest.Talkative)
 	talks.GetStdio().Env["SECRET_TOKEN"] = "hunter2hunter2"
 	create(t, s.as("op"), talks)
 	log := func(user, id string) *mcppoolv1.GetMcpServerLogResponse {
@@ -153,7 +153,7 @@ func TestServerLog(t *testing.T) {
 		t.Errorf("another user sees %v", l)
 	}
 
-	exit := fake("exit", fakemcp.Exit)
+	exit := fake("exit", mcptest.Exit)
 	exit.GetStdio().Env["SECRET_TOKEN"] = "hunter2hunter2"
 	create(t, s.as("op"), exit)
 	if _, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "exit"}); err == nil {
@@ -167,7 +167,7 @@ func TestServerLog(t *testing.T) {
 // Whether and since when a server is connected is told also where there is no stderr: over HTTP, and where all users share the
 // connection, whose words may be about others.
 func TestServerLogWithoutStderr(t *testing.T) {
-	up := httptest.NewServer(fakemcp.Web(fakemcp.Good))
+	up := httptest.NewServer(mcptest.Web(mcptest.Good))
 	t.Cleanup(up.Close)
 	s := start(t, Config{})
 	for _, isolation := range []mcppoolv1.Isolation{
@@ -175,7 +175,7 @@ func TestServerLogWithoutStderr(t *testing.T) {
 	} {
 		servers := []*mcppoolv1.McpServer{web("web", up.URL+"/mcp", nil)}
 		if isolation == mcppoolv1.Isolation_ISOLATION_SHARED {
-			servers = append(servers, fake("talks", fakemcp.Talkative), fake("exit", fakemcp.Exit))
+			servers = append(servers, fake("talks", mcptest.Talkative), fake("exit", mcptest.Exit))
 		}
 		for _, server := range servers {
 			id := fmt.Sprintf("%s-%d", server.GetId(), isolation)

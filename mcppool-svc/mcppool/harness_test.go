@@ -18,7 +18,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/grpctest"
 	"pawl.dev/services/identity"
@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	fakemcp.Main()
+	mcptest.Main()
 	goleak.VerifyTestMain(m)
 }
 
@@ -89,7 +89,7 @@ func fakeConfig(t testing.TB, servers map[string]string) string {
 	t.Helper()
 	all := make(map[string]any)
 	for name, mode := range servers {
-		s := fakemcp.Stdio(mode)
+		s := mcptest.Stdio(mode)
 		all[name] = map[string]any{"command": s.Command, "env": s.Env}
 	}
 	return writeConfig(t, map[string]any{"mcpServers": all})
@@ -110,7 +110,7 @@ func writeConfig(t testing.TB, v any) string {
 
 // fake is a message that registers a fake server.
 func fake(id, mode string) *mcppoolv1.McpServer {
-	s := fakemcp.Stdio(mode)
+	s := mcptest.Stdio(mode)
 	return &mcppoolv1.McpServer{Id: id, AutoActivate: true, Transport: &mcppoolv1.McpServer_Stdio{
 		Stdio: &mcppoolv1.StdioTransport{Command: s.Command, Env: s.Env},
 	}}

@@ -7,15 +7,15 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // A server over HTTP that was stopped is shown as failed, with the reason and since when, to who looks and though nobody called it;
 // and as ready once it is back and was used.
 func TestStoppedServerIsShownAsFailed(t *testing.T) {
-	for _, mode := range []string{fakemcp.Good, fakemcp.Modern} {
+	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		t.Run(mode, func(t *testing.T) {
-			web := httptest.NewServer(fakemcp.Web(mode))
+			web := httptest.NewServer(mcptest.Web(mode))
 			t.Cleanup(web.Close)
 			s := start(t, Config{ProbeAfter: time.Nanosecond, MCPConfigs: []string{writeConfig(t, map[string]any{
 				"mcpServers": map[string]any{"web": map[string]any{"url": web.URL}},

@@ -16,7 +16,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // What the pool may take while a server is hostile, beside what it took before.
@@ -87,9 +87,9 @@ func hostileConfig(t *testing.T, url string) string {
 	t.Helper()
 	servers := make(map[string]any)
 	for _, mode := range []string{
-		fakemcp.Good, fakemcp.Hostile, fakemcp.ManyTools, fakemcp.FarRef, fakemcp.Deaf, fakemcp.WrongID, fakemcp.TwoKeys, fakemcp.Twins,
+		mcptest.Good, mcptest.Hostile, mcptest.ManyTools, mcptest.FarRef, mcptest.Deaf, mcptest.WrongID, mcptest.TwoKeys, mcptest.Twins,
 	} {
-		child := fakemcp.Stdio(mode)
+		child := mcptest.Stdio(mode)
 		child.Env["SECRET_TOKEN"], child.Env["FAR_REF"] = "hunter2-hunter2", url
 		servers[mode] = map[string]any{"command": child.Command, "env": child.Env}
 	}
@@ -130,7 +130,7 @@ func TestHostileServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			besides(t, s, func(t *testing.T, ann client) {
-				if tt.tool != "" && tt.server == fakemcp.Hostile {
+				if tt.tool != "" && tt.server == mcptest.Hostile {
 					listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: tt.server})
 				}
 				req := &mcppoolv1.CallToolRequest{McpId: tt.server, Name: tt.tool, InputJson: tt.input}
@@ -139,13 +139,13 @@ func TestHostileServers(t *testing.T) {
 				if tt.reason == "TIMEOUT" {
 					req.Timeout = durationpb.New(500 * time.Millisecond)
 				}
-				if tt.server == fakemcp.Deaf {
+				if tt.server == mcptest.Deaf {
 					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
 				}
 				o := invokeCtx(ctx, ann, req)
 				switch {
-				case tt.server == fakemcp.Deaf:
+				case tt.server == mcptest.Deaf:
 					// The caller's own patience ends first: listing has a minute.
 					if o.err == nil {
 						t.Error("an answer came")
@@ -167,14 +167,14 @@ func TestHostileServers(t *testing.T) {
 				if o.err != nil && strings.Contains(o.err.Error(), "hunter2") {
 					t.Errorf("the error shows a secret: %v", o.err)
 				}
-				if tt.alive && tt.server == fakemcp.Hostile {
+				if tt.alive && tt.server == mcptest.Hostile {
 					if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: tt.server, Name: "info"}); o.err != nil {
 						t.Errorf("the next call on the same server: %v", o.err)
 					}
 				}
 			})
 			// Another user of the same server has another process.
-			if tt.server == fakemcp.Hostile {
+			if tt.server == mcptest.Hostile {
 				if o := invoke(t, s.as("op"), &mcppoolv1.CallToolRequest{McpId: tt.server, Name: "info"}); o.err != nil {
 					t.Errorf("another user of the same server: %v", o.err)
 				}
@@ -241,7 +241,7 @@ func TestHostileWeb(t *testing.T) {
 	web := httptest.NewServer(hostileHandler(attack))
 	defer web.Close()
 	defer close(release)
-	child := fakemcp.Stdio(fakemcp.Good)
+	child := mcptest.Stdio(mcptest.Good)
 	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
 		"web":  map[string]any{"url": web.URL, "headers": map[string]string{"X-Key": "hunter2-hunter2"}},
 		"good": map[string]any{"command": child.Command, "env": child.Env},

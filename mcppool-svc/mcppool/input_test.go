@@ -20,7 +20,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/identity"
 )
 
@@ -289,14 +289,14 @@ func ofWeb(t *testing.T, url string, more map[string]any) *suite {
 
 func serveFake(t *testing.T, mode string) string {
 	t.Helper()
-	web := httptest.NewServer(fakemcp.Web(mode))
+	web := httptest.NewServer(mcptest.Web(mode))
 	t.Cleanup(web.Close)
 	return web.URL
 }
 
 // 2026-07-28: a call ends by asking. It is one call all the same, and any pool can go on with it.
 func TestInputRequiredRounds(t *testing.T) {
-	url := serveFake(t, fakemcp.Modern)
+	url := serveFake(t, mcptest.Modern)
 	one, two := ofWeb(t, url, nil), ofWeb(t, url, nil)
 	v := converse(t, one.as("ann"), &mcppoolv1.CallToolRequest{Name: "form2", CallId: "c1"})
 	for _, name := range []string{"Ada", "Lovelace"} {
@@ -349,7 +349,7 @@ func (v *conversation) task() *mcppoolv1.CallTask {
 
 // DESIGN 4: the server does the call as a task; the pool that began it dies, and another one comes for the result.
 func TestTaskFromAnotherPool(t *testing.T) {
-	for _, mode := range []string{fakemcp.Good, fakemcp.Modern} {
+	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		t.Run(mode, func(t *testing.T) {
 			url := serveFake(t, mode)
 			one := ofWeb(t, url, nil)
@@ -433,7 +433,7 @@ func TestTaskOfStdio(t *testing.T) {
 // A tool that may be done as a task is, where the call may take long.
 func TestOptionalTask(t *testing.T) {
 	for timeout, want := range map[string]string{"60s": "maybejob at once", "2m": "maybejob done "} {
-		stdio := fakemcp.Stdio(fakemcp.Good)
+		stdio := mcptest.Stdio(mcptest.Good)
 		path := writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": map[string]any{"command": stdio.Command, "env": stdio.Env, "timeout": timeout}}})
 		s := start(t, Config{MCPConfigs: []string{path}})
 		if got := text(t, s.as("ann"), "maybejob"); got != want {

@@ -9,13 +9,13 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
 // remembering configures the fake server, whose tools say which process they are and how often they were called, with more.
 func remembering(t *testing.T, more map[string]any) Config {
-	child := fakemcp.Stdio(fakemcp.Good)
+	child := mcptest.Stdio(mcptest.Good)
 	server := map[string]any{"command": child.Command, "env": child.Env}
 	for k, v := range more {
 		server[k] = v
@@ -89,7 +89,7 @@ func TestSharingIsAnOperatorsWord(t *testing.T) {
 	t.Run("written", func(t *testing.T) {
 		s := start(t, Config{DataDir: data})
 		op, ann := s.as("op"), s.as("ann")
-		server := fake("fake", fakemcp.Good)
+		server := fake("fake", mcptest.Good)
 		server.Isolation, server.MaxConnections, server.CacheTtl = mcppoolv1.Isolation_ISOLATION_SHARED, 7, durationpb.New(1e9)
 		create(t, op, server)
 		if told(t, ann, "", "info") != told(t, s.as("bob"), "", "info") {

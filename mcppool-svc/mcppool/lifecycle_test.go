@@ -18,11 +18,11 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 func TestFailedConnectShows(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"bad": fakemcp.Exit})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"bad": mcptest.Exit})}})
 	_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "bad"})
 	wantReason(t, err, "MCP_SERVER_UNAVAILABLE", "exit status 3")
 	for user, want := range map[string]mcppoolv1.ConnectionState{
@@ -38,11 +38,11 @@ func TestFailedConnectShows(t *testing.T) {
 // C2: a call in flight finishes on the old configuration, the next one uses the new.
 func TestC2UpdateDuringACall(t *testing.T) {
 	s := start(t, Config{})
-	create(t, s.as("op"), fake("fake", fakemcp.Good))
+	create(t, s.as("op"), fake("fake", mcptest.Good))
 	op := s.as("op")
 	old := invoke(t, op, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).text()
 	ended := running(t.Context(), t, op, "wait", "c1")
-	changed := fake("fake", fakemcp.Good)
+	changed := fake("fake", mcptest.Good)
 	changed.GetStdio().Env["CHANGED"] = "yes"
 	if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: changed}); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestC2UpdateDuringACall(t *testing.T) {
 	if o := <-ended; o.text() != "stopped in time" {
 		t.Errorf("the call in flight was cut off: %+v", o)
 	}
-	if !fakemcp.Gone(mustAtoi(t, old), waitLimit) {
+	if !mcptest.Gone(mustAtoi(t, old), waitLimit) {
 		t.Error("the old process outlived its last call")
 	}
 	// A change that does not concern the connection leaves it alone.
@@ -77,7 +77,7 @@ func TestC2UpdateDuringACall(t *testing.T) {
 	if o := <-ended; o.text() != "stopped in time" {
 		t.Errorf("delete cut off the call in flight: %+v", o)
 	}
-	if !fakemcp.Gone(mustAtoi(t, before), waitLimit) {
+	if !mcptest.Gone(mustAtoi(t, before), waitLimit) {
 		t.Error("the process of a deleted server is still there")
 	}
 }
@@ -102,10 +102,10 @@ func TestRegistrationsOutliveTheProcess(t *testing.T) {
 	cfg := Config{DataDir: t.TempDir()}
 	t.Run("before", func(t *testing.T) {
 		s := start(t, cfg)
-		m := fake("kept", fakemcp.Good)
+		m := fake("kept", mcptest.Good)
 		m.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"echo": {Effect: commonv1.Effect_EFFECT_READ}}
 		create(t, s.as("op"), m)
-		create(t, s.as("op"), fake("gone", fakemcp.Good))
+		create(t, s.as("op"), fake("gone", mcptest.Good))
 		if _, err := s.as("op").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "gone"}); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestRegistrationsOutliveTheProcess(t *testing.T) {
 }
 
 func TestNoChildIsLeftAfterClose(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"good": fakemcp.Good, "stubborn": fakemcp.Stubborn})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"good": mcptest.Good, "stubborn": mcptest.Stubborn})}})
 	var pids []int
 	for _, id := range []string{"good", "stubborn"} {
 		for _, user := range []string{"ann", "bob"} {
@@ -142,7 +142,7 @@ func TestNoChildIsLeftAfterClose(t *testing.T) {
 		t.Error(err)
 	}
 	for _, pid := range pids {
-		if !fakemcp.Gone(pid, 0) {
+		if !mcptest.Gone(pid, 0) {
 			t.Errorf("process %d is still there", pid)
 		}
 	}
@@ -163,7 +163,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"is not a folder": {Workspace: file},
 		"negative":        {MaxConnections: -1},
 		"data folder":     {DataDir: filepath.Join(file, "x")},
-		"rename":          {Workspace: t.TempDir(), MCPConfigs: []string{fakeConfig(t, map[string]string{"workspace": fakemcp.Good})}},
+		"rename":          {Workspace: t.TempDir(), MCPConfigs: []string{fakeConfig(t, map[string]string{"workspace": mcptest.Good})}},
 	} {
 		if _, err := New(t.Context(), cfg, Deps{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want one with %q", err, want)

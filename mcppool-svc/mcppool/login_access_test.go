@@ -13,15 +13,14 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
 // All that reaches an MCP server of the callers is what its own authorization server gave: on every request of a session, the
 // one that ends it too, and never the key that the caller showed to the pool.
 func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
-	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{Sessions: true}, nil)
+	p := startGuarded(t, mcptest.Switches{}, mcptest.Guard{Sessions: true}, nil)
 	for _, user := range []string{"ann", "bob"} {
 		p.echo(t, user)
 		p.login(t, user)
@@ -37,7 +36,7 @@ func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	p.web.Look(func(w *fakeauth.Resource) {
+	p.web.Look(func(w *mcptest.Resource) {
 		for i, h := range w.Headers {
 			value := h.Get("Authorization")
 			token, ok := strings.CutPrefix(value, "Bearer access-")
@@ -61,7 +60,7 @@ func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("%d different credentials, want those of two users, and none", len(seen))
 	}
-	p.auth.Look(func(a *fakeauth.Authority) {
+	p.auth.Look(func(a *mcptest.Authority) {
 		for _, r := range a.Requests {
 			if strings.Contains(r.Encode(), "pawl_") {
 				t.Errorf("the authorization server was told %v", r)
@@ -72,7 +71,7 @@ func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 
 // A right that the login lacks is asked for before anything ran.
 func TestStepUpOfACall(t *testing.T) {
-	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}}, nil)
+	p := startGuarded(t, mcptest.Switches{}, mcptest.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}}, nil)
 	p.echo(t, "ann")
 	p.login(t, "ann")
 	o := p.echo(t, "ann")
@@ -90,7 +89,7 @@ func TestStepUpOfACall(t *testing.T) {
 
 // A subscription ends with the login that it was made under, and outlives a new one.
 func TestSubscriptionsEndWithTheLogin(t *testing.T) {
-	p := guard(t, fakemcp.Web(fakemcp.Offering), fakeauth.Switches{}, fakeauth.Guard{Sessions: true}, nil)
+	p := guard(t, mcptest.Web(mcptest.Offering), mcptest.Switches{}, mcptest.Guard{Sessions: true}, nil)
 	p.echo(t, "ann")
 	p.login(t, "ann")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*waitLimit)
@@ -113,7 +112,7 @@ func TestSubscriptionsEndWithTheLogin(t *testing.T) {
 
 // A token that ends while a person is asked is renewed like any; where that cannot be, the call was not made.
 func TestLoginEndsDuringAQuestion(t *testing.T) {
-	p := guard(t, fakemcp.Web(fakemcp.Modern), fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	p := guard(t, mcptest.Web(mcptest.Modern), mcptest.Switches{}, mcptest.Guard{}, nil)
 	p.echo(t, "ann")
 	p.login(t, "ann")
 	for id, end := range map[string]func(){
@@ -139,8 +138,8 @@ func TestLoginEndsDuringAQuestion(t *testing.T) {
 
 // An authorization server is reached under the same rules as any address that a server names.
 func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
-	auth := fakeauth.New(t, fakeauth.Switches{})
-	web := fakeauth.Protect(t, auth, webMCP(), fakeauth.Guard{})
+	auth := mcptest.NewAuthority(t, mcptest.Switches{})
+	web := mcptest.Protect(t, auth, webMCP(), mcptest.Guard{})
 	s := start(t, Config{}) // nothing is allowed beside what an operator registers
 	_, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: web.URL}},
@@ -150,7 +149,7 @@ func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
 	}
 	_, err = s.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: loopback})
 	wantReason(t, err, "ADDRESS_REFUSED", "--allow-addresses")
-	auth.Look(func(a *fakeauth.Authority) {
+	auth.Look(func(a *mcptest.Authority) {
 		if len(a.Paths) > 0 {
 			t.Errorf("it was reached: %q", a.Paths)
 		}
@@ -158,7 +157,7 @@ func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
 }
 
 func TestLoginsOfOthers(t *testing.T) {
-	p := startGuarded(t, fakeauth.Switches{}, fakeauth.Guard{}, nil)
+	p := startGuarded(t, mcptest.Switches{}, mcptest.Guard{}, nil)
 	_, err := p.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "mine", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: p.web.URL}},
 	}})
@@ -192,7 +191,7 @@ func TestLoginsOfOthers(t *testing.T) {
 // What an operator sets is used and not shown, and plain users cannot refer to what is the pool's.
 func TestOAuthSettings(t *testing.T) {
 	t.Setenv("MCP_CLIENT_SECRET", "configured-secret")
-	p := startGuarded(t, fakeauth.Switches{NoRegister: true}, fakeauth.Guard{}, &mcppoolv1.OAuth{
+	p := startGuarded(t, mcptest.Switches{NoRegister: true}, mcptest.Guard{}, &mcppoolv1.OAuth{
 		Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS, ClientId: "configured", ClientSecret: "${env:MCP_CLIENT_SECRET}", Scopes: []string{"a"},
 	})
 	for _, user := range []string{"ann", "bob"} {
@@ -247,8 +246,8 @@ func TestOAuthSettings(t *testing.T) {
 
 // A login outlives the pool's process, and not the server that it is for.
 func TestLoginsLiveAsLongAsTheServer(t *testing.T) {
-	auth := fakeauth.New(t, fakeauth.Switches{})
-	web := fakeauth.Protect(t, auth, webMCP(), fakeauth.Guard{})
+	auth := mcptest.NewAuthority(t, mcptest.Switches{})
+	web := mcptest.Protect(t, auth, webMCP(), mcptest.Guard{})
 	cfg := Config{DataDir: t.TempDir(), AllowAddresses: []string{"127.0.0.0/8"}}
 	create := func(p *guarded) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
@@ -30,22 +30,22 @@ func webMCP() http.Handler {
 // guarded is a pool with the server `web`, which wants logins.
 type guarded struct {
 	*suite
-	auth *fakeauth.Authority
-	web  *fakeauth.Resource
+	auth *mcptest.Authority
+	web  *mcptest.Resource
 	now  *clock
 }
 
-func startGuarded(t *testing.T, sw fakeauth.Switches, g fakeauth.Guard, o *mcppoolv1.OAuth) *guarded {
+func startGuarded(t *testing.T, sw mcptest.Switches, g mcptest.Guard, o *mcppoolv1.OAuth) *guarded {
 	t.Helper()
 	return guard(t, webMCP(), sw, g, o)
 }
 
 // guard is startGuarded with another server.
-func guard(t *testing.T, mcp http.Handler, sw fakeauth.Switches, g fakeauth.Guard, o *mcppoolv1.OAuth) *guarded {
+func guard(t *testing.T, mcp http.Handler, sw mcptest.Switches, g mcptest.Guard, o *mcppoolv1.OAuth) *guarded {
 	t.Helper()
 	now := &clock{}
-	p := &guarded{auth: fakeauth.New(t, sw), now: now}
-	p.web = fakeauth.Protect(t, p.auth, mcp, g)
+	p := &guarded{auth: mcptest.NewAuthority(t, sw), now: now}
+	p.web = mcptest.Protect(t, p.auth, mcp, g)
 	p.suite = startWith(t, Config{AllowAddresses: []string{"127.0.0.0/8"}}, Deps{Now: now.now})
 	_, err := p.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "web", AutoActivate: true,
@@ -90,7 +90,7 @@ func (p *guarded) state(t *testing.T, user string) *mcppoolv1.McpServer {
 
 // The way that all take: the server asks for a login, the user logs in, calls go through, the token is renewed unseen.
 func TestLoginCallRefresh(t *testing.T) {
-	p := startGuarded(t, fakeauth.Switches{Life: 10 * time.Minute}, fakeauth.Guard{Ask: "mcp:basic"}, nil)
+	p := startGuarded(t, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{Ask: "mcp:basic"}, nil)
 	_, err := p.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"})
 	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
 	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" || o.ran() != errs.OutcomeNotExecuted {
@@ -141,7 +141,7 @@ func TestLoginCallRefresh(t *testing.T) {
 	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
 		t.Errorf("after the logout: %v", o.err)
 	}
-	p.auth.Look(func(a *fakeauth.Authority) {
+	p.auth.Look(func(a *mcptest.Authority) {
 		if len(a.Revoked) != 1 || !strings.HasPrefix(a.Revoked[0], "refresh-") {
 			t.Errorf("revoked %q", a.Revoked)
 		}
@@ -150,14 +150,14 @@ func TestLoginCallRefresh(t *testing.T) {
 
 // A server without a handshake may answer that one without a login: what counts is what it says to what it knows.
 func TestLoginBehindAHandshakeThatIsNotKnown(t *testing.T) {
-	auth := fakeauth.New(t, fakeauth.Switches{})
-	web := fakeauth.Protect(t, auth, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	auth := mcptest.NewAuthority(t, mcptest.Switches{})
+	web := mcptest.Protect(t, auth, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var rpc struct{ ID json.RawMessage }
 		_ = json.NewDecoder(r.Body).Decode(&rpc)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`, rpc.ID)
-	}), fakeauth.Guard{OpenMethods: []string{"initialize"}})
+	}), mcptest.Guard{OpenMethods: []string{"initialize"}})
 	s := start(t, Config{})
 	_, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: web.URL}},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/netip"
 
-	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/spec"
@@ -22,12 +22,12 @@ func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Dep
 		return nil, err
 	}
 	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
-		Store: st, Client: mcpgo.Web(allowed), Secret: mcpgo.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
+		Store: st, Client: mcp.Web(allowed), Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
 	})
 }
 
 // credentials are those of a user's connection to a server.
-func (s *Service) credentials(server *spec.Server, user string) mcpgo.Credentials {
+func (s *Service) credentials(server *spec.Server, user string) mcp.Credentials {
 	if source := s.logins.For(server, user); source != nil {
 		return source
 	}

@@ -10,7 +10,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // collect returns gauges (those of fractions in thousandths), counters, and the counts of histograms, by name and attributes.
@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
 	s := startWith(t, Config{
-		MCPConfigs:     []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good, "other": fakemcp.Good})},
+		MCPConfigs:     []string{fakeConfig(t, map[string]string{"fake": mcptest.Good, "other": mcptest.Good})},
 		MaxConnections: 4, MaxConnectionsPerUser: 1, MaxCalls: 8, MaxCallsPerUser: 1,
 	}, Deps{Meter: provider.Meter("test")})
 	ann := s.as("ann")

@@ -19,7 +19,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
@@ -67,7 +67,7 @@ func attachTo(t *testing.T, c client, tool, id string) outcome {
 // ofFake starts a pool with the good server.
 func ofFake(t *testing.T, cfg Config) *suite {
 	t.Helper()
-	cfg.MCPConfigs = []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}
+	cfg.MCPConfigs = []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}
 	return start(t, cfg)
 }
 
@@ -360,7 +360,7 @@ func TestStopDrainsDetachedCalls(t *testing.T) {
 
 // A23: a call whose caller gave it up while it was on its way is not made when it arrives.
 func TestCancelComesBeforeTheCall(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 	_, err := ann.CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: "c1"})
 	wantReason(t, err, "CALL_NOT_FOUND", "")

@@ -11,12 +11,12 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // TestResourcesAndPrompts is the way of each RPC from the contract to the server and back.
 func TestResourcesAndPrompts(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": fakemcp.Offering})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")
 	read, err := ann.ReadResource(t.Context(), &mcppoolv1.ReadResourceRequest{McpId: "demo", Uri: "demo://1"})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestResourcesAndPrompts(t *testing.T) {
 
 // TestListsByPage: pages of our own, in the server's order, that go on where they ended.
 func TestListsByPage(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": fakemcp.Offering})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")
 	req := &mcppoolv1.ListResourcesRequest{McpId: "demo", PageSize: 2}
 	first, err := ann.ListResources(t.Context(), req)
@@ -77,14 +77,14 @@ func TestListsByPage(t *testing.T) {
 
 // TestOffersAreRefused: who may not, what is not there, and what cannot be read (C3).
 func TestOffersAreRefused(t *testing.T) {
-	demo := fakemcp.Stdio(fakemcp.Offering)
+	demo := mcptest.Stdio(mcptest.Offering)
 	stanza := map[string]any{"command": demo.Command, "env": demo.Env}
 	denied := map[string]any{"command": demo.Command, "env": demo.Env, "permissions": []map[string]any{{"users": []string{"bob"}, "decision": "deny"}}}
 	tools := map[string]any{"command": demo.Command, "env": demo.Env, "permissions": []map[string]any{{"tools": []string{"t*"}, "decision": "deny"}}}
 	own := map[string]any{"command": demo.Command, "env": demo.Env, "owner": "ann"}
 	off := map[string]any{"command": demo.Command, "env": demo.Env, "autoActivate": false}
 	s := start(t, Config{MaxToolResultBytes: 1 << 19, MCPConfigs: []string{
-		fakeConfig(t, map[string]string{"plain": fakemcp.Good}),
+		fakeConfig(t, map[string]string{"plain": mcptest.Good}),
 		writeConfig(t, map[string]any{"mcpServers": map[string]any{"demo": stanza, "denied": denied, "tools": tools, "own": own, "off": off}}),
 	}})
 	read := func(user, id, uri string) error {
@@ -130,7 +130,7 @@ func next[T any](t *testing.T, s grpc.ServerStreamingClient[T]) *T {
 
 // TestSubscribeResource: one word when it stands, one or more when something changed, and again after the connection was lost.
 func TestSubscribeResource(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": fakemcp.Offering, "plain": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering, "plain": mcptest.Good})}})
 	ann := s.as("ann")
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit*4)
 	defer cancel()
@@ -169,7 +169,7 @@ func TestSubscribeResource(t *testing.T) {
 
 // TestLastStreamUnsubscribes: the server hears of one subscription, whoever has it, and of its end.
 func TestLastStreamUnsubscribes(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": fakemcp.Offering})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")
 	var ends []context.CancelFunc
 	for range 2 {

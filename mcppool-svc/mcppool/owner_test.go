@@ -12,7 +12,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
@@ -63,7 +63,7 @@ func TestStaleOwner(t *testing.T) {
 
 func TestTooLate(t *testing.T) {
 	var c clock
-	s := startWith(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}}, Deps{Now: c.now})
+	s := startWith(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}}, Deps{Now: c.now})
 	ann := s.as("ann")
 	by := timestamppb.New(c.now().Add(time.Minute))
 	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "a", StartBy: by}); o.err != nil {
@@ -84,9 +84,9 @@ func TestTooLate(t *testing.T) {
 // What takes time before the call counts: the time is looked at when the request would go out.
 func TestTooLateAfterConnecting(t *testing.T) {
 	var c clock
-	slow := fakemcp.Stdio(fakemcp.Good)
+	slow := mcptest.Stdio(mcptest.Good)
 	hold := t.TempDir() + "/go"
-	slow.Env[fakemcp.WaitVariable] = hold
+	slow.Env[mcptest.WaitVariable] = hold
 	s := startWith(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
 		"fake": map[string]any{"command": slow.Command, "env": slow.Env},
 	}})}}, Deps{Now: c.now})
@@ -128,9 +128,9 @@ func connecting(t *testing.T, c client) {
 
 // An approval is bound to the configuration that was shown: a change of what a call means refuses it, another one does not.
 func TestExpectedConfigRevision(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fixed": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fixed": mcptest.Good})}})
 	op := s.as("op")
-	create(t, op, fake("fake", fakemcp.Good))
+	create(t, op, fake("fake", mcptest.Good))
 	revision := func(id string) uint64 {
 		t.Helper()
 		return listTools(t, op, &mcppoolv1.ListToolsRequest{McpId: id}).GetTools()[0].GetConfigRevision()
@@ -174,12 +174,12 @@ func TestExpectedConfigRevision(t *testing.T) {
 
 // A configuration file's servers have the same revision in each process that reads the same text.
 func TestConfigRevisionsAreStable(t *testing.T) {
-	path := fakeConfig(t, map[string]string{"fake": fakemcp.Good})
+	path := fakeConfig(t, map[string]string{"fake": mcptest.Good})
 	revision := func(path string) uint64 {
 		s := start(t, Config{MCPConfigs: []string{path}})
 		return listTools(t, s.as("ann"), &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetTools()[0].GetConfigRevision()
 	}
-	a, b, c := revision(path), revision(path), revision(fakeConfig(t, map[string]string{"fake": fakemcp.Noisy}))
+	a, b, c := revision(path), revision(path), revision(fakeConfig(t, map[string]string{"fake": mcptest.Noisy}))
 	if a != b || a == c {
 		t.Errorf("revisions %d, %d and, of another text, %d", a, b, c)
 	}
@@ -187,7 +187,7 @@ func TestConfigRevisionsAreStable(t *testing.T) {
 
 func TestResultsAreKeptForAWhile(t *testing.T) {
 	var c clock
-	s := startWith(t, Config{MaxResults: 2, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}}, Deps{Now: c.now})
+	s := startWith(t, Config{MaxResults: 2, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}}, Deps{Now: c.now})
 	ann := s.as("ann")
 	pool := listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetPoolId()
 	ask := func(id string) outcome {

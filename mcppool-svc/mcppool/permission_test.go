@@ -9,13 +9,13 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
 // D9: what a rule denies is neither offered nor called, and what it asks about is no low risk; each by user.
 func TestPermissions(t *testing.T) {
-	child := fakemcp.Stdio(fakemcp.Good)
+	child := mcptest.Stdio(mcptest.Good)
 	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": map[string]any{
 		"command": child.Command, "env": child.Env, "trusted": true,
 		"permissions": []any{
@@ -53,7 +53,7 @@ func TestPermissionsOfRegisteredServers(t *testing.T) {
 	t.Run("written", func(t *testing.T) {
 		s := start(t, Config{DataDir: data})
 		ann, op := s.as("ann"), s.as("op")
-		create(t, op, fake("fake", fakemcp.Good))
+		create(t, op, fake("fake", mcptest.Good))
 		if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
 			t.Fatal(o.err)
 		}

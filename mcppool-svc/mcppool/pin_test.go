@@ -11,7 +11,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
@@ -45,7 +45,7 @@ func wantQuarantined(t *testing.T, c client, name string) {
 // now; the server's other tools go on.
 func TestChangedToolIsQuarantined(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit")
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": fakemcp.Good})}, Audit: audit})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}, Audit: audit})
 	ann, op := s.as("ann"), s.as("op")
 	before := listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"})
 	if before.GetQuarantinedCount() != 0 || !names(before)["info"] {
@@ -65,7 +65,7 @@ func TestChangedToolIsQuarantined(t *testing.T) {
 		t.Error(o.err)
 	}
 	held := quarantinedTools(t, ann)
-	if len(held) != 1 || held[0].GetDefinitionJson() != fakemcp.ChangedInfo || !strings.Contains(held[0].GetApprovedDefinitionJson(), "process this is.\"") {
+	if len(held) != 1 || held[0].GetDefinitionJson() != mcptest.ChangedInfo || !strings.Contains(held[0].GetApprovedDefinitionJson(), "process this is.\"") {
 		t.Fatalf("quarantined: %v", held)
 	}
 	if diff := cmp.Diff([]string{"/description", "/inputSchema/properties"}, held[0].GetChanges()); diff != "" {
@@ -100,8 +100,8 @@ func TestPinsSurviveRestarts(t *testing.T) {
 			check(s.as("ann"), s.as("op"))
 		})
 	}
-	run(fakemcp.Good, func(ann, _ client) { listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}) })
-	run(fakemcp.Renamed, func(ann, op client) {
+	run(mcptest.Good, func(ann, _ client) { listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}) })
+	run(mcptest.Renamed, func(ann, op client) {
 		wantQuarantined(t, ann, "info2")
 		held := quarantinedTools(t, ann)
 		if len(held) != 1 || held[0].GetApprovedDefinitionHash() != "" || len(held[0].GetChanges()) != 0 {
@@ -114,19 +114,19 @@ func TestPinsSurviveRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	run(fakemcp.Renamed, func(ann, _ client) {
+	run(mcptest.Renamed, func(ann, _ client) {
 		if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info2"}); o.err != nil {
 			t.Error(o.err)
 		}
 	})
-	run(fakemcp.Changed, func(ann, _ client) { wantQuarantined(t, ann, "info") })
+	run(mcptest.Changed, func(ann, _ client) { wantQuarantined(t, ann, "info") })
 }
 
 // Users approve the tools of servers that are theirs alone, and operators say how a server is pinned.
 func TestPinningOfRegisteredServers(t *testing.T) {
 	s := start(t, Config{})
 	ann, op := s.as("ann"), s.as("op")
-	server := fake("fake", fakemcp.Good)
+	server := fake("fake", mcptest.Good)
 	server.OwnerSub = "ann"
 	if _, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: server}); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestPinningOfRegisteredServers(t *testing.T) {
 	}
 
 	// Another program is another server, whose tools nobody has seen.
-	other := fake("fake", fakemcp.Good)
+	other := fake("fake", mcptest.Good)
 	other.GetStdio().Args = []string{"other"}
 	other.OwnerSub = "ann"
 	if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: other}); err != nil {

@@ -12,8 +12,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/identity"
 )
 
@@ -57,7 +56,7 @@ func TestReplicasShareServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := registerAt(t, op(0), "once", fake("fake", fakemcp.Good))
+	made := registerAt(t, op(0), "once", fake("fake", mcptest.Good))
 	if m, err := watch.Recv(); err != nil || m.GetMcpServer().GetId() != "fake" {
 		t.Errorf("a watcher elsewhere sees %v, %v", m, err)
 	}
@@ -66,15 +65,15 @@ func TestReplicasShareServers(t *testing.T) {
 			t.Errorf("replica %d has %v", i, s)
 		}
 		pid(t, ann(i))
-		if again := registerAt(t, op(i), "once", fake("fake", fakemcp.Good)); again.GetEtag() != made.GetEtag() {
+		if again := registerAt(t, op(i), "once", fake("fake", mcptest.Good)); again.GetEtag() != made.GetEtag() {
 			t.Errorf("the create repeated at replica %d made another one", i)
 		}
 	}
-	_, err = op(2).CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("fake", fakemcp.Good)})
+	_, err = op(2).CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("fake", mcptest.Good)})
 	wantReason(t, err, "ALREADY_EXISTS", "")
 
 	before := pid(t, ann(0))
-	changed := fake("fake", fakemcp.Good)
+	changed := fake("fake", mcptest.Good)
 	changed.GetStdio().Env["SOMETHING"] = "else"
 	updated, err := op(1).UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{
 		McpServer: changed, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"stdio"}},
@@ -114,15 +113,15 @@ func TestReplicasShareServers(t *testing.T) {
 func TestReplicasApart(t *testing.T) {
 	r := startReplicas(t, 3, nil)
 	op := func(i int) client { return r.pools[i].as("op") }
-	registerAt(t, op(0), "", fake("shared", fakemcp.Good))
+	registerAt(t, op(0), "", fake("shared", mcptest.Good))
 
 	r.part(0, true, 1)
-	registerAt(t, op(0), "", fake("around", fakemcp.Good))
+	registerAt(t, op(0), "", fake("around", mcptest.Good))
 	eventually(t, "what one replica was told does not come to the other by the third", func() bool { return get(t, op(1), "around") != nil })
 
 	r.part(0, true, 1, 2)
-	first := registerAt(t, op(0), "", fake("same", fakemcp.Good))
-	second := registerAt(t, op(1), "", fake("same", fakemcp.Good))
+	first := registerAt(t, op(0), "", fake("same", mcptest.Good))
+	second := registerAt(t, op(1), "", fake("same", mcptest.Good))
 	if first.GetEtag() == second.GetEtag() {
 		t.Fatal("they are not two")
 	}
@@ -150,13 +149,13 @@ func TestReplicaThatHangs(t *testing.T) {
 	r := startReplicas(t, 2, nil)
 	r.stick(1, true)
 	began := time.Now()
-	registerAt(t, r.pools[0].as("op"), "", fake("a", fakemcp.Good))
+	registerAt(t, r.pools[0].as("op"), "", fake("a", mcptest.Good))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the write took %v", took)
 	}
 	eventually(t, "it counts as in reach", func() bool { return !r.pools[0].peers.Status()[0].Up })
 	began = time.Now()
-	registerAt(t, r.pools[0].as("op"), "", fake("b", fakemcp.Good))
+	registerAt(t, r.pools[0].as("op"), "", fake("b", mcptest.Good))
 	if took := time.Since(began); took > 700*time.Millisecond {
 		t.Errorf("a later write took %v", took)
 	}
@@ -169,7 +168,7 @@ func TestReplicaThatHangs(t *testing.T) {
 func TestReplicasShareApprovals(t *testing.T) {
 	r := startReplicas(t, 3, nil)
 	ann := func(i int) client { return r.pools[i].as("ann") }
-	server := fake("fake", fakemcp.Good)
+	server := fake("fake", mcptest.Good)
 	server.OwnerSub = "ann"
 	registerAt(t, r.pools[0].as("op"), "", server)
 	listTools(t, ann(0), &mcppoolv1.ListToolsRequest{McpId: "fake"})
@@ -196,11 +195,11 @@ func TestReplicasShareApprovals(t *testing.T) {
 // TestFirstUseOnTwoReplicas: a server that is another one to a replica which is cut off was not approved by anybody, whoever was first.
 func TestFirstUseOnTwoReplicas(t *testing.T) {
 	r := startReplicas(t, 2, func(i int, cfg *Config, _ *Deps) {
-		mode := fakemcp.Good
+		mode := mcptest.Good
 		if i == 1 {
-			mode = fakemcp.Changed
+			mode = mcptest.Changed
 		}
-		s := fakemcp.Stdio(mode)
+		s := mcptest.Stdio(mode)
 		cfg.MCPConfigs = []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{
 			"fake": map[string]any{"command": s.Command, "env": s.Env},
 		}})}
@@ -222,11 +221,11 @@ func TestFirstUseOnTwoReplicas(t *testing.T) {
 }
 
 // guardedReplicas are pools with the server `web`, which wants logins.
-func guardedReplicas(t *testing.T, n int, sw fakeauth.Switches, edit func(i int, cfg *Config, deps *Deps)) (*replicas, *fakeauth.Authority, *clock) {
+func guardedReplicas(t *testing.T, n int, sw mcptest.Switches, edit func(i int, cfg *Config, deps *Deps)) (*replicas, *mcptest.Authority, *clock) {
 	t.Helper()
 	now := &clock{}
-	auth := fakeauth.New(t, sw)
-	web := fakeauth.Protect(t, auth, webMCP(), fakeauth.Guard{Ask: "mcp:basic"})
+	auth := mcptest.NewAuthority(t, sw)
+	web := mcptest.Protect(t, auth, webMCP(), mcptest.Guard{Ask: "mcp:basic"})
 	r := startReplicas(t, n, func(i int, cfg *Config, deps *Deps) {
 		cfg.AllowAddresses, deps.Now = []string{"127.0.0.0/8"}, now.now
 		cfg.TokenKey = "env:KEY"
@@ -241,13 +240,13 @@ func guardedReplicas(t *testing.T, n int, sw fakeauth.Switches, edit func(i int,
 	return r, auth, now
 }
 
-func (r *replicas) guarded(i int, auth *fakeauth.Authority) *guarded {
+func (r *replicas) guarded(i int, auth *mcptest.Authority) *guarded {
 	return &guarded{suite: r.pools[i], auth: auth}
 }
 
 // TestReplicasShareLogins: who logged in on one is logged in on all, also when the token was renewed elsewhere, and logged out on all.
 func TestReplicasShareLogins(t *testing.T) {
-	r, auth, now := guardedReplicas(t, 3, fakeauth.Switches{Life: 10 * time.Minute}, nil)
+	r, auth, now := guardedReplicas(t, 3, mcptest.Switches{Life: 10 * time.Minute}, nil)
 	at := func(i int) *guarded { return r.guarded(i, auth) }
 	for i := range 3 {
 		if o := at(i).echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
@@ -288,7 +287,7 @@ func TestReplicasShareLogins(t *testing.T) {
 // TestLoginRenewedElsewhere: a refresh token that is good once was used by another replica, which could not say so: the one that is
 // refused asks for what it missed before it gives the login up.
 func TestLoginRenewedElsewhere(t *testing.T) {
-	r, auth, now := guardedReplicas(t, 2, fakeauth.Switches{Life: 10 * time.Minute}, func(_ int, _ *Config, deps *Deps) {
+	r, auth, now := guardedReplicas(t, 2, mcptest.Switches{Life: 10 * time.Minute}, func(_ int, _ *Config, deps *Deps) {
 		deps.peerInterval = time.Second // what is not pushed is not heard of at once
 	})
 	r.guarded(0, auth).login(t, "ann")
@@ -310,7 +309,7 @@ func TestLoginRenewedElsewhere(t *testing.T) {
 // TestNoSharedKey: replicas with keys of their own do not share logins, and say so; the rest they share.
 func TestNoSharedKey(t *testing.T) {
 	log := &lockedBuffer{}
-	r, auth, _ := guardedReplicas(t, 2, fakeauth.Switches{}, func(_ int, cfg *Config, deps *Deps) {
+	r, auth, _ := guardedReplicas(t, 2, mcptest.Switches{}, func(_ int, cfg *Config, deps *Deps) {
 		cfg.TokenKey, deps.Log = "", log.logger()
 	})
 	r.guarded(0, auth).login(t, "ann")
@@ -344,7 +343,7 @@ func TestOtherKey(t *testing.T) {
 		return foreign == 2 && up(0, 0) && up(1, 0)
 	})
 	op := stranger.as("op")
-	server := fake("files", fakemcp.Good)
+	server := fake("files", mcptest.Good)
 	_, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: "files"})
 	wantReason(t, err, "READ_ONLY", "have another --token-key than this one: 127.0.0.1:1, 127.0.0.1:2")
 	if list, err := op.ListMcpServers(t.Context(), &mcppoolv1.ListMcpServersRequest{}); err != nil || len(list.GetMcpServers()) != 0 {

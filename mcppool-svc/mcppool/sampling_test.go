@@ -20,7 +20,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/grpctest"
 	"pawl.dev/services/identity"
@@ -93,7 +93,7 @@ func withPlanner(t *testing.T, p *planner, cfg Config, servers map[string]any) *
 
 // sampler is a fake server of a file that may have models asked.
 func sampler(mode string, allowed any, more ...any) map[string]any {
-	s := fakemcp.Stdio(mode)
+	s := mcptest.Stdio(mode)
 	entry := map[string]any{"command": s.Command, "env": s.Env, "sampling": allowed}
 	for i := 0; i < len(more); i += 2 {
 		entry[more[i].(string)] = more[i+1]
@@ -103,14 +103,14 @@ func sampler(mode string, allowed any, more ...any) map[string]any {
 
 // Both ways to ask, each of them refused unless an operator allows it.
 func TestSampling(t *testing.T) {
-	web := httptest.NewServer(fakemcp.Web(fakemcp.Modern))
+	web := httptest.NewServer(mcptest.Web(mcptest.Modern))
 	t.Cleanup(web.Close)
-	sse := httptest.NewServer(&fakemcp.SSE{})
+	sse := httptest.NewServer(&mcptest.SSE{})
 	t.Cleanup(sse.Close)
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{
-		"legacy": sampler(fakemcp.Good, true), "modern": sampler(fakemcp.Modern, true), "web": map[string]any{"url": web.URL, "sampling": map[string]any{}},
-		"nolegacy": sampler(fakemcp.Good, false), "nomodern": sampler(fakemcp.Modern, nil), "noweb": map[string]any{"url": web.URL},
+		"legacy": sampler(mcptest.Good, true), "modern": sampler(mcptest.Modern, true), "web": map[string]any{"url": web.URL, "sampling": map[string]any{}},
+		"nolegacy": sampler(mcptest.Good, false), "nomodern": sampler(mcptest.Modern, nil), "noweb": map[string]any{"url": web.URL},
 	})
 	for _, id := range []string{"legacy", "modern", "web"} {
 		before, _ := p.requests()
@@ -145,8 +145,8 @@ func TestSampling(t *testing.T) {
 // A test of a server says that the model it may have asked is not there, before a call finds out.
 func TestCheckupOfModels(t *testing.T) {
 	servers := map[string]any{
-		"any": sampler(fakemcp.Good, true), "fast": sampler(fakemcp.Good, map[string]any{"model": "fast"}),
-		"plans": sampler(fakemcp.Good, map[string]any{"model": "offline"}), "never": sampler(fakemcp.Good, false),
+		"any": sampler(mcptest.Good, true), "fast": sampler(mcptest.Good, map[string]any{"model": "fast"}),
+		"plans": sampler(mcptest.Good, map[string]any{"model": "offline"}), "never": sampler(mcptest.Good, false),
 	}
 	s := withPlanner(t, &planner{}, Config{}, servers)
 	alone := startWith(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": servers})}}, Deps{})
@@ -180,7 +180,7 @@ func TestCheckupOfModels(t *testing.T) {
 func TestSamplingRequest(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{
-		"hints": sampler(fakemcp.Good, map[string]any{"maxTokens": 50}), "named": sampler(fakemcp.Modern, map[string]any{"model": "fast"}),
+		"hints": sampler(mcptest.Good, map[string]any{"maxTokens": 50}), "named": sampler(mcptest.Modern, map[string]any{"model": "fast"}),
 	})
 	const params = `{"messages":[{"role":"user","content":[{"type":"text","text":"What is it?"},{"type":"image","data":"cG5n","mimeType":"image/png"}]},
 		{"role":"assistant","content":{"type":"text","text":"Show me."}},{"role":"user","content":{"type":"audio","data":"d2F2","mimeType":"audio/wav"}}],
@@ -208,7 +208,7 @@ func TestSamplingRequest(t *testing.T) {
 
 func TestSamplingRefusesWhatItCannot(t *testing.T) {
 	p := &planner{answer: paris}
-	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(fakemcp.Good, true), "modern": sampler(fakemcp.Modern, true)})
+	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(mcptest.Good, true), "modern": sampler(mcptest.Modern, true)})
 	const hello = `"messages":[{"role":"user","content":{"type":"text","text":"Hi"}}]`
 	for params, says := range map[string]string{
 		`{` + hello + `,"maxTokens":1,"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`: "tools in sampling is not offered",
@@ -236,7 +236,7 @@ func TestSamplingRefusesWhatItCannot(t *testing.T) {
 // A call has models asked as often as the operator allows, and no more; the next call may again.
 func TestSamplingIsCounted(t *testing.T) {
 	p := &planner{answer: paris}
-	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(fakemcp.Good, map[string]any{"maxRequests": 2})})
+	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(mcptest.Good, map[string]any{"maxRequests": 2})})
 	for range 2 {
 		o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "sample", InputJson: `{"n":3}`})
 		if strings.Count(o.text(), "Paris") != 2 || !strings.Contains(o.text(), "maxRequests") || o.result.GetModelUsage().GetModelCalls() != 2 || o.result.GetModelUsage().GetInputTokens() != 22 {
@@ -254,7 +254,7 @@ func TestSamplingEndsWithItsCall(t *testing.T) {
 		ended <- struct{}{}
 		return stream.Context().Err()
 	}}
-	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(fakemcp.Good, true), "modern": sampler(fakemcp.Modern, true)})
+	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(mcptest.Good, true), "modern": sampler(mcptest.Modern, true)})
 	for _, id := range []string{"legacy", "modern"} {
 		v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: id, Name: "sample", CallId: id})
 		<-began
@@ -277,7 +277,7 @@ func TestSamplingEndsWithItsCall(t *testing.T) {
 func TestSamplingIsAttributed(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{
-		"shared": sampler(fakemcp.Good, true, "isolation", "shared"), "own": sampler(fakemcp.Good, true),
+		"shared": sampler(mcptest.Good, true, "isolation", "shared"), "own": sampler(mcptest.Good, true),
 	})
 	for _, user := range []string{"ann", "bob"} {
 		if o := invoke(t, s.as(user), &mcppoolv1.CallToolRequest{McpId: "shared", Name: "sample"}); o.text() != saysParis {
@@ -300,7 +300,7 @@ func TestSamplingFails(t *testing.T) {
 	p := &planner{answer: func(*plannerv1.GenerateRequest, grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "the model is out of order")
 	}}
-	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(fakemcp.Good, true), "modern": sampler(fakemcp.Modern, true, "tools", map[string]any{"*": map[string]any{"effect": "read"}})})
+	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(mcptest.Good, true), "modern": sampler(mcptest.Modern, true, "tools", map[string]any{"*": map[string]any{"effect": "read"}})})
 	o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "legacy", Name: "sample"})
 	if o.err != nil || !strings.Contains(o.text(), "-32603") || !strings.Contains(o.text(), "out of order") {
 		t.Errorf("legacy: %q, %v", o.text(), o.err)
@@ -316,7 +316,7 @@ func TestSamplingFails(t *testing.T) {
 
 // Without a planner nothing can be asked, which is said.
 func TestSamplingWithoutPlanner(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": sampler(fakemcp.Good, true)}})}})
+	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": sampler(mcptest.Good, true)}})}})
 	if o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "sample"}); !strings.Contains(o.text(), "--planner") {
 		t.Errorf("%q, %v", o.text(), o.err)
 	}
@@ -324,7 +324,7 @@ func TestSamplingWithoutPlanner(t *testing.T) {
 
 // What a model said goes on with the person's question: another pool does not ask it again.
 func TestSamplingGoesOnElsewhere(t *testing.T) {
-	web := httptest.NewServer(fakemcp.Web(fakemcp.Modern))
+	web := httptest.NewServer(mcptest.Web(mcptest.Modern))
 	t.Cleanup(web.Close)
 	servers := map[string]any{"web": map[string]any{"url": web.URL, "sampling": true}}
 	p := &planner{answer: paris}
@@ -349,7 +349,7 @@ func TestSamplingGoesOnElsewhere(t *testing.T) {
 // A result that a model had part in is kept as others are, where the operator wants results kept: it is not paid for twice.
 func TestSampledResultsAreKept(t *testing.T) {
 	p := &planner{answer: paris}
-	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(fakemcp.Good, true, "cacheTtl", "1m", "tools", map[string]any{"sample": map[string]any{"effect": "read"}})})
+	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(mcptest.Good, true, "cacheTtl", "1m", "tools", map[string]any{"sample": map[string]any{"effect": "read"}})})
 	for _, kept := range []bool{false, true} {
 		o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "sample"})
 		if o.text() != saysParis || o.result.GetCached() != kept || (o.result.GetModelUsage() == nil) != kept {
@@ -364,7 +364,7 @@ func TestSampledResultsAreKept(t *testing.T) {
 // Each request for a model is recorded, without what was said.
 func TestSamplingIsAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	s := withPlanner(t, &planner{answer: paris}, Config{Audit: path}, map[string]any{"fake": sampler(fakemcp.Good, true)})
+	s := withPlanner(t, &planner{answer: paris}, Config{Audit: path}, map[string]any{"fake": sampler(mcptest.Good, true)})
 	invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "sample", CallId: "c1", SessionId: "t1"})
 	f, err := os.Open(path)
 	if err != nil {

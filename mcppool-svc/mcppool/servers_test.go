@@ -17,7 +17,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/errs"
 )
 
@@ -125,7 +125,7 @@ func TestUpdate(t *testing.T) {
 	wantReason(t, err, "INVALID_REQUEST", "nonsense")
 	_, err = update(&mcppoolv1.McpServer{Trusted: true}, "trusted")
 	wantReason(t, err, "PERMISSION_DENIED", "trusted")
-	_, err = update(fake("", fakemcp.Good), "stdio")
+	_, err = update(fake("", mcptest.Good), "stdio")
 	wantReason(t, err, "PERMISSION_DENIED", "operator")
 	_, err = update(&mcppoolv1.McpServer{OwnerSub: "bob"})
 	wantReason(t, err, "INVALID_REQUEST", "owner_sub")
@@ -145,7 +145,7 @@ func TestUpdate(t *testing.T) {
 
 func TestActivation(t *testing.T) {
 	s := start(t, Config{})
-	m := fake("tools", fakemcp.Good)
+	m := fake("tools", mcptest.Good)
 	m.AutoActivate = false
 	create(t, s.as("op"), m)
 	ann := s.as("ann")
@@ -174,7 +174,7 @@ func TestActivation(t *testing.T) {
 	if err != nil || got.GetActive() || got.GetState() != mcppoolv1.ConnectionState_CONNECTION_STATE_IDLE {
 		t.Errorf("deactivate: %v, %v", got, err)
 	}
-	if pid := mustAtoi(t, first.text()); !fakemcp.Gone(pid, waitLimit) {
+	if pid := mustAtoi(t, first.text()); !mcptest.Gone(pid, waitLimit) {
 		t.Error("the connection outlived the deactivation")
 	}
 	if _, err := s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{Id: "tools", Disabled: true}}); err != nil {
@@ -185,7 +185,7 @@ func TestActivation(t *testing.T) {
 }
 
 func TestServersOfFilesAreReadOnly(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"My Server": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"My Server": mcptest.Good})}})
 	got, err := s.as("ann").GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "my-server"})
 	if err != nil || !got.GetFromConfig() || got.GetCreateTime() != nil || !got.GetActive() || got.GetDisplayName() != "My Server" {
 		t.Errorf("got %v, %v", got, err)
@@ -205,7 +205,7 @@ func TestServersOfFilesAreReadOnly(t *testing.T) {
 
 // The refusal of a server that is left alone says so to callers, and proves that nothing ran.
 func TestCircuitOpen(t *testing.T) {
-	s := start(t, Config{BreakAfter: 1, BreakFor: time.Hour, MCPConfigs: []string{fakeConfig(t, map[string]string{"bad": fakemcp.Exit})}})
+	s := start(t, Config{BreakAfter: 1, BreakFor: time.Hour, MCPConfigs: []string{fakeConfig(t, map[string]string{"bad": mcptest.Exit})}})
 	ann := s.as("ann")
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "bad", Name: "x"}).
 		want(t, codes.Unavailable, "MCP_SERVER_UNAVAILABLE", errs.OutcomeNotExecuted)
@@ -222,7 +222,7 @@ func TestCircuitOpen(t *testing.T) {
 // A test that connects shows that the server works again: nobody waits for the circuit any more.
 func TestCheckupClosesTheCircuit(t *testing.T) {
 	var works atomic.Bool
-	mcp := fakemcp.Web(fakemcp.Good)
+	mcp := mcptest.Web(mcptest.Good)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !works.Load() {
 			w.WriteHeader(http.StatusBadGateway)

@@ -25,7 +25,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/peer"
@@ -141,8 +141,8 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 	if err != nil {
 		return err
 	}
-	inProcess := gofunc.New(gofunc.Config{Version: s.cfg.Version, MaxResult: cmp.Or(s.cfg.MaxMessageBytes, mcpgo.DefaultMaxMessage)}, tools, deps.Log)
-	s.connector = &connector{functions: inProcess, Connector: mcpgo.NewConnector(mcpgo.Config{
+	inProcess := gofunc.New(gofunc.Config{Version: s.cfg.Version, MaxResult: cmp.Or(s.cfg.MaxMessageBytes, mcp.DefaultMaxMessage)}, tools, deps.Log)
+	s.connector = &connector{functions: inProcess, Connector: mcp.NewConnector(mcp.Config{
 		Memory: s.ways, Askers: s.askers,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),

@@ -18,7 +18,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // soakVariable set, the soak goes on for thousands of rounds.
@@ -42,11 +42,11 @@ func TestNothingGrows(t *testing.T) {
 	}
 	web := httptest.NewServer(server.NewStreamableHTTPServer(counter()))
 	t.Cleanup(web.Close)
-	child := fakemcp.Stdio(fakemcp.Good)
+	child := mcptest.Stdio(mcptest.Good)
 	config := writeConfig(t, map[string]any{"mcpServers": map[string]any{
 		"stdio": map[string]any{"command": child.Command, "env": child.Env, "isolation": "task"},
 		"web":   map[string]any{"url": web.URL + "/mcp", "isolation": "task"},
-		"bad":   map[string]any{"command": child.Command, "env": fakemcp.Stdio(fakemcp.Exit).Env, "isolation": "task"},
+		"bad":   map[string]any{"command": child.Command, "env": mcptest.Stdio(mcptest.Exit).Env, "isolation": "task"},
 	}})
 	s := start(t, Config{MCPConfigs: []string{config}, BreakAfter: 1 << 30})
 	begin := rounds / 4

@@ -10,7 +10,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 type watching = grpc.ServerStreamingClient[mcppoolv1.WatchMcpServersResponse]
@@ -48,7 +48,7 @@ func state(id string, want mcppoolv1.ConnectionState) func(*mcppoolv1.WatchMcpSe
 
 // TestWatchMcpServers: first each visible server, then every kind of change, of what the user can see alone.
 func TestWatchMcpServers(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"a": fakemcp.Good, "b": fakemcp.Exit})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"a": mcptest.Good, "b": mcptest.Exit})}})
 	ann := s.as("ann")
 	w := watch(t, ann)
 	for _, id := range []string{"a", "b"} {
@@ -75,7 +75,7 @@ func TestWatchMcpServers(t *testing.T) {
 	}
 	invoke(t, s.as("bob"), &mcppoolv1.CallToolRequest{McpId: "a", Name: "echo", InputJson: `{"text":"x"}`})
 	op := s.as("op")
-	if _, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("c", fakemcp.Good)}); err != nil {
+	if _, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("c", mcptest.Good)}); err != nil {
 		t.Fatal(err)
 	}
 	if m := next(t, w); m.GetMcpServer().GetId() != "c" {
@@ -104,7 +104,7 @@ func TestWatchMcpServers(t *testing.T) {
 
 // TestWatchSome: only what was named, which must be there.
 func TestWatchSome(t *testing.T) {
-	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"a": fakemcp.Good, "b": fakemcp.Good})}})
+	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"a": mcptest.Good, "b": mcptest.Good})}})
 	ann := s.as("ann")
 	_, err := watch(t, ann, "a", "nope").Recv()
 	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "nope")
@@ -128,7 +128,7 @@ func TestWatchersAreBoundedAndSlowOnesCostNothing(t *testing.T) {
 	s := start(t, Config{})
 	op := s.as("op")
 	slow := watch(t, op)
-	if _, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("c", fakemcp.Good)}); err != nil {
+	if _, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("c", mcptest.Good)}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 500 {
@@ -148,7 +148,7 @@ func TestWatchersAreBoundedAndSlowOnesCostNothing(t *testing.T) {
 // TestRoots: an operator says which folders a server is told of; others may not.
 func TestRoots(t *testing.T) {
 	s := start(t, Config{})
-	server := fake("c", fakemcp.Offering)
+	server := fake("c", mcptest.Offering)
 	server.Roots = []string{"/srv/a", "file:///srv/b"}
 	created, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: server})
 	if err != nil || len(created.GetRoots()) != 2 || created.GetRoots()[0] != "file:///srv/a" {

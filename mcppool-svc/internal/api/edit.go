@@ -11,7 +11,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/identity"
 )
@@ -144,7 +144,7 @@ func authorTransport(p identity.Principal, server *spec.Server) error {
 	}
 	if server.HTTP != nil {
 		for _, value := range server.HTTP.Headers {
-			if mcpgo.HasReference(value) {
+			if mcp.HasReference(value) {
 				return denied("only an operator may refer to secrets of the pool (${env:…}, ${file:…})")
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/mcpgo"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/services/errs"
@@ -147,7 +147,7 @@ func keepClientSecret(server, old *spec.Server) error {
 
 // authorOAuth refuses what only operators may write.
 func authorOAuth(o *spec.OAuth) error {
-	if o != nil && mcpgo.HasReference(o.ClientSecret) {
+	if o != nil && mcp.HasReference(o.ClientSecret) {
 		return denied("only an operator may refer to the pool's environment or files (${env:…}, ${file:…})")
 	}
 	return nil

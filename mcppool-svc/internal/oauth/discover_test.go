@@ -10,34 +10,34 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Wherever MCP lets the metadata be, they are found, and nothing is asked that has no part in it.
 func TestDiscovery(t *testing.T) {
 	for name, tt := range map[string]struct {
-		sw    fakeauth.Switches
-		guard fakeauth.Guard
+		sw    mcptest.Switches
+		guard mcptest.Guard
 		paths []string // that the authorization server was asked for before the registration
 	}{
 		"as the challenge says":         {paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"at the well-known path":        {guard: fakeauth.Guard{Hidden: true}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"at the well-known root":        {guard: fakeauth.Guard{Hidden: true, MetadataAt: "/.well-known/oauth-protected-resource"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"anywhere, said":                {guard: fakeauth.Guard{MetadataAt: "/custom/place.json"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"OpenID at the root":            {sw: fakeauth.Switches{MetadataAt: "/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server", "GET /.well-known/openid-configuration"}},
-		"an issuer with a path":         {sw: fakeauth.Switches{Path: "/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1"}},
-		"OpenID, path inserted":         {sw: fakeauth.Switches{Path: "/tenant1", MetadataAt: "/.well-known/openid-configuration/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1"}},
-		"OpenID, path appended":         {sw: fakeauth.Switches{Path: "/tenant1", MetadataAt: "/tenant1/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1", "GET /tenant1/.well-known/openid-configuration"}},
-		"a challenge without Bearer":    {guard: fakeauth.Guard{NoChallenge: true}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"a resource above the server's": {guard: fakeauth.Guard{Resource: "root"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"at the well-known path":        {guard: mcptest.Guard{Hidden: true}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"at the well-known root":        {guard: mcptest.Guard{Hidden: true, MetadataAt: "/.well-known/oauth-protected-resource"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"anywhere, said":                {guard: mcptest.Guard{MetadataAt: "/custom/place.json"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"OpenID at the root":            {sw: mcptest.Switches{MetadataAt: "/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server", "GET /.well-known/openid-configuration"}},
+		"an issuer with a path":         {sw: mcptest.Switches{Path: "/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1"}},
+		"OpenID, path inserted":         {sw: mcptest.Switches{Path: "/tenant1", MetadataAt: "/.well-known/openid-configuration/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1"}},
+		"OpenID, path appended":         {sw: mcptest.Switches{Path: "/tenant1", MetadataAt: "/tenant1/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1", "GET /tenant1/.well-known/openid-configuration"}},
+		"a challenge without Bearer":    {guard: mcptest.Guard{NoChallenge: true}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"a resource above the server's": {guard: mcptest.Guard{Resource: "root"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
 			want := r.web.URL
 			if tt.guard.Resource == "root" {
 				want = r.web.Base()
-				r.web.Set(func(g *fakeauth.Guard) { g.Resource = want })
+				r.web.Set(func(g *mcptest.Guard) { g.Resource = want })
 			}
 			if status, err := r.request("ann", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != upstream.LoginRequired {
 				t.Fatalf("without a login: %d, %v", status, err)
@@ -50,7 +50,7 @@ func TestDiscovery(t *testing.T) {
 			if got := r.tokenRequests()[0].Get("resource"); got != want {
 				t.Errorf("resource %q of the token, want %q", got, want)
 			}
-			r.auth.Look(func(a *fakeauth.Authority) {
+			r.auth.Look(func(a *mcptest.Authority) {
 				if diff := cmp.Diff(tt.paths, a.Paths[:len(tt.paths)]); diff != "" || !strings.HasPrefix(a.Paths[len(tt.paths)], "POST ") {
 					t.Errorf("%s\n%q", diff, a.Paths)
 				}
@@ -66,8 +66,8 @@ func TestDiscovery(t *testing.T) {
 func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 	for name, at := range map[string]string{"with metadata": "", "without": "-"} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{}, fakeauth.Switches{MetadataAt: at}, fakeauth.Guard{MetadataAt: "-", Hidden: true, SameHost: true})
-			r.auth.Set(func(s *fakeauth.Switches) { s.Issuer = r.web.Base() })
+			r := newRig(t, Config{}, mcptest.Switches{MetadataAt: at}, mcptest.Guard{MetadataAt: "-", Hidden: true, SameHost: true})
+			r.auth.Set(func(s *mcptest.Switches) { s.Issuer = r.web.Base() })
 			r.login("ann")
 			r.works("ann")
 			if token, _ := r.logins.vault.token(refFor(r.server, "ann")); token.Issuer != r.web.Base() {
@@ -76,7 +76,7 @@ func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 		})
 	}
 	t.Run("nothing at all", func(t *testing.T) {
-		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{MetadataAt: "-", NoChallenge: true})
+		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MetadataAt: "-", NoChallenge: true})
 		_, err := r.start("ann")
 		wantKind(t, err, upstream.Misconfigured, "put that into the server's `headers`")
 	})
@@ -97,43 +97,43 @@ func TestDiscoveryRefuses(t *testing.T) {
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	defer broken.Close()
 	for name, tt := range map[string]struct {
-		sw    fakeauth.Switches
-		guard fakeauth.Guard
+		sw    mcptest.Switches
+		guard mcptest.Guard
 		kind  upstream.Kind
 		want  string
 	}{
-		"another resource":             {guard: fakeauth.Guard{Resource: "https://evil.example/mcp"}, kind: upstream.Misconfigured, want: "a login would be for another server"},
-		"a resource beside":            {guard: fakeauth.Guard{Resource: "BASE/mc"}, kind: upstream.Misconfigured, want: "another server"},
-		"a resource below":             {guard: fakeauth.Guard{Resource: "BASE/mcp/more"}, kind: upstream.Misconfigured, want: "another server"},
-		"a resource with a query":      {guard: fakeauth.Guard{Resource: "BASE/mcp?a=b"}, kind: upstream.Misconfigured, want: "another server"},
-		"no authorization server":      {guard: fakeauth.Guard{Servers: []string{}}, kind: upstream.Misconfigured, want: "name 0 authorization servers"},
-		"too many":                     {guard: fakeauth.Guard{Servers: make([]string, 21)}, kind: upstream.Misconfigured, want: "name 21"},
-		"one without TLS":              {guard: fakeauth.Guard{Servers: []string{"http://auth.example"}}, kind: upstream.Misconfigured, want: "https alone"},
-		"one with a password":          {guard: fakeauth.Guard{Servers: []string{"https://a:b@auth.example"}}, kind: upstream.Misconfigured, want: "not an address"},
-		"one that is no web address":   {guard: fakeauth.Guard{Servers: []string{"file:///etc/passwd"}}, kind: upstream.Misconfigured, want: "not an address"},
-		"one with a query":             {guard: fakeauth.Guard{Servers: []string{huge.URL + "?a=b"}}, kind: upstream.Misconfigured, want: "has a query"},
-		"one that answers for another": {sw: fakeauth.Switches{Issuer: "https://attacker.example"}, kind: upstream.Misconfigured, want: "are of the authorization server"},
-		"nearly the same issuer":       {sw: fakeauth.Switches{Path: "/tenant", Issuer: "SELF/"}, kind: upstream.Misconfigured, want: "are of the authorization server"},
-		"no metadata":                  {sw: fakeauth.Switches{MetadataAt: "-"}, kind: upstream.Misconfigured, want: "no metadata"},
-		"no PKCE":                      {sw: fakeauth.Switches{NoPKCE: true}, kind: upstream.Misconfigured, want: "PKCE"},
-		"no registration":              {sw: fakeauth.Switches{NoRegister: true}, kind: upstream.Misconfigured, want: "oauth.client_id"},
-		"a registration refused":       {sw: fakeauth.Switches{RegisterFail: 400}, kind: upstream.Misconfigured, want: `invalid_redirect_uri`},
-		"a registration that may pass": {sw: fakeauth.Switches{RegisterFail: 503}, kind: upstream.Unavailable, want: "HTTP 503"},
-		"an unknown authentication":    {sw: fakeauth.Switches{Methods: []string{"tls_client_auth"}}, kind: upstream.Misconfigured, want: "tls_client_auth"},
-		"too much":                     {guard: fakeauth.Guard{Servers: []string{huge.URL}}, kind: upstream.TooLarge, want: "256 KiB"},
-		"a redirect without TLS":       {guard: fakeauth.Guard{Servers: []string{away.URL}}, kind: upstream.Misconfigured, want: "https alone"},
-		"redirects for ever":           {guard: fakeauth.Guard{Servers: []string{round.URL}}, kind: upstream.Misconfigured, want: "more than 3 times"},
-		"a server in trouble":          {guard: fakeauth.Guard{Servers: []string{broken.URL}}, kind: upstream.Unavailable, want: "HTTP 502"},
-		"metadata that are not there":  {guard: fakeauth.Guard{Challenge: `Bearer resource_metadata="BASE/nowhere"`}, kind: upstream.Misconfigured, want: "HTTP 404"},
-		"metadata without TLS":         {guard: fakeauth.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: upstream.Misconfigured, want: "https alone"},
+		"another resource":             {guard: mcptest.Guard{Resource: "https://evil.example/mcp"}, kind: upstream.Misconfigured, want: "a login would be for another server"},
+		"a resource beside":            {guard: mcptest.Guard{Resource: "BASE/mc"}, kind: upstream.Misconfigured, want: "another server"},
+		"a resource below":             {guard: mcptest.Guard{Resource: "BASE/mcp/more"}, kind: upstream.Misconfigured, want: "another server"},
+		"a resource with a query":      {guard: mcptest.Guard{Resource: "BASE/mcp?a=b"}, kind: upstream.Misconfigured, want: "another server"},
+		"no authorization server":      {guard: mcptest.Guard{Servers: []string{}}, kind: upstream.Misconfigured, want: "name 0 authorization servers"},
+		"too many":                     {guard: mcptest.Guard{Servers: make([]string, 21)}, kind: upstream.Misconfigured, want: "name 21"},
+		"one without TLS":              {guard: mcptest.Guard{Servers: []string{"http://auth.example"}}, kind: upstream.Misconfigured, want: "https alone"},
+		"one with a password":          {guard: mcptest.Guard{Servers: []string{"https://a:b@auth.example"}}, kind: upstream.Misconfigured, want: "not an address"},
+		"one that is no web address":   {guard: mcptest.Guard{Servers: []string{"file:///etc/passwd"}}, kind: upstream.Misconfigured, want: "not an address"},
+		"one with a query":             {guard: mcptest.Guard{Servers: []string{huge.URL + "?a=b"}}, kind: upstream.Misconfigured, want: "has a query"},
+		"one that answers for another": {sw: mcptest.Switches{Issuer: "https://attacker.example"}, kind: upstream.Misconfigured, want: "are of the authorization server"},
+		"nearly the same issuer":       {sw: mcptest.Switches{Path: "/tenant", Issuer: "SELF/"}, kind: upstream.Misconfigured, want: "are of the authorization server"},
+		"no metadata":                  {sw: mcptest.Switches{MetadataAt: "-"}, kind: upstream.Misconfigured, want: "no metadata"},
+		"no PKCE":                      {sw: mcptest.Switches{NoPKCE: true}, kind: upstream.Misconfigured, want: "PKCE"},
+		"no registration":              {sw: mcptest.Switches{NoRegister: true}, kind: upstream.Misconfigured, want: "oauth.client_id"},
+		"a registration refused":       {sw: mcptest.Switches{RegisterFail: 400}, kind: upstream.Misconfigured, want: `invalid_redirect_uri`},
+		"a registration that may pass": {sw: mcptest.Switches{RegisterFail: 503}, kind: upstream.Unavailable, want: "HTTP 503"},
+		"an unknown authentication":    {sw: mcptest.Switches{Methods: []string{"tls_client_auth"}}, kind: upstream.Misconfigured, want: "tls_client_auth"},
+		"too much":                     {guard: mcptest.Guard{Servers: []string{huge.URL}}, kind: upstream.TooLarge, want: "256 KiB"},
+		"a redirect without TLS":       {guard: mcptest.Guard{Servers: []string{away.URL}}, kind: upstream.Misconfigured, want: "https alone"},
+		"redirects for ever":           {guard: mcptest.Guard{Servers: []string{round.URL}}, kind: upstream.Misconfigured, want: "more than 3 times"},
+		"a server in trouble":          {guard: mcptest.Guard{Servers: []string{broken.URL}}, kind: upstream.Unavailable, want: "HTTP 502"},
+		"metadata that are not there":  {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="BASE/nowhere"`}, kind: upstream.Misconfigured, want: "HTTP 404"},
+		"metadata without TLS":         {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: upstream.Misconfigured, want: "https alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
-			r.web.Set(func(g *fakeauth.Guard) {
+			r.web.Set(func(g *mcptest.Guard) {
 				g.Resource = strings.ReplaceAll(g.Resource, "BASE", r.web.Base())
 				g.Challenge = strings.ReplaceAll(g.Challenge, "BASE", r.web.Base())
 			})
-			r.auth.Set(func(s *fakeauth.Switches) { s.Issuer = strings.ReplaceAll(s.Issuer, "SELF", r.auth.URL) })
+			r.auth.Set(func(s *mcptest.Switches) { s.Issuer = strings.ReplaceAll(s.Issuer, "SELF", r.auth.URL) })
 			s, err := r.start("ann")
 			wantKind(t, err, tt.kind, tt.want)
 			if s.URL != "" || len(r.tokenRequests()) > 0 || r.asked() != nil {
@@ -148,8 +148,8 @@ func TestDiscoveryRefuses(t *testing.T) {
 
 // The one liberty: libraries that write an issuer's empty path as a slash.
 func TestIssuerWithASlash(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
-	r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{r.auth.URL + "/"} })
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
+	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{r.auth.URL + "/"} })
 	r.login("ann")
 	r.works("ann")
 	for _, tt := range []struct {
@@ -167,7 +167,7 @@ func TestIssuerWithASlash(t *testing.T) {
 }
 
 func TestServerWithoutTLS(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	s := r.server.Clone()
 	s.HTTP.URL = "http://mcp.example/mcp"
 	r.server = s.Seal()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
@@ -20,26 +20,26 @@ import (
 // What comes back is looked at before anything of it is used: a refused answer leads to no token request.
 func TestAnswersAreChecked(t *testing.T) {
 	for name, tt := range map[string]struct {
-		sw     fakeauth.Switches
+		sw     mcptest.Switches
 		change func(*Answer)
 		user   string
 		wait   time.Duration
 		want   error
 		text   string
 	}{
-		"another issuer":                 {sw: fakeauth.Switches{Iss: "https://evil.example"}, want: ErrAnswer, text: `from "https://evil.example"`},
-		"another issuer, not advertised": {sw: fakeauth.Switches{Iss: "https://evil.example", HideIss: true}, want: ErrAnswer, text: "not from"},
-		"no issuer, though advertised":   {sw: fakeauth.Switches{Iss: "-"}, want: ErrAnswer, text: "does not say who it is from"},
+		"another issuer":                 {sw: mcptest.Switches{Iss: "https://evil.example"}, want: ErrAnswer, text: `from "https://evil.example"`},
+		"another issuer, not advertised": {sw: mcptest.Switches{Iss: "https://evil.example", HideIss: true}, want: ErrAnswer, text: "not from"},
+		"no issuer, though advertised":   {sw: mcptest.Switches{Iss: "-"}, want: ErrAnswer, text: "does not say who it is from"},
 		"nearly the issuer":              {change: func(a *Answer) { a.Iss += "/" }, want: ErrAnswer, text: "not from"},
-		"an error":                       {sw: fakeauth.Switches{AnswerError: "access_denied"}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
-		"an error of somebody else":      {sw: fakeauth.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
+		"an error":                       {sw: mcptest.Switches{AnswerError: "access_denied"}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
+		"an error of somebody else":      {sw: mcptest.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
 		"no code":                        {change: func(a *Answer) { a.Code = "" }, want: ErrAnswer, text: "no code"},
 		"another user":                   {user: "bob", want: ErrUnknownLogin},
 		"another state":                  {change: func(a *Answer) { a.State = newSecret() }, want: ErrUnknownLogin},
 		"too late":                       {wait: loginLife + time.Second, want: ErrUnknownLogin, text: "10 minutes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{}, tt.sw, fakeauth.Guard{})
+			r := newRig(t, Config{}, tt.sw, mcptest.Guard{})
 			s, err := r.start("ann")
 			if err != nil {
 				t.Fatal(err)
@@ -72,14 +72,14 @@ func TestAnswersAreChecked(t *testing.T) {
 
 // An answer without iss is fine where nobody promised one (RFC 9207, 2.4).
 func TestAnswerWithoutIssuer(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{Iss: "-", HideIss: true}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Iss: "-", HideIss: true}, mcptest.Guard{})
 	r.login("ann")
 	r.works("ann")
 }
 
 // A login is finished once, by who began it; somebody else's try does not use it up.
 func TestLoginsAreSingleUse(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	s, err := r.start("ann")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestLoginsAreSingleUse(t *testing.T) {
 
 // Each login has a verifier of its own, which leaves the pool in the token request alone.
 func TestPKCE(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	verifier := r.tokenRequests()[0].Get("code_verifier")
 	sum := sha256.Sum256([]byte(verifier))
@@ -120,7 +120,7 @@ func TestPKCE(t *testing.T) {
 
 // Logins that are begun and left cost no more than their bound.
 func TestOpenLoginsAreBounded(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	first, err := r.start("ann")
 	if err != nil {
 		t.Fatal(err)
@@ -147,23 +147,23 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 // The token endpoint's answers are checked too.
 func TestTokenAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
-		sw   fakeauth.Switches
+		sw   mcptest.Switches
 		kind upstream.Kind
 		want string
 	}{
-		"refused":           {fakeauth.Switches{TokenError: "invalid_grant"}, upstream.Misconfigured, `"invalid_grant"`},
-		"trouble":           {fakeauth.Switches{TokenStatus: 500}, upstream.Unavailable, "HTTP 500"},
-		"a page":            {fakeauth.Switches{TokenGarbage: "<html>"}, upstream.Misconfigured, "not a token"},
-		"an empty token":    {fakeauth.Switches{TokenGarbage: `{"access_token":"","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
-		"a header's end":    {fakeauth.Switches{TokenGarbage: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
-		"another type":      {fakeauth.Switches{TokenType: "DPoP"}, upstream.Misconfigured, `"DPoP"`},
-		"no type":           {fakeauth.Switches{TokenGarbage: `{"access_token":"a"}`}, upstream.Misconfigured, "only Bearer"},
-		"a redirect":        {fakeauth.Switches{TokenStatus: 307}, upstream.Misconfigured, "HTTP 307"},
-		"a token too long":  {fakeauth.Switches{TokenGarbage: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
-		"an unknown client": {fakeauth.Switches{TokenError: "invalid_client"}, upstream.Misconfigured, "invalid_client"},
+		"refused":           {mcptest.Switches{TokenError: "invalid_grant"}, upstream.Misconfigured, `"invalid_grant"`},
+		"trouble":           {mcptest.Switches{TokenStatus: 500}, upstream.Unavailable, "HTTP 500"},
+		"a page":            {mcptest.Switches{TokenGarbage: "<html>"}, upstream.Misconfigured, "not a token"},
+		"an empty token":    {mcptest.Switches{TokenGarbage: `{"access_token":"","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
+		"a header's end":    {mcptest.Switches{TokenGarbage: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
+		"another type":      {mcptest.Switches{TokenType: "DPoP"}, upstream.Misconfigured, `"DPoP"`},
+		"no type":           {mcptest.Switches{TokenGarbage: `{"access_token":"a"}`}, upstream.Misconfigured, "only Bearer"},
+		"a redirect":        {mcptest.Switches{TokenStatus: 307}, upstream.Misconfigured, "HTTP 307"},
+		"a token too long":  {mcptest.Switches{TokenGarbage: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
+		"an unknown client": {mcptest.Switches{TokenError: "invalid_client"}, upstream.Misconfigured, "invalid_client"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{}, tt.sw, fakeauth.Guard{})
+			r := newRig(t, Config{}, tt.sw, mcptest.Guard{})
 			_, err := r.tryLogin("ann")
 			wantKind(t, err, tt.kind, tt.want)
 			if r.logins.State(r.server, "ann") == Active {
@@ -173,7 +173,7 @@ func TestTokenAnswers(t *testing.T) {
 				return
 			}
 			// The server forgot the client: the next login registers anew.
-			r.auth.Set(func(s *fakeauth.Switches) { s.TokenError = "" })
+			r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "" })
 			r.login("ann")
 			if r.registrations() != 2 {
 				t.Errorf("%d registrations", r.registrations())
@@ -184,11 +184,11 @@ func TestTokenAnswers(t *testing.T) {
 
 // Codes, verifiers and secrets go where the metadata say, and do not follow a redirect.
 func TestTokenRequestsAreNotRedirected(t *testing.T) {
-	elsewhere := fakeauth.New(t, fakeauth.Switches{})
-	r := newRig(t, Config{}, fakeauth.Switches{TokenTo: elsewhere.URL + "/token"}, fakeauth.Guard{})
+	elsewhere := mcptest.NewAuthority(t, mcptest.Switches{})
+	r := newRig(t, Config{}, mcptest.Switches{TokenTo: elsewhere.URL + "/token"}, mcptest.Guard{})
 	_, err := r.tryLogin("ann")
 	wantKind(t, err, upstream.Misconfigured, "HTTP 307")
-	elsewhere.Look(func(a *fakeauth.Authority) {
+	elsewhere.Look(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
 			t.Errorf("it was sent %v", a.Requests)
 		}
@@ -202,7 +202,7 @@ func TestExpiryInOtherWords(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, s, err)
 		}
 	}
-	r := newRig(t, Config{}, fakeauth.Switches{TokenGarbage: `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{TokenGarbage: `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`}, mcptest.Guard{})
 	if f := r.login("ann"); f.Expiry.Sub(r.now()) > maxLife {
 		t.Errorf("expires %v", f.Expiry)
 	}
@@ -210,18 +210,18 @@ func TestExpiryInOtherWords(t *testing.T) {
 
 func TestScopes(t *testing.T) {
 	for name, tt := range map[string]struct {
-		sw     fakeauth.Switches
-		guard  fakeauth.Guard
+		sw     mcptest.Switches
+		guard  mcptest.Guard
 		config []string
 		want   string
 		prompt string
 	}{
-		"those of the challenge":           {guard: fakeauth.Guard{Ask: "mcp:basic", Scopes: []string{"a", "b"}}, want: "mcp:basic"},
-		"those of the metadata":            {guard: fakeauth.Guard{Scopes: []string{"a", "b"}}, want: "a b"},
-		"none":                             {sw: fakeauth.Switches{Scopes: []string{"x", offlineAccess}}, want: ""},
-		"the configured ones":              {guard: fakeauth.Guard{Ask: "mcp:basic"}, config: []string{"mine"}, want: "mine"},
-		"offline access where it is known": {sw: fakeauth.Switches{Scopes: []string{"x", offlineAccess}}, guard: fakeauth.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
-		"and not where it is not":          {sw: fakeauth.Switches{Scopes: []string{"x"}}, guard: fakeauth.Guard{Ask: "a"}, want: "a"},
+		"those of the challenge":           {guard: mcptest.Guard{Ask: "mcp:basic", Scopes: []string{"a", "b"}}, want: "mcp:basic"},
+		"those of the metadata":            {guard: mcptest.Guard{Scopes: []string{"a", "b"}}, want: "a b"},
+		"none":                             {sw: mcptest.Switches{Scopes: []string{"x", offlineAccess}}, want: ""},
+		"the configured ones":              {guard: mcptest.Guard{Ask: "mcp:basic"}, config: []string{"mine"}, want: "mine"},
+		"offline access where it is known": {sw: mcptest.Switches{Scopes: []string{"x", offlineAccess}}, guard: mcptest.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
+		"and not where it is not":          {sw: mcptest.Switches{Scopes: []string{"x"}}, guard: mcptest.Guard{Ask: "a"}, want: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
@@ -238,7 +238,7 @@ func TestScopes(t *testing.T) {
 
 // A request that needs more rights asks for a login with those and the ones there are; once, not for ever.
 func TestStepUp(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}})
 	r.login("ann")
 	r.works("ann")
 	_, err := r.request("ann", "tools/call")
@@ -261,15 +261,15 @@ func TestStepUp(t *testing.T) {
 
 func TestStepUpIsBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
-		sw     fakeauth.Switches
+		sw     mcptest.Switches
 		logins int
 	}{
 		"the server grants it, and it is not enough": {logins: 1},
-		"the server grants less":                     {sw: fakeauth.Switches{Grant: []string{"other"}}, logins: 2},
-		"the server does not say":                    {sw: fakeauth.Switches{SilentScope: true}, logins: 1},
+		"the server grants less":                     {sw: mcptest.Switches{Grant: []string{"other"}}, logins: 2},
+		"the server does not say":                    {sw: mcptest.Switches{SilentScope: true}, logins: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{}, tt.sw, fakeauth.Guard{Ask: "mcp:admin", Always403: []string{"mcp:admin"}})
+			r := newRig(t, Config{}, tt.sw, mcptest.Guard{Ask: "mcp:admin", Always403: []string{"mcp:admin"}})
 			for n := 1; ; n++ {
 				r.login("ann")
 				_, err := r.request("ann", "tools/call")
@@ -291,25 +291,25 @@ func TestClientAuthentication(t *testing.T) {
 	const document = "https://pawl.example/client.json"
 	configured := &spec.OAuth{ClientID: "configured", ClientSecret: "ref:configured-secret"}
 	for name, tt := range map[string]struct {
-		sw     fakeauth.Switches
+		sw     mcptest.Switches
 		config *spec.OAuth
 		basic  string
 		post   string
 		id     string
 	}{
-		"registered, basic":       {sw: fakeauth.Switches{Methods: []string{methodPost, methodBasic}}, basic: "client-1:"},
-		"registered, post":        {sw: fakeauth.Switches{Methods: []string{methodPost}}, post: "*", id: "client-1"},
-		"registered, none":        {sw: fakeauth.Switches{Methods: []string{methodNone}}, id: "client-1"},
+		"registered, basic":       {sw: mcptest.Switches{Methods: []string{methodPost, methodBasic}}, basic: "client-1:"},
+		"registered, post":        {sw: mcptest.Switches{Methods: []string{methodPost}}, post: "*", id: "client-1"},
+		"registered, none":        {sw: mcptest.Switches{Methods: []string{methodNone}}, id: "client-1"},
 		"registered, not said":    {basic: "client-1:"},
-		"registered, secretless":  {sw: fakeauth.Switches{Secretless: true}, id: "client-1"},
+		"registered, secretless":  {sw: mcptest.Switches{Secretless: true}, id: "client-1"},
 		"configured, basic":       {config: configured, basic: "configured:configured-secret"},
-		"configured, post":        {sw: fakeauth.Switches{Methods: []string{methodPost}}, config: configured, post: "configured-secret", id: "configured"},
-		"configured, documents":   {sw: fakeauth.Switches{Documents: true}, config: configured, basic: "configured:configured-secret"},
-		"by a document":           {sw: fakeauth.Switches{Documents: true}, id: document},
-		"configured, no register": {sw: fakeauth.Switches{NoRegister: true}, config: configured, basic: "configured:configured-secret"},
+		"configured, post":        {sw: mcptest.Switches{Methods: []string{methodPost}}, config: configured, post: "configured-secret", id: "configured"},
+		"configured, documents":   {sw: mcptest.Switches{Documents: true}, config: configured, basic: "configured:configured-secret"},
+		"by a document":           {sw: mcptest.Switches{Documents: true}, id: document},
+		"configured, no register": {sw: mcptest.Switches{NoRegister: true}, config: configured, basic: "configured:configured-secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{ClientMetadata: document}, tt.sw, fakeauth.Guard{})
+			r := newRig(t, Config{ClientMetadata: document}, tt.sw, mcptest.Guard{})
 			r.configure(tt.config)
 			r.login("ann")
 			r.works("ann")
@@ -334,14 +334,14 @@ func TestClientAuthentication(t *testing.T) {
 }
 
 func TestRegistration(t *testing.T) {
-	r := newRig(t, Config{RedirectURI: "https://pawl.example/v1/mcpLogins:callback"}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{RedirectURI: "https://pawl.example/v1/mcpLogins:callback"}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	r.login("bob") // the client is remembered
 	if r.registrations() != 1 {
 		t.Errorf("%d registrations", r.registrations())
 	}
 	var body map[string]any
-	r.auth.Look(func(a *fakeauth.Authority) { body = a.Register[0] })
+	r.auth.Look(func(a *mcptest.Authority) { body = a.Register[0] })
 	want := map[string]any{
 		"client_name": "Pawl", "software_id": "pawl", "application_type": "native", "redirect_uris": []any{loopback},
 		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"}, "token_endpoint_auth_method": methodBasic,
@@ -354,7 +354,7 @@ func TestRegistration(t *testing.T) {
 	if err != nil || s.Redirect != "https://pawl.example/v1/mcpLogins:callback" {
 		t.Fatal(s, err)
 	}
-	r.auth.Look(func(a *fakeauth.Authority) { body = a.Register[1] })
+	r.auth.Look(func(a *mcptest.Authority) { body = a.Register[1] })
 	if body["application_type"] != "web" {
 		t.Errorf("registered %v", body)
 	}
@@ -367,11 +367,11 @@ func TestRegistration(t *testing.T) {
 
 // 2026-07-28: what was registered at one authorization server is never shown to another.
 func TestAuthorizationServerChanges(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{Life: time.Minute}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Life: time.Minute}, mcptest.Guard{})
 	r.login("ann")
-	other := fakeauth.New(t, fakeauth.Switches{})
+	other := mcptest.NewAuthority(t, mcptest.Switches{})
 	first := r.auth
-	r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{other.URL} })
+	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{other.URL} })
 	first.Revoke()
 	r.auth = other
 	r.login("ann")
@@ -387,14 +387,14 @@ func TestAuthorizationServerChanges(t *testing.T) {
 	}
 
 	t.Run("with a configured client", func(t *testing.T) {
-		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 		r.configure(&spec.OAuth{ClientID: "configured", ClientSecret: "configured-secret"})
 		r.login("ann")
-		evil := fakeauth.New(t, fakeauth.Switches{})
-		r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{evil.URL} })
+		evil := mcptest.NewAuthority(t, mcptest.Switches{})
+		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
 		_, err := r.start("ann")
 		wantKind(t, err, upstream.Misconfigured, "now names the authorization server "+evil.URL)
-		r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{evil.URL, r.auth.URL} })
+		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL, r.auth.URL} })
 		r.login("ann") // of several, the one that the client is of
 		if err := r.logins.Forget(t.Context(), r.server, "bob", false); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) == "" {
 			t.Errorf("a plain user's logout: %v", err)
@@ -402,7 +402,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		if err := r.logins.Forget(t.Context(), r.server, "op", true); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) != "" {
 			t.Errorf("an operator's logout: %v", err)
 		}
-		evil.Look(func(a *fakeauth.Authority) {
+		evil.Look(func(a *mcptest.Authority) {
 			if slices.ContainsFunc(a.Paths, func(p string) bool { return !strings.Contains(p, ".well-known") }) {
 				t.Errorf("it was asked %q", a.Paths)
 			}
@@ -411,7 +411,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 }
 
 func TestServersWithoutLogins(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	for name, s := range map[string]*spec.Server{
 		"stdio":        {ID: "x", Stdio: &spec.Stdio{Command: "x"}},
 		"a key":        {ID: "x", HTTP: &spec.HTTP{URL: r.web.URL, Headers: map[string]string{"authorization": "Bearer x"}}},

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
@@ -33,7 +33,7 @@ func credentials(id, secret string) *spec.OAuth {
 
 // Client credentials: the pool logs in by itself, for all users and for connections that users share.
 func TestClientCredentials(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{Life: 10 * time.Minute}, fakeauth.Guard{Ask: "mcp:basic"})
+	r := newRig(t, Config{}, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{Ask: "mcp:basic"})
 	r.configure(credentials("configured", "ref:configured-secret"))
 	for _, user := range []string{"ann", "bob", ""} {
 		r.works(user)
@@ -63,7 +63,7 @@ func TestClientCredentials(t *testing.T) {
 }
 
 func TestClientCredentialsFail(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{MethodScopes: map[string][]string{"tools/call": {"more"}}})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MethodScopes: map[string][]string{"tools/call": {"more"}}})
 	r.configure(credentials("configured", "wrong"))
 	_, err := r.request("ann", "tools/list")
 	wantKind(t, err, upstream.Misconfigured, `logging the pool in to MCP server web`)
@@ -78,8 +78,8 @@ func TestClientCredentialsFail(t *testing.T) {
 		wantKind(t, again, upstream.Unauthorized, "oauth.scopes")
 	}
 	// A token that is refused as soon as it was given is not asked for again and again.
-	r.web.Set(func(g *fakeauth.Guard) { g.Resource = "" })
-	r.auth.Set(func(s *fakeauth.Switches) { s.TokenGarbage = `{"access_token":"wrong","token_type":"Bearer"}` })
+	r.web.Set(func(g *mcptest.Guard) { g.Resource = "" })
+	r.auth.Set(func(s *mcptest.Switches) { s.TokenGarbage = `{"access_token":"wrong","token_type":"Bearer"}` })
 	r.auth.Revoke()
 	before := len(r.tokenRequests())
 	_, err = r.request("ann", "tools/list")
@@ -88,11 +88,11 @@ func TestClientCredentialsFail(t *testing.T) {
 		t.Errorf("%d token requests", n)
 	}
 	// Its secret does not go to another authorization server.
-	evil := fakeauth.New(t, fakeauth.Switches{})
-	r.web.Set(func(g *fakeauth.Guard) { g.Servers = []string{evil.URL} })
+	evil := mcptest.NewAuthority(t, mcptest.Switches{})
+	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
 	_, err = r.request("ann", "tools/list")
 	wantKind(t, err, upstream.Misconfigured, "now names the authorization server")
-	evil.Look(func(a *fakeauth.Authority) {
+	evil.Look(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
 			t.Errorf("it was told %v", a.Requests)
 		}
@@ -101,11 +101,11 @@ func TestClientCredentialsFail(t *testing.T) {
 
 // Where users share a connection there is none of their tokens on it.
 func TestSharedConnectionsHaveNoUsersToken(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	_, err := r.request("", "tools/list")
 	wantKind(t, err, upstream.Unauthorized, "client_credentials")
-	r.web.Look(func(w *fakeauth.Resource) {
+	r.web.Look(func(w *mcptest.Resource) {
 		if got := w.Headers[len(w.Headers)-1].Get("Authorization"); got != "" {
 			t.Errorf("it carried %q", got)
 		}
@@ -140,8 +140,8 @@ func TestPrivateKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-			r := newRig(t, Config{}, fakeauth.Switches{Methods: []string{methodKey}}, fakeauth.Guard{})
-			r.auth.Set(func(s *fakeauth.Switches) {
+			r := newRig(t, Config{}, mcptest.Switches{Methods: []string{methodKey}}, mcptest.Guard{})
+			r.auth.Set(func(s *mcptest.Switches) {
 				s.ClientKey = func(assertion string) bool { return verified(t, assertion, alg, key.Public(), r.auth.URL) }
 			})
 			r.configure(credentials("signer", text))

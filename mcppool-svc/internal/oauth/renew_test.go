@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
@@ -17,7 +17,7 @@ func (r *rig) move(d time.Duration) { r.ahead.Add(int64(d)) }
 
 // However many want it, a token is renewed once; the refresh token that came with it counts from then on.
 func TestRenewalIsSharedAndRotates(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{Life: 10 * time.Minute}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{})
 	r.login("ann")
 	for round := 1; round <= 3; round++ {
 		r.move(9*time.Minute + 30*time.Second)
@@ -55,7 +55,7 @@ func TestRenewalIsSharedAndRotates(t *testing.T) {
 
 // A server that keeps its refresh tokens sends none with the next token.
 func TestRenewalWithoutRotation(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{KeepRefresh: true, SilentScope: true}, fakeauth.Guard{Ask: "a"})
+	r := newRig(t, Config{}, mcptest.Switches{KeepRefresh: true, SilentScope: true}, mcptest.Guard{Ask: "a"})
 	r.login("ann")
 	for n := 1; n <= 2; n++ {
 		r.move(time.Hour)
@@ -72,10 +72,10 @@ func TestRenewalWithoutRotation(t *testing.T) {
 // A renewal that is refused ends the login; one that fails for a while does not.
 func TestRenewalFails(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
-		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 		r.login("ann")
 		r.move(time.Hour)
-		r.auth.Set(func(s *fakeauth.Switches) { s.TokenError = "invalid_grant" })
+		r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "invalid_grant" })
 		_, err := r.request("ann", "tools/list")
 		wantKind(t, err, upstream.LoginRequired, "run `pawl mcp login web`")
 		if r.logins.State(r.server, "ann") != Required {
@@ -86,24 +86,24 @@ func TestRenewalFails(t *testing.T) {
 		if n := r.auth.Grants("refresh_token"); n != 1 {
 			t.Errorf("%d tries", n)
 		}
-		r.auth.Set(func(s *fakeauth.Switches) { s.TokenError = "" })
+		r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "" })
 		r.login("ann")
 		r.works("ann")
 	})
 	t.Run("for a while", func(t *testing.T) {
-		r := newRig(t, Config{}, fakeauth.Switches{Life: 10 * time.Minute}, fakeauth.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{})
 		r.login("ann")
-		r.auth.Set(func(s *fakeauth.Switches) { s.TokenStatus = http.StatusServiceUnavailable })
+		r.auth.Set(func(s *mcptest.Switches) { s.TokenStatus = http.StatusServiceUnavailable })
 		r.move(9*time.Minute + 30*time.Second)
 		r.works("ann") // the token is still good
 		r.move(time.Minute)
 		_, err := r.request("ann", "tools/list")
 		wantKind(t, err, upstream.Unavailable, "renewing the login to MCP server web")
-		r.auth.Set(func(s *fakeauth.Switches) { s.TokenStatus = 0 })
+		r.auth.Set(func(s *mcptest.Switches) { s.TokenStatus = 0 })
 		r.works("ann")
 	})
 	t.Run("nothing to renew with", func(t *testing.T) {
-		r := newRig(t, Config{}, fakeauth.Switches{NoRefresh: true, Life: time.Minute}, fakeauth.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{NoRefresh: true, Life: time.Minute}, mcptest.Guard{})
 		r.login("ann")
 		r.works("ann")
 		r.move(time.Minute)
@@ -114,7 +114,7 @@ func TestRenewalFails(t *testing.T) {
 		}
 	})
 	t.Run("the client is another one", func(t *testing.T) {
-		r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 		r.configure(oauthOf("configured", "configured-secret"))
 		r.login("ann")
 		r.move(time.Hour)
@@ -126,12 +126,12 @@ func TestRenewalFails(t *testing.T) {
 
 // A token that is refused in the middle is renewed once; a fresh one that is refused too ends it.
 func TestRefusedTokens(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	r.auth.Revoke()
 	r.works("ann")
-	r.web.Set(func(g *fakeauth.Guard) { g.MethodScopes = nil; g.Challenge = `Bearer error="invalid_token"` })
-	r.auth.Set(func(s *fakeauth.Switches) {
+	r.web.Set(func(g *mcptest.Guard) { g.MethodScopes = nil; g.Challenge = `Bearer error="invalid_token"` })
+	r.auth.Set(func(s *mcptest.Switches) {
 		s.TokenGarbage = `{"access_token":"wrong","token_type":"Bearer","refresh_token":"r"}`
 	})
 	r.auth.Revoke()
@@ -141,14 +141,14 @@ func TestRefusedTokens(t *testing.T) {
 		t.Errorf("%d renewals", n)
 	}
 
-	r = newRig(t, Config{}, fakeauth.Switches{NoRefresh: true}, fakeauth.Guard{})
+	r = newRig(t, Config{}, mcptest.Switches{NoRefresh: true}, mcptest.Guard{})
 	r.login("ann")
 	r.auth.Revoke()
 	_, err = r.request("ann", "tools/list")
 	wantKind(t, err, upstream.LoginRequired, "does not take the login any more")
 
 	// A refusal that is not about logins stays what it is.
-	r.web.Set(func(g *fakeauth.Guard) { g.Challenge = `Basic realm="x"` })
+	r.web.Set(func(g *mcptest.Guard) { g.Challenge = `Basic realm="x"` })
 	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || err != nil {
 		t.Errorf("%d, %v", status, err)
 	}
@@ -156,7 +156,7 @@ func TestRefusedTokens(t *testing.T) {
 
 // Whoever logs out while a token is being renewed stays logged out.
 func TestLogoutDuringRenewal(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	r.move(time.Hour)
 	arrived, release := r.auth.Hold()
@@ -180,7 +180,7 @@ func TestLogoutDuringRenewal(t *testing.T) {
 }
 
 func TestClosedLoginsRenewNothing(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	r.move(time.Hour)
 	if err := r.logins.Close(); err != nil {
@@ -206,7 +206,7 @@ func (f *failing) Apply(changes ...store.Change) error {
 // A renewed token that cannot be stored is used all the same: the one before may be of no use any more. A new login is not
 // had until it is kept.
 func TestStorageFails(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	disk := &failing{Store: r.store}
 	r.store = disk
 	r.logins = r.openLogins(Config{})

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
@@ -27,8 +27,8 @@ const loopback = "http://127.0.0.1:4321/callback"
 type rig struct {
 	t      *testing.T
 	logins *Logins
-	auth   *fakeauth.Authority
-	web    *fakeauth.Resource
+	auth   *mcptest.Authority
+	web    *mcptest.Resource
 	server *spec.Server
 	ahead  atomic.Int64 // of the clock
 	log    *bytes.Buffer
@@ -38,10 +38,10 @@ type rig struct {
 // mcp stands for an MCP server behind the guard.
 var mcp = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 
-func newRig(t *testing.T, cfg Config, sw fakeauth.Switches, g fakeauth.Guard) *rig {
+func newRig(t *testing.T, cfg Config, sw mcptest.Switches, g mcptest.Guard) *rig {
 	t.Helper()
-	r := &rig{t: t, auth: fakeauth.New(t, sw), log: &bytes.Buffer{}}
-	r.web = fakeauth.Protect(t, r.auth, mcp, g)
+	r := &rig{t: t, auth: mcptest.NewAuthority(t, sw), log: &bytes.Buffer{}}
+	r.web = mcptest.Protect(t, r.auth, mcp, g)
 	r.server = (&spec.Server{UID: "uid", ID: "web", HTTP: &spec.HTTP{URL: r.web.URL}, ByOperator: true}).Seal()
 	st, err := store.Open("")
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *rig) works(user string) {
 
 // asked is the last authorization request.
 func (r *rig) asked() (q url.Values) {
-	r.auth.Look(func(a *fakeauth.Authority) {
+	r.auth.Look(func(a *mcptest.Authority) {
 		if len(a.Asked) > 0 {
 			q = a.Asked[len(a.Asked)-1]
 		}
@@ -169,12 +169,12 @@ func (r *rig) asked() (q url.Values) {
 }
 
 func (r *rig) registrations() (n int) {
-	r.auth.Look(func(a *fakeauth.Authority) { n = len(a.Register) })
+	r.auth.Look(func(a *mcptest.Authority) { n = len(a.Register) })
 	return n
 }
 
 func (r *rig) tokenRequests() (list []url.Values) {
-	r.auth.Look(func(a *fakeauth.Authority) { list = append(list, a.Requests...) })
+	r.auth.Look(func(a *mcptest.Authority) { list = append(list, a.Requests...) })
 	return list
 }
 

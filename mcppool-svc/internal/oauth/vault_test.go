@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"pawl.dev/mcppool-svc/internal/fakeauth"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/upstream"
@@ -17,7 +17,7 @@ import (
 
 // Logins outlive the process, and the file shows nothing of them.
 func TestLoginsAreStoredEncrypted(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	dir := t.TempDir()
 	open := func() {
 		st, err := store.Open(dir, Buckets()...)
@@ -64,7 +64,7 @@ func TestLoginsAreStoredEncrypted(t *testing.T) {
 
 // Another key opens nothing: that is said, nothing breaks, and logging in again heals it.
 func TestAnotherKey(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	r.logins = r.openLogins(Config{Key: bytes.Repeat([]byte{2}, keySize)})
 	if !strings.Contains(r.log.String(), "cannot be read with this key") {
@@ -92,7 +92,7 @@ func TestAnotherKey(t *testing.T) {
 
 // A record is good in its own place alone: whoever can write the store cannot give one user another's login.
 func TestRecordsCannotBeMoved(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	ann, bob := refFor(r.server, "ann"), refFor(r.server, "bob")
 	value, err := r.store.Get(bucketTokens, ann.key(r.auth.URL))
@@ -118,7 +118,7 @@ func TestRecordsCannotBeMoved(t *testing.T) {
 
 // A login belongs to one address: a server that moves, or is registered anew, starts without.
 func TestLoginsBelongToTheServer(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	moved := r.server.Clone()
 	moved.HTTP.URL = r.web.Base() + "/other"
@@ -145,7 +145,7 @@ func TestLoginsBelongToTheServer(t *testing.T) {
 }
 
 func TestKeptLoginsAreBounded(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	v := r.logins.vault
 	for i := range maxTokens + 3 {
 		login := &token{Issuer: "https://auth.example", Access: "x", Obtained: r.now().Add(0)}
@@ -177,7 +177,7 @@ func TestKeptLoginsAreBounded(t *testing.T) {
 }
 
 func TestHide(t *testing.T) {
-	r := newRig(t, Config{}, fakeauth.Switches{}, fakeauth.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	source := r.logins.For(r.server, "ann")
 	token, err := source.Token(t.Context())

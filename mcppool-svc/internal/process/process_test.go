@@ -16,14 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"pawl.dev/mcppool-svc/internal/fakemcp"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
 // poolVariable makes the test binary a pool that starts one child, says its pid, and waits to be killed.
 const poolVariable = "PAWL_TEST_POOL"
 
 func TestMain(m *testing.M) {
-	fakemcp.Main()
+	mcptest.Main()
 	if os.Getenv(poolVariable) != "" {
 		l := NewLauncher()
 		p, err := l.Start(Spec{Command: "sleep", Args: []string{"600"}, Env: os.Environ()})
@@ -139,7 +139,7 @@ func TestGrandchildThatKeepsStdoutDoesNotHoldThePipe(t *testing.T) {
 	if _, err := io.ReadAll(stdout); err != nil && !strings.Contains(err.Error(), "closed") {
 		t.Fatal(err)
 	}
-	if fakemcp.Gone(grandchild, 0) {
+	if mcptest.Gone(grandchild, 0) {
 		t.Error("stdout was open until the grandchild ended")
 	}
 	if err := syscall.Kill(grandchild, syscall.SIGKILL); err != nil {
@@ -174,7 +174,7 @@ func TestChildrenDieWithThePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = pool.Wait() // killed, as intended
-	if !fakemcp.Gone(pid, 5*time.Second) {
+	if !mcptest.Gone(pid, 5*time.Second) {
 		t.Error("the child outlived the pool")
 	}
 }

@@ -1,0 +1,342 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// person answers questions, and remembers them.
+type person struct {
+	answer func(context.Context, upstream.Question) (upstream.Answer, error)
+
+	mu    sync.Mutex
+	asked []upstream.Question // guarded by mu
+	tasks []upstream.Task     // guarded by mu
+}
+
+func (p *person) ask(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+	p.mu.Lock()
+	p.asked = append(p.asked, q)
+	p.mu.Unlock()
+	return p.answer(ctx, q)
+}
+
+func (p *person) notify(n upstream.Notification) {
+	if n.Task != nil {
+		p.mu.Lock()
+		p.tasks = append(p.tasks, *n.Task)
+		p.mu.Unlock()
+	}
+}
+
+func (p *person) questions() []upstream.Question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+func (p *person) states() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []string
+	for _, t := range p.tasks {
+		list = append(list, t.Status)
+	}
+	return list
+}
+
+func (p *person) call(t *testing.T, c upstream.Client, name, args string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever runs into it waits for what never comes
+	defer cancel()
+	raw, err := c.CallTool(ctx, upstream.Call{Name: name, Arguments: []byte(args), Notify: p.notify, Ask: p.ask, Task: upstream.TaskAsked, TaskTTL: time.Hour})
+	return string(raw), err
+}
+
+// says answers with the first or last name by what is asked.
+func says(_ context.Context, q upstream.Question) (upstream.Answer, error) {
+	name := "Ada"
+	if strings.Contains(q.Message, "Last") {
+		name = "Lovelace"
+	}
+	return upstream.Answer{Action: upstream.Accept, Content: []byte(`{"name":"` + name + `"}`)}, nil
+}
+
+func declines(context.Context, upstream.Question) (upstream.Answer, error) {
+	return upstream.Answer{Action: upstream.Decline}, nil
+}
+
+// waits waits until the question ends.
+func waits(ctx context.Context, _ upstream.Question) (upstream.Answer, error) {
+	<-ctx.Done()
+	return upstream.Answer{}, ctx.Err()
+}
+
+// Elicitation up to 2025-11-25, over stdio.
+func TestAsking(t *testing.T) {
+	const ada, lovelace = `{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}`, `{\"action\":\"accept\",\"content\":{\"name\":\"Lovelace\"}}`
+	tests := []struct {
+		tool, args string
+		answer     func(context.Context, upstream.Question) (upstream.Answer, error)
+		want       string
+		asked      int
+	}{
+		{"form", `{}`, says, ada, 1},
+		{"form", `{"n":-1}`, says, ada, 1}, // only one call can be meant
+		{"form", `{}`, declines, `{\"action\":\"decline\"}`, 1},
+		{"form2", `{}`, says, ada + " " + lovelace, 2},
+		{"both", `{}`, says, ada + " " + lovelace, 2},
+		{"page", `{}`, declines, `{\"action\":\"decline\"}`, 1},
+		{"page", `{"n":1}`, waits, `{\"action\":\"accept\"}`, 1}, // the server says that it was done
+		{"badpage", `{}`, says, `url must be https`, 0},
+		{"huge", `{"n":100000}`, says, `requestedSchema has more than 64 KiB`, 0},
+		{"askanyway", `{}`, waits, `done`, -1},
+	}
+	c := dial(t, mcptest.Good)
+	for _, tt := range tests {
+		t.Run(tt.tool+tt.args, func(t *testing.T) {
+			p := &person{answer: tt.answer}
+			got, err := p.call(t, c, tt.tool, tt.args)
+			if err != nil || !strings.Contains(got, tt.want) {
+				t.Errorf("result = %s, %v; want %s", got, err, tt.want)
+			}
+			if n := len(p.questions()); tt.asked >= 0 && n != tt.asked {
+				t.Errorf("asked %d times, want %d", n, tt.asked)
+			}
+		})
+	}
+}
+
+func TestAskingSaysWhat(t *testing.T) {
+	p := &person{answer: says}
+	c := dial(t, mcptest.Good)
+	if _, err := p.call(t, c, "form2", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.call(t, c, "page", `{"n":1}`); err != nil {
+		t.Fatal(err)
+	}
+	q := p.questions()
+	if q[0].ID == q[1].ID || q[0].Message != "First name?" || !strings.Contains(q[0].Schema, `"minLength":2`) || q[0].State != "" {
+		t.Errorf("asked %+v", q)
+	}
+	if q[2].URL != "https://pay.example/1" || q[2].Schema != "" {
+		t.Errorf("asked %+v", q[2])
+	}
+}
+
+func TestPageFirst(t *testing.T) {
+	accepts := func(context.Context, upstream.Question) (upstream.Answer, error) {
+		return upstream.Answer{Action: upstream.Accept}, nil
+	}
+	for args, answer := range map[string]func(context.Context, upstream.Question) (upstream.Answer, error){`{}`: accepts, `{"n":1}`: waits} {
+		p := &person{answer: answer}
+		got, err := p.call(t, dial(t, mcptest.Good), "pagefirst", args)
+		if err != nil || !strings.Contains(got, "opened") || len(p.questions()) != 1 {
+			t.Errorf("%s: %s, %v, asked %v", args, got, err, p.questions())
+		}
+	}
+	p := &person{answer: declines}
+	_, err := p.call(t, dial(t, mcptest.Good), "pagefirst", `{}`)
+	if e := upstream.As(err); err == nil || e.Kind != upstream.Answered || e.Code != urlRequired || !strings.Contains(e.Message, "not done") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// The server takes a question back: it is answered no more.
+func TestWithdrawnQuestion(t *testing.T) {
+	c := dial(t, mcptest.Good)
+	p := &person{answer: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+		if q.Message != "Never mind?" {
+			return says(ctx, q)
+		}
+		if _, err := callTool(t, c, "release", `{}`); err != nil {
+			t.Error(err)
+		}
+		return waits(ctx, q)
+	}}
+	got, err := p.call(t, c, "withdraw", `{}`)
+	if err != nil || !strings.Contains(got, "withdrawn") || len(p.questions()) != 2 {
+		t.Errorf("result = %s, %v, asked %v", got, err, p.questions())
+	}
+}
+
+// A call that ends closes its questions; who asked is told that nobody answered.
+func TestAskingEndsWithTheCall(t *testing.T) {
+	c := dial(t, mcptest.Good)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan struct{})
+	raw, err := c.CallTool(ctx, upstream.Call{Name: "form", Arguments: []byte(`{}`), Ask: func(ctx context.Context, _ upstream.Question) (upstream.Answer, error) {
+		cancel(errors.New("enough"))
+		<-ctx.Done()
+		close(ended)
+		return upstream.Answer{}, ctx.Err()
+	}})
+	<-ended
+	if err != nil || !strings.Contains(string(raw), `cancel`) {
+		t.Errorf("result = %s, %v; want the tool's answer within the grace", raw, err)
+	}
+	_, err = c.CallTool(t.Context(), upstream.Call{Name: "askcrash", Arguments: []byte(`{}`), Ask: says})
+	if e := upstream.As(err); e.Kind != upstream.Unavailable || !e.Sent {
+		t.Errorf("crash: %v", err)
+	}
+}
+
+// askingServer asks with the library's own means.
+func askingServer() *server.MCPServer {
+	s := server.NewMCPServer("asking", "1.0", server.WithToolCapabilities(true), server.WithElicitation())
+	s.AddTool(mcp.NewTool("form"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		result, err := s.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+			Message: "Your name?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		return mcp.NewToolResultText(fmt.Sprint(result.Action, result.Content)), nil
+	})
+	s.AddTool(mcp.NewTool("rounds"), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if answer := server.ElicitationResponse(r.Params.InputResponses, "name"); answer != nil {
+			return mcp.NewToolResultText(fmt.Sprint(r.Params.RequestState, answer.Action, answer.Content)), nil
+		}
+		return server.NewInputRequestBuilder("state-1").Elicit("name", mcp.ElicitationParams{
+			Message: "Your name?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+		}).ToolResult(), nil
+	})
+	return s
+}
+
+// Requests of the server come on the call's own stream, and answers go back beside mcp-go, which gives up after 30 s.
+func TestHTTPAsking(t *testing.T) {
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(askingServer())))))
+	for _, tool := range []string{"form", "rounds"} { // the library asks live for rounds, too
+		p := &person{answer: says}
+		got, err := p.call(t, c, tool, `{}`)
+		if err != nil || !strings.Contains(got, "acceptmap[name:Ada]") || len(p.questions()) != 1 {
+			t.Errorf("%s: %s, %v, asked %v", tool, got, err, p.questions())
+		}
+	}
+}
+
+// Several calls over one HTTP connection, each with a question of its own.
+func TestHTTPAskingAtOnce(t *testing.T) {
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(askingServer())))))
+	var all sync.WaitGroup
+	for i := range 5 {
+		all.Go(func() {
+			p := &person{answer: func(context.Context, upstream.Question) (upstream.Answer, error) {
+				return upstream.Answer{Action: upstream.Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
+			}}
+			got, err := p.call(t, c, "form", `{}`)
+			if err != nil || !strings.Contains(got, fmt.Sprintf("n%d]", i)) {
+				t.Errorf("call %d: %s, %v", i, got, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// 2026-07-28 over HTTP, with the library's server.
+func TestHTTPRounds(t *testing.T) {
+	s := webServer(serveWeb(t, server.NewStreamableHTTPServer(askingServer(), server.WithStateLess(true))))
+	connector := newConnector(t, Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := connector.connect(ctx, s, "ann", modern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	p := &person{answer: says}
+	got, err := p.call(t, c, "rounds", `{}`)
+	if err != nil || !strings.Contains(got, "state-1acceptmap[name:Ada]") {
+		t.Errorf("%s, %v", got, err)
+	}
+	if q := p.questions(); len(q) != 1 || q[0].ID != "r1:name" || !strings.Contains(q[0].State, "state-1") {
+		t.Errorf("asked %+v", q)
+	}
+}
+
+func TestBuiltinAsking(t *testing.T) {
+	c := dialServer(t, newConnector(t, Config{Builtins: builtinOf(askingServer())}), &spec.Server{ID: "b", Builtin: &spec.Builtin{Name: "asking"}})
+	for _, tool := range []string{"form", "rounds"} {
+		p := &person{answer: says}
+		got, err := p.call(t, c, tool, `{}`)
+		if err != nil || !strings.Contains(got, "acceptmap[name:Ada]") {
+			t.Errorf("%s: %s, %v", tool, got, err)
+		}
+	}
+}
+
+func builtinOf(s *server.MCPServer) map[string]OpenBuiltin {
+	return map[string]OpenBuiltin{"asking": func(string) (*server.MCPServer, io.Closer, error) { return s, &closeCounter{}, nil }}
+}
+
+// The transport of 2024-11-05, and a connection that closes while a question is open.
+func TestSSEAsking(t *testing.T) {
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
+	p := &person{answer: says}
+	got, err := p.call(t, c, "form2", `{}`)
+	if err != nil || !strings.Contains(got, "Ada") || !strings.Contains(got, "Lovelace") || len(p.questions()) != 2 {
+		t.Errorf("result = %s, %v, asked %v", got, err, p.questions())
+	}
+	p = &person{answer: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+		go func() { _ = c.Close() }()
+		return waits(ctx, q)
+	}}
+	if _, err := p.call(t, c, "form", `{}`); err == nil || upstream.As(err).Kind != upstream.Unavailable {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// A connection that closes answers nothing in a person's place: what a server makes of that would be taken for the call's result.
+func TestClosingAnswersNothing(t *testing.T) {
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{}).(*client)
+	p := &person{answer: waits}
+	defer c.leave(c.enroll(t.Context(), upstream.Call{Ask: p.ask}), nil)
+	c.finish() // the first thing that Close does
+	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("q"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
+	if got := c.elicited(t.Context(), request); got != nil {
+		t.Errorf("the server is told %+v", got)
+	}
+}
+
+// A question that was taken back is answered no more over the older transport either.
+func TestWithdrawnOverSSE(t *testing.T) {
+	var posts atomic.Int32
+	address, err := url.Parse(serveWeb(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { posts.Add(1) })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := newSSE(http.DefaultClient, 1<<20, func(error) {})
+	wire.endpoint = address
+	var response *transport.JSONRPCResponse
+	wire.SetRequestHandler(func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+		return response, nil
+	})
+	for want, r := range []*transport.JSONRPCResponse{nil, transport.NewJSONRPCResultResponse(mcp.NewRequestId("q"), []byte(`{}`))} {
+		response = r
+		wire.question([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}`), make(chan struct{}, 1))
+		wire.work.Wait()
+		if got := posts.Load(); got != int32(want) {
+			t.Errorf("the response %v made %d posts, want %d", r, got, want)
+		}
+	}
+}

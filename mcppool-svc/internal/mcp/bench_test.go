@@ -1,0 +1,67 @@
+//go:build unix
+
+package mcp
+
+import (
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// BenchmarkCallTool is what a short call takes of this process, by how the server is reached. Over HTTP the server's own part is in it,
+// as it is with a built-in server; over stdio the server is another process.
+func BenchmarkCallTool(b *testing.B) {
+	builtins := map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) { return newMCP(b), io.NopCloser(nil), nil }}
+	modernWeb := httptest.NewServer(server.NewStreamableHTTPServer(newMCP(b)))
+	defer modernWeb.Close()
+	legacyWeb := httptest.NewServer(handshaking(server.NewStreamableHTTPServer(newMCP(b))))
+	defer legacyWeb.Close()
+	connector := NewConnector(Config{Environ: os.Environ(), Builtins: builtins}, slog.New(slog.DiscardHandler))
+	defer connector.Close()
+	for name, s := range map[string]*spec.Server{
+		"stdio":        {ID: "s", Stdio: mcptest.Stdio(mcptest.Good)},
+		"stdio-modern": {ID: "s", Stdio: mcptest.Stdio(mcptest.Modern)},
+		"http":         webServer(legacyWeb.URL),
+		"http-modern":  webServer(modernWeb.URL),
+		"builtin":      {ID: "s", Builtin: &spec.Builtin{Name: "own"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			c, err := connector.Connect(b.Context(), s, "ann")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			call := upstream.Call{
+				Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {},
+				Meta: []upstream.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}, {Key: "pawl.dev/idempotency-key", Value: "k"}},
+			}
+			b.ReportAllocs()
+			before := cpuTime(b)
+			for b.Loop() {
+				if _, err := c.CallTool(b.Context(), call); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/1e3/float64(b.N), "cpu-µs/op")
+		})
+	}
+}
+
+// cpuTime is what this process has had of the processors.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,79 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+type closeCounter struct{ n int }
+
+func (c *closeCounter) Close() error { c.n++; return nil }
+
+func TestBuiltin(t *testing.T) {
+	closer := &closeCounter{}
+	cfg := Config{Builtins: map[string]OpenBuiltin{"workspace": func(root string) (*server.MCPServer, io.Closer, error) {
+		if root != "/data" {
+			return nil, nil, errors.New("no such folder")
+		}
+		return newMCP(t), closer, nil
+	}}}
+	connector := newConnector(t, cfg)
+	s := &spec.Server{ID: "ws", Builtin: &spec.Builtin{Name: "workspace", Root: "/data"}}
+	c := dialServer(t, connector, s)
+	tools, err := c.ListTools(t.Context())
+	if err != nil || len(tools) != 2 {
+		t.Errorf("tools = %s, %v", tools, err)
+	}
+	raw, err := callTool(t, c, "echo", `{"text":"hello"}`)
+	if err != nil || !strings.Contains(raw, "hello") {
+		t.Errorf("call = %s, %v", raw, err)
+	}
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	progress := false
+	out, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+		progress = n.Progress != nil
+		cancel(errors.New("enough"))
+	}})
+	if err != nil || !strings.Contains(string(out), "stopped in time") || !progress {
+		t.Errorf("cancelled call = %s, %v, progress %v", out, err, progress)
+	}
+	if err := c.Close(); err != nil || closer.n != 1 {
+		t.Errorf("Close = %v, closed %d times", err, closer.n)
+	}
+
+	s.Builtin.Root = "/none"
+	if _, err := connect(t, connector, s); err == nil || !strings.Contains(err.Error(), "no such folder") {
+		t.Errorf("error = %v", err)
+	}
+	s.Builtin.Name = "other"
+	if _, err := connect(t, connector, s); err == nil || upstream.As(err).Kind != upstream.Misconfigured {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// A tool that panics fails its call, and not the process.
+func TestBuiltinThatPanics(t *testing.T) {
+	srv := newMCP(t)
+	srv.AddTool(mcp.NewTool("panic"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("boom") })
+	c := dialServer(t, newConnector(t, Config{Builtins: map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) {
+		return srv, io.NopCloser(nil), nil
+	}}}), &spec.Server{ID: "own", Builtin: &spec.Builtin{Name: "own"}})
+	_, err := callTool(t, c, "panic", `{}`)
+	if e := upstream.As(err); e.Kind != upstream.Answered || e.Code != mcp.INTERNAL_ERROR || !e.Sent || !strings.Contains(e.Message, "boom") {
+		t.Errorf("error = %v", err)
+	}
+	if raw, err := callTool(t, c, "echo", `{"text":"on"}`); err != nil || !strings.Contains(raw, "on") {
+		t.Errorf("call = %s, %v", raw, err)
+	}
+}

@@ -1,0 +1,134 @@
+package mcp
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/worker"
+)
+
+// DefaultMaxMessage is the longest message that a server may send.
+const DefaultMaxMessage = 32 << 20
+
+// OpenBuiltin makes a server that runs in this process; the closer ends it.
+type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
+
+// Config says how connections are made.
+type Config struct {
+	Version    string   // of this program, as servers are told
+	MaxMessage int      // bytes; DefaultMaxMessage where 0
+	Environ    []string // what children inherit from, and references are resolved in
+	Builtins   map[string]OpenBuiltin
+	// ChildLimits bound each process of a child.
+	ChildLimits process.Limits
+	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
+	AllowAddresses []netip.Prefix
+	// Credentials gives a user's connection to a server its tokens; nil, or what it returns, where there are none.
+	Credentials func(s *spec.Server, user string) Credentials
+	// Memory remembers how servers were reached; nothing does where it is nil.
+	Memory Memory
+	// Askers remembers which servers ask without saying for which call; nothing does where it is nil.
+	Askers Memory
+}
+
+// Connector makes connections.
+type Connector struct {
+	cfg      Config
+	log      *slog.Logger
+	launcher *process.Launcher
+	memory   Memory
+	workers  worker.Pool
+}
+
+// NewConnector makes a Connector; Close it once all its connections are closed.
+func NewConnector(cfg Config, log *slog.Logger) *Connector {
+	if cfg.MaxMessage == 0 {
+		cfg.MaxMessage = DefaultMaxMessage
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = forgetful{}
+	}
+	if cfg.Askers == nil {
+		cfg.Askers = forgetful{}
+	}
+	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), memory: cfg.Memory}
+}
+
+// Close ends the thread that children hang on, and the goroutines of built-in servers.
+func (c *Connector) Close() {
+	c.launcher.Close()
+	c.workers.Close()
+}
+
+// era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without any, since 2026-07-28.
+type era string
+
+const (
+	legacy era = mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	modern era = mcp.LATEST_PROTOCOL_VERSION
+)
+
+func (e era) option() mcpclient.ClientOption { return mcpclient.WithProtocolVersion(string(e)) }
+
+func (c *Connector) connect(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
+	switch {
+	case s.Stdio != nil:
+		return c.connectStdio(ctx, s, e)
+	case s.HTTP != nil:
+		return c.connectHTTP(ctx, s, user, e)
+	default:
+		return nil, upstream.Errorf(upstream.Misconfigured, "server %s has no transport", s.ID)
+	}
+}
+
+// handshake makes a client ready; the caller closes it where that fails.
+func (c *Connector) handshake(ctx context.Context, conn *client) error {
+	// Start's context is the connection's, not the handshake's: mcp-go keeps it.
+	if err := conn.mcp.Start(context.Background()); err != nil {
+		return upstream.Errorf(upstream.Unavailable, "starting the connection: %w", err)
+	}
+	var request mcp.InitializeRequest
+	request.Params.ClientInfo = mcp.Implementation{Name: "pawl", Version: c.cfg.Version}
+	request.Params.Capabilities = conn.capabilities()
+	conn.declareRoots(&request)
+	x := &exchange{}
+	result, err := conn.mcp.Initialize(withExchange(ctx, x), request)
+	if err != nil {
+		return conn.handshakeError(ctx, x, err)
+	}
+	conn.info = upstream.Info{
+		Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion,
+		Capabilities: capabilitiesOf(result.Capabilities),
+	}
+	conn.wantLogs(result.Capabilities)
+	conn.begin()
+	conn.canTask = conn.era == legacy && tasksOfTools(result.Capabilities.Tasks)
+	return nil
+}
+
+// tasksOfTools says whether a server lets tools be called as tasks (2025-11-25).
+func tasksOfTools(can *mcp.TasksCapability) bool {
+	return can != nil && can.Requests != nil && can.Requests.Tools != nil && can.Requests.Tools.Call != nil
+}
+
+// literal makes a redactor of values that must not show up in messages: a server may echo its secrets.
+func literal(values map[string]string) *strings.Replacer {
+	const short = 6 // shorter ones are no secrets, and would garble any text
+	var pairs []string
+	for _, v := range values {
+		if len(v) >= short {
+			pairs = append(pairs, v, "***")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}

@@ -1,0 +1,107 @@
+package mcp
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// dialLimit bounds the making of one TCP connection.
+const dialLimit = 10 * time.Second
+
+// inward are ranges that lead into somebody's own network and that netip's own questions do not cover (IANA's registries of
+// special-purpose addresses).
+var inward = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT, some clouds' metadata
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved and broadcast
+	netip.MustParsePrefix("::/96"),           // IPv4-compatible: an IPv4 address inside
+	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4-translated: the same
+	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64: the same
+	netip.MustParsePrefix("64:ff9b:1::/48"),  // the same, local
+	netip.MustParsePrefix("2002::/16"),       // 6to4: the same
+	netip.MustParsePrefix("2001::/32"),       // Teredo: the same
+	netip.MustParsePrefix("2001:db8::/32"),   // documentation
+	netip.MustParsePrefix("fec0::/10"),       // site-local
+}
+
+// reach says which addresses may be dialled. The check is made on the address itself, after resolving, at each connection:
+// neither a name, nor what it means the next time, nor a redirect gets round it.
+type reach struct {
+	allowed []netip.Prefix // beside public ones
+
+	mu      sync.Mutex
+	trusted map[string]bool // guarded by mu; host:port as written, wherever they lead
+	open    *net.Dialer
+	checked *net.Dialer
+}
+
+func newReach(allowed []netip.Prefix) *reach {
+	r := &reach{allowed: allowed, trusted: make(map[string]bool), open: &net.Dialer{Timeout: dialLimit}}
+	r.checked = &net.Dialer{Timeout: dialLimit, Control: func(_, address string, _ syscall.RawConn) error { return r.check(address) }}
+	return r
+}
+
+// trust lets connections to where a URL leads be made whatever the address: an operator chose it.
+func (r *reach) trust(u *url.URL) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trusted[net.JoinHostPort(u.Hostname(), portOf(u))] = true
+}
+
+// dial connects to host:port.
+func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	r.mu.Lock()
+	trusted := r.trusted[address]
+	r.mu.Unlock()
+	if trusted {
+		return r.open.DialContext(ctx, network, address)
+	}
+	return r.checked.DialContext(ctx, network, address)
+}
+
+// proxy is the proxy of the pool's environment. Behind one there is no address to check: it is its operator's to say what
+// can be reached.
+func (r *reach) proxy(req *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(req)
+	if u != nil {
+		r.trust(u)
+	}
+	return u, err
+}
+
+func (r *reach) check(address string) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return upstream.Errorf(upstream.AddressRefused, "the address %s cannot be checked: %w", address, err)
+	}
+	a := ap.Addr().Unmap().WithZone("")
+	if isPublic(a) || slices.ContainsFunc(r.allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return nil
+	}
+	return upstream.Errorf(upstream.AddressRefused,
+		"%s is a loopback, private, link-local or reserved address: only an operator may register a server there, or allow such "+
+			"addresses with --allow-addresses", a)
+}
+
+// isPublic is asked of addresses without zone, IPv4 ones unmapped.
+func isPublic(a netip.Addr) bool {
+	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
+		return false
+	}
+	return !slices.ContainsFunc(inward, func(p netip.Prefix) bool { return p.Contains(a) })
+}

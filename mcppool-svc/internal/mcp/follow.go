@@ -1,0 +1,206 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// A task is asked for as often as its server says, within bounds; where it says nothing, at growing intervals.
+	minPoll, maxPoll     = 50 * time.Millisecond, time.Minute
+	firstPoll, idlePoll  = 250 * time.Millisecond, 5 * time.Second
+	pollLimit            = 30 * time.Second // of one question how far it is
+	maxPollFailures      = 8                // in a row
+	rpcInvalidParams     = mcp.INVALID_PARAMS
+	rpcMissingCapability = -32021
+)
+
+// follower waits for a task's end.
+type follower struct {
+	c    *client
+	r    *running
+	id   string // of the task
+	task mcpTask
+
+	told     bool          // of the task
+	interval time.Duration // where the server says none
+	failures int           // in a row
+	result   chan verdict  // of tasks/result, while the server asks through it; nil where that is not so
+
+	work   sync.WaitGroup
+	mu     sync.Mutex
+	inputs map[string]*taskInput // guarded by mu; by the server's names; since 2026-07-28
+}
+
+// followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
+func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
+	if t.id == "" || len(t.id) > maxTaskID {
+		return nil, protocolError("the server does the call as a task without a name, or with one of more than %d bytes", maxTaskID)
+	}
+	if r.call.Follow != "" && !c.portable() {
+		return nil, &upstream.Error{Kind: upstream.Protocol, Sent: true,
+			Message: "the task belongs to another connection of the MCP server; what became of it cannot be found out"}
+	}
+	r.setTask(t.id)
+	ctx, end := context.WithCancel(ctx)
+	f := &follower{c: c, r: r, id: t.id, task: t, interval: firstPoll, inputs: make(map[string]*taskInput)}
+	defer f.work.Wait()
+	defer end()
+	if r.call.Follow == "" {
+		f.tell()
+	}
+	return f.run(ctx)
+}
+
+// tell says where the task is.
+func (f *follower) tell() {
+	f.told = true
+	t := f.task
+	f.r.notify(upstream.Notification{Task: &upstream.Task{
+		ID: t.id, TTL: t.ttl, Status: t.status, Message: t.message, Portable: f.c.portable(),
+	}})
+}
+
+func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
+	if f.r.call.Follow != "" || f.c.era == modern && f.task.status != "working" {
+		// Only tasks/get says all there is to say.
+		f.task.status = "working"
+		if err := f.poll(ctx); err != nil {
+			return f.given(ctx, err)
+		}
+	}
+	for !f.task.over() {
+		if f.task.status == "input_required" {
+			f.input(ctx)
+		}
+		timer := time.NewTimer(f.pause())
+		select {
+		case <-timer.C:
+		case <-f.r.wake:
+		case v := <-f.result:
+			if f.result = nil; v.err == nil {
+				timer.Stop()
+				return v.raw, nil
+			} // the server would not wait: it is asked as always
+		case <-f.c.done:
+			timer.Stop()
+			return nil, f.c.lost(report{sent: true})
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return f.abandon(ctx)
+		}
+		if err := f.poll(ctx); err != nil {
+			return f.given(ctx, err)
+		}
+	}
+	return f.end(ctx)
+}
+
+// given is why a task is followed no more; an end of the call counts before what it did to a request.
+func (f *follower) given(ctx context.Context, err error) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return f.abandon(ctx)
+	}
+	return nil, err
+}
+
+// pause is how long to wait before the next question.
+func (f *follower) pause() time.Duration {
+	if f.task.poll > 0 && f.failures == 0 {
+		return min(max(f.task.poll, minPoll), maxPoll)
+	}
+	d := f.interval
+	f.interval = min(d*3/2, idlePoll)
+	return d
+}
+
+// poll asks how far the task is. An error ends the call.
+func (f *follower) poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pollLimit)
+	defer cancel()
+	t, err := f.c.getTask(ctx, f.r, f.id)
+	if err != nil {
+		return f.failed(upstream.As(err))
+	}
+	f.failures = 0
+	before := f.task
+	f.task = t
+	if before.status != t.status || before.message != t.message || !f.told {
+		f.interval = firstPoll
+		f.tell()
+	}
+	return nil
+}
+
+// failed says whether a failed question is the end: the task goes on without us, so one that may be answered later is asked
+// again. What the tool came to is not known then.
+func (f *follower) failed(e *upstream.Error) error {
+	own := *e
+	own.Sent, own.Ended = true, false
+	if e.Kind == upstream.Answered {
+		own.Kind = upstream.Protocol
+		own.Message = fmt.Sprintf("the MCP server does not say what became of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
+	}
+	if f.failures++; f.failures > maxPollFailures || f.c.isDone() || e.Lost && !f.c.portable() {
+		return &own
+	}
+	if e.Kind == upstream.Answered && (e.Code == rpcInvalidParams || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability) {
+		return &own
+	}
+	return nil
+}
+
+// end gets the result of a task that is over.
+func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
+	for try := 1; ; try++ {
+		raw, err := f.c.taskResult(ctx, f.r, f.task)
+		if err == nil {
+			return raw, nil
+		}
+		e := *upstream.As(err)
+		if e.Sent = true; e.Kind != upstream.Unavailable || try > 3 || f.c.isDone() || ctx.Err() != nil {
+			return nil, &e
+		}
+		timer := time.NewTimer(f.pause())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ended(ctx)
+		}
+	}
+}
+
+// abandon ends a call before its task has ended: the server is told, and what it had done by then counts, as with any call. A
+// task that another pool can go on with is left alone where it is this pool that ends.
+func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, upstream.ErrStopping) && f.c.portable() {
+		return nil, ended(ctx)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
+	defer cancel()
+	_, _, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
+	if errors.Is(cause, context.DeadlineExceeded) || err != nil && upstream.As(err).Kind != upstream.Answered {
+		return nil, ended(ctx)
+	}
+	t, err := f.c.getTask(last, f.r, f.id)
+	if err != nil || !t.over() || t.status == "cancelled" {
+		return nil, ended(ctx)
+	}
+	raw, err := f.c.taskResult(last, f.r, t)
+	if err != nil {
+		return nil, ended(ctx)
+	}
+	return raw, nil
+}

@@ -1,0 +1,226 @@
+package mcp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// errNotQueued means that a message was not even accepted for sending.
+var errNotQueued = errors.New("not sent")
+
+const (
+	// maxQueued is how many bytes may wait for a child to read them. One message always may.
+	maxQueued = 8 << 20
+	// writeChunk is how much is written under one stall limit: about what a pipe holds.
+	writeChunk = 64 << 10
+	// stallLimit is how long a child may leave its stdin unread while there is more to write.
+	stallLimit = 30 * time.Second
+	// directLimit is how long a message may be that is tried to be written at once: Linux pipes take those whole or not at
+	// all.
+	directLimit = 4096
+	// flushLimit is how long Close lets what is queued go out.
+	flushLimit = 200 * time.Millisecond
+)
+
+// deadlineWriter is a pipe whose writes can be given a deadline, as os.File is.
+type deadlineWriter interface {
+	io.WriteCloser
+	SetWriteDeadline(t time.Time) error
+}
+
+// lineWriter stands between mcp-go and a child's stdin. mcp-go writes under a lock and would hang every call, deadlines
+// or not, at a child that does not read; here a write that the pipe does not take at once is queued, and a goroutine of its
+// own brings it there. To go through that goroutine each time would be a tenth of a short call's time.
+type lineWriter struct {
+	out   deadlineWriter
+	stall time.Duration
+	try   func([]byte) int // guarded by mu; writes what can be written without waiting; nil where nothing can
+	fail  func(error)      // told once, when the child does not read or the pipe is broken
+
+	wake  chan struct{} // buffered; something was queued or closed
+	ended chan struct{} // the goroutine is gone
+
+	mu      sync.Mutex
+	lines   []line // guarded by mu; those not fully written yet
+	fresh   int    // guarded by mu; how many of lines, at their end, nobody began to write
+	queued  int64  // guarded by mu; bytes ever queued
+	written int64  // guarded by mu; bytes ever written
+	closed  bool   // guarded by mu
+}
+
+// line is a message on its way.
+type line struct {
+	text []byte
+	end  int64 // bytes queued with it and before it
+}
+
+func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *lineWriter {
+	w := &lineWriter{out: out, try: directWrite(out), stall: stall, fail: fail, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// Write writes or queues one message. It never blocks.
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0, errors.Join(errNotQueued, os.ErrClosed)
+	}
+	if waiting := w.queued - w.written; waiting > 0 && waiting+int64(len(p)) > maxQueued {
+		return 0, errors.Join(errNotQueued, errors.New("the server does not read its stdin"))
+	}
+	size := len(p)
+	if w.try != nil && w.queued == w.written && size <= directLimit {
+		n := w.try(p)
+		w.queued += int64(n)
+		w.written = w.queued
+		if p = p[n:]; len(p) == 0 {
+			return size, nil
+		}
+	}
+	w.queued += int64(len(p))
+	w.lines = append(w.lines, line{text: bytes.Clone(p), end: w.queued})
+	w.fresh++
+	w.signal()
+	return size, nil
+}
+
+// Close lets what is queued go out for a moment and closes the pipe.
+func (w *lineWriter) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	// Also shortens the deadline of a write that hangs already.
+	_ = w.out.SetWriteDeadline(time.Now().Add(flushLimit))
+	w.signal()
+	<-w.ended
+	return nil
+}
+
+func (w *lineWriter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *lineWriter) run() {
+	defer close(w.ended)
+	defer func() { _ = w.out.Close() }()
+	for range w.wake {
+		for {
+			batch, closed := w.take()
+			if len(batch) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			if err := w.write(batch); err != nil {
+				w.stop(err)
+				return
+			}
+		}
+	}
+}
+
+// take returns what is to be written next.
+func (w *lineWriter) take() (batch []byte, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fresh := w.lines[len(w.lines)-w.fresh:]
+	w.fresh = 0
+	if len(fresh) == 1 {
+		return fresh[0].text, w.closed
+	}
+	for _, l := range fresh {
+		batch = append(batch, l.text...)
+	}
+	return batch, w.closed
+}
+
+func (w *lineWriter) write(batch []byte) error {
+	for len(batch) > 0 {
+		n := min(len(batch), writeChunk)
+		if err := w.deadline(); err != nil {
+			return err
+		}
+		n, err := w.out.Write(batch[:n])
+		w.advance(n)
+		if err != nil {
+			return err
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// advance counts what was written and forgets the lines that are through. A line that lacks but its end is through: a
+// reader may take it.
+func (w *lineWriter) advance(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written += int64(n)
+	through := 0
+	for through < len(w.lines)-w.fresh && w.written >= w.lines[through].end-1 {
+		through++
+	}
+	w.lines = w.lines[through:]
+	if len(w.lines) == 0 {
+		w.lines = nil // lets go of the backing array
+	}
+}
+
+// undelivered says whether it is certain that a message, named by how it begins, never reached the child whole, and never
+// will. Where the message is still on its way it waits for a moment.
+func (w *lineWriter) undelivered(prefix []byte) bool {
+	if !w.holds(prefix) {
+		return false
+	}
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-w.ended:
+		return w.holds(prefix)
+	case <-timer.C:
+		return false
+	}
+}
+
+func (w *lineWriter) holds(prefix []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lines {
+		if bytes.HasPrefix(l.text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// deadline gives the next chunk its time; under the lock, so that it cannot undo Close's shorter one.
+func (w *lineWriter) deadline() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	limit := w.stall
+	if w.closed {
+		limit = flushLimit
+	}
+	return w.out.SetWriteDeadline(time.Now().Add(limit))
+}
+
+// stop makes further writes fail and tells why, unless it was closed on purpose.
+func (w *lineWriter) stop(err error) {
+	w.mu.Lock()
+	already := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if !already {
+		w.fail(err)
+	}
+}

@@ -1,0 +1,166 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// listening is a server that asks on the stream that a client listens on, and is answered by requests of their own.
+type listening struct {
+	session string
+	out     chan string // events for the stream
+
+	mu      sync.Mutex
+	answers []http.Header // guarded by mu
+	waiting chan string   // what came as an answer
+}
+
+func (s *listening) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case event := <-s.out:
+				_, _ = fmt.Fprintf(w, "data: %s\n\n", event)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	body, _ := io.ReadAll(r.Body)
+	var m struct {
+		ID     json.RawMessage
+		Method string
+		Result json.RawMessage
+	}
+	_ = json.Unmarshal(body, &m)
+	switch {
+	case m.Method == "initialize":
+		w.Header().Set("Mcp-Session-Id", s.session)
+		s.reply(w, m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"l","version":"1"}}`)
+	case m.Method == "tools/call":
+		s.out <- `{"jsonrpc":"2.0","id":"ask-1","method":"elicitation/create","params":{"message":"Your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
+		text, _ := json.Marshal(<-s.waiting)
+		s.reply(w, m.ID, `{"content":[{"type":"text","text":`+string(text)+`}]}`)
+	case m.Method == "" && len(m.Result) > 0:
+		s.mu.Lock()
+		s.answers = append(s.answers, r.Header.Clone())
+		s.mu.Unlock()
+		w.WriteHeader(http.StatusAccepted)
+		s.waiting <- string(m.ID) + string(m.Result)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func (*listening) reply(w http.ResponseWriter, id json.RawMessage, result string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+// Continuous listening: the question comes on the stream of no call, of a server of 2025-06-18; the answer carries session and
+// revision.
+func TestHTTPAskingOnTheListeningStream(t *testing.T) {
+	s := &listening{session: "s-1", out: make(chan string), waiting: make(chan string, 1)}
+	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, s)))
+	p := &person{answer: says}
+	got, err := p.call(t, c, "form", `{}`)
+	if err != nil || !strings.Contains(got, `\"ask-1\"{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}`) {
+		t.Errorf("result = %s, %v", got, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.answers) != 1 || s.answers[0].Get("Mcp-Session-Id") != "s-1" || s.answers[0].Get("Mcp-Protocol-Version") != "2025-06-18" {
+		t.Errorf("answered with %v", s.answers)
+	}
+}
+
+func FuzzAsks(f *testing.F) {
+	f.Add(`{"resultType":"input_required","requestState":"s","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}}}}`)
+	f.Add(`{"task":{"taskId":"1","status":"working","ttl":1e300,"pollInterval":-1}}`)
+	f.Add(`{"resultType":"task","taskId":"1","inputRequests":{"a":{"method":"roots/list"}}}`)
+	c := &client{}
+	f.Fuzz(func(t *testing.T, raw string) {
+		fields := asks([]byte(raw))
+		if task, is := taskOf(fields, true); is && (task.ttl < 0 || task.poll < 0) {
+			t.Errorf("durations %v, %v", task.ttl, task.poll)
+		}
+		var next round
+		if next.keep(fields) == nil {
+			questions, _, err := c.readInputs(fields["inputRequests"], &next)
+			for name, q := range questions {
+				if err != nil || name == "" || (q.URL == "") == (q.Schema == "") {
+					t.Errorf("question %q: %+v, %v", name, q, err)
+				}
+			}
+		}
+		q, err := readQuestion(fields)
+		if err == nil && q.URL != "" && safeURL(q.URL) != nil {
+			t.Errorf("the address %q is passed on", q.URL)
+		}
+	})
+}
+
+func TestSafeURL(t *testing.T) {
+	for url, ok := range map[string]bool{
+		"https://a.example/x?y#z": true, "http://localhost:8080/": true, "http://127.0.0.1/": true, "http://[::1]/": true,
+		"http://a.example/": false, "https://": false, "https:/x": false, "javascript:alert(1)": false, "file:///etc/passwd": false, "": false,
+		"https://user:pw@a.example/": false, "http://localhost.evil.example/": false, "https://a.example/" + strings.Repeat("x", maxURL): false,
+	} {
+		if err := safeURL(url); (err == nil) != ok {
+			t.Errorf("%.60s: %v", url, err)
+		}
+	}
+}
+
+func TestContinuation(t *testing.T) {
+	state := "opaque \u2028 \"state\""
+	text, err := upstream.Continuation{Server: &state, Roots: []string{"r"}, Round: 3}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := upstream.DecodeContinuation(text)
+	if err != nil || *c.Server != state || c.Round != 3 || len(c.Roots) != 1 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	for _, bad := range []string{"", "x", "{}", `{"round":0}`, `[]`} {
+		if _, err := upstream.DecodeContinuation(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// A server's word on an earlier request may come after the next one was sent: it is not about that.
+func TestLateAcknowledgement(t *testing.T) {
+	s := &stream{}
+	word := func(id any, uri string) mcp.NotificationParams {
+		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
+			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
+	}
+	if err := s.asking().begin(mcp.NewRequestId(int64(7)), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []any{float64(6), "6"} {
+		if s.acknowledged(word(id, "early")); s.known != nil {
+			t.Fatalf("%v was taken for the word on request 7", id)
+		}
+	}
+	for _, id := range []any{float64(7), "7", nil} {
+		if s.acknowledged(word(id, "now")); s.known == nil || s.known.filter.ResourceSubscriptions[0] != "now" {
+			t.Errorf("%v was not taken for the word on request 7", id)
+		}
+		s.known = nil
+	}
+}

@@ -1,0 +1,158 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Credentials are the tokens of one connection. All errors are *upstream.Error.
+type Credentials interface {
+	// Token is what the next request is to carry; empty where there is nothing.
+	Token(ctx context.Context) (string, error)
+	// Refused looks at a 401 or 403 that came back for a token: with another one the request is sent again, once; an error
+	// says why there is none; neither means that it is about something else.
+	Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error)
+	// Hide takes tokens out of a message.
+	Hide(text string) string
+}
+
+func (c *Connector) credentials(s *spec.Server, user string) Credentials {
+	if c.cfg.Credentials == nil {
+		return nil
+	}
+	return c.cfg.Credentials(s, user)
+}
+
+// loginTripper puts the connection's token on every request to the server itself: also on those that mcp-go sends without
+// its headers. What anybody else sent to the pool never comes by here.
+type loginTripper struct {
+	next   http.RoundTripper
+	origin *url.URL
+	login  Credentials
+}
+
+// maxDrained is how much of a refusal is read so that its connection can be used again.
+const maxDrained = 64 << 10
+
+// RoundTrip implements http.RoundTripper.
+func (t *loginTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !sameOrigin(req.URL, t.origin) {
+		return t.next.RoundTrip(req)
+	}
+	x := exchangeOf(req.Context())
+	token, err := t.login.Token(req.Context())
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		x.blame(err)
+		return nil, err
+	}
+	resp, err := t.next.RoundTrip(carrying(req, token))
+	if err != nil || !isRefusal(resp) {
+		return resp, err
+	}
+	next, why := t.login.Refused(req.Context(), token, false, resp)
+	if second := again(req, next); second != nil {
+		x.notSent() // 401: it was not even looked at
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
+		_ = resp.Body.Close()
+		if resp, err = t.next.RoundTrip(second); err != nil || !isRefusal(resp) {
+			return resp, err
+		}
+		_, why = t.login.Refused(req.Context(), next, true, resp)
+	}
+	if why != nil {
+		x.blame(why)
+		x.notSent()
+	}
+	return resp, nil
+}
+
+func isRefusal(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
+}
+
+// carrying is a request with a token.
+func carrying(req *http.Request, token string) *http.Request {
+	if token == "" {
+		return req
+	}
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+token)
+	return req
+}
+
+// again is the same request with another token; nil where there is none, or the body is gone.
+func again(req *http.Request, token string) *http.Request {
+	if token == "" {
+		return nil
+	}
+	second := carrying(req, token)
+	if req.Body == nil || req.Body == http.NoBody {
+		return second
+	}
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	second.Body = body
+	return second
+}
+
+// CloseIdleConnections lets http.Client's method of that name reach the transport.
+func (t *loginTripper) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// loginFailed says whether a request was refused for want of a login, and it is known why.
+func loginFailed(r report) bool {
+	var known *upstream.Error
+	if !errors.As(r.cause, &known) {
+		return false
+	}
+	return known.Kind == upstream.LoginRequired || isRefusal(&http.Response{StatusCode: r.status})
+}
+
+// Web makes HTTP clients for what belongs to a server beside MCP, such as its logins: with the same checks of addresses, and
+// none of its headers.
+func Web(allowed []netip.Prefix) func(*spec.Server) *http.Client {
+	return func(s *spec.Server) *http.Client {
+		reach := newReach(allowed)
+		base := &http.Transport{
+			DialContext: reach.dial, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: 64 << 10,
+		}
+		if u, err := url.Parse(s.HTTP.URL); err == nil && !s.HTTP.PublicOnly {
+			reach.trust(u)
+			base.Proxy = reach.proxy
+		}
+		return &http.Client{Transport: base}
+	}
+}
+
+// Secrets replaces references in a value of a server's settings. Servers of plain users have none.
+func Secrets(environ []string) func(*spec.Server, string) (string, error) {
+	return func(s *spec.Server, value string) (string, error) {
+		if !s.ByOperator {
+			return value, nil
+		}
+		const name = "oauth.client_secret"
+		out, err := expand(map[string]string{name: value}, environ)
+		if err != nil {
+			return "", upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
+		}
+		return out[name], nil
+	}
+}

@@ -1,0 +1,44 @@
+package mcp
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// A connection that died is closed by whoever replaces it, perhaps before the call on it hears of its end: that changes nothing about why
+// it ended, nor about whether another try may do better (D11). One that was closed while it lived says nothing of the kind.
+func TestLostConnections(t *testing.T) {
+	died := &upstream.Error{Kind: upstream.Unavailable, Message: "the program ended", Lost: true}
+	for _, c := range []struct {
+		name      string
+		end       []func(*client)
+		message   string
+		transient bool
+	}{
+		{"died", []func(*client){func(c *client) { c.fail(died) }}, died.Message, true},
+		{"died, then closed", []func(*client){func(c *client) { c.fail(died) }, hangUp}, died.Message, true},
+		{"closed", []func(*client){hangUp}, errClosed.Message, false},
+		{"closed, then died of it", []func(*client){hangUp, func(c *client) { c.fail(died) }}, errClosed.Message, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := newClient(&tap{}, nil, legacy, slog.New(slog.DiscardHandler))
+			conn.info = upstream.Info{Name: "server"}
+			for _, end := range c.end {
+				end(conn)
+			}
+			e := conn.lost(report{sent: true, cause: errors.New("the stream ended")})
+			if e.Message != c.message || e.Transient != c.transient || !e.Lost || !e.Sent {
+				t.Errorf("it came to %+v, want %q and transient %v", e, c.message, c.transient)
+			}
+		})
+	}
+}
+
+// hangUp does what a close does to a client.
+func hangUp(c *client) {
+	c.closing.Store(true)
+	c.finish()
+}

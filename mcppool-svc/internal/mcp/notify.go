@@ -1,0 +1,98 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// maxNote bounds what one progress or log message may carry; the rest is cut off.
+const maxNote = 64 << 10
+
+// notified runs in mcp-go's read loop: it hands over and returns.
+func (c *client) notified(n mcp.JSONRPCNotification) {
+	fields := n.Params.AdditionalFields
+	switch n.Method {
+	case string(mcp.MethodNotificationToolsListChanged):
+		c.tools.Add(1)
+		c.offers.tell()
+	case "notifications/progress":
+		c.mu.Lock()
+		r := c.calls[fmt.Sprint(fields["progressToken"])]
+		c.mu.Unlock()
+		if r != nil {
+			r.notify(upstream.Notification{Progress: progressOf(fields)})
+		}
+	case "notifications/message":
+		c.broadcast(upstream.Notification{Log: logOf(fields)})
+	case string(mcp.MethodNotificationCancelled):
+		c.shut(requestKey(mcp.NewRequestId(fields["requestId"]).String()), errWithdrawn)
+	case string(mcp.MethodNotificationElicitationComplete):
+		if id, ok := fields["elicitationId"].(string); ok {
+			c.shut(elicitationKey(id), errDone)
+		}
+	case mcp.MethodNotificationTasksStatus:
+		if id, ok := fields["taskId"].(string); ok {
+			c.wake(id)
+		}
+	default:
+		c.offers.notified(n)
+	}
+}
+
+// wake tells the call that a task does that the task changed.
+func (c *client) wake(task string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.calls {
+		if r.isTask(task) {
+			select {
+			case r.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// broadcast tells every running call: a log message does not say which call it is about.
+func (c *client) broadcast(n upstream.Notification) {
+	if c.shared {
+		return // nor whose it is
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.calls {
+		r.notify(n)
+	}
+}
+
+func progressOf(fields map[string]any) *upstream.Progress {
+	done, _ := fields["progress"].(float64)
+	total, _ := fields["total"].(float64)
+	message, _ := fields["message"].(string)
+	return &upstream.Progress{Done: done, Total: total, Message: cut(message)}
+}
+
+func logOf(fields map[string]any) *upstream.Log {
+	level, _ := fields["level"].(string)
+	logger, _ := fields["logger"].(string)
+	data, err := json.Marshal(fields["data"])
+	if err != nil {
+		data = []byte("null")
+	}
+	if len(data) > maxNote {
+		data, _ = json.Marshal(cut(string(data))) // a string always marshals
+	}
+	return &upstream.Log{Level: cut(level), Logger: cut(logger), Data: string(data)}
+}
+
+// cut shortens a text to the bound, with a clear mark.
+func cut(s string) string {
+	if len(s) <= maxNote {
+		return s
+	}
+	return s[:maxNote] + "… (cut off)"
+}

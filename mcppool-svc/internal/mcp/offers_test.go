@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// offering connects to a fake child that offers more than tools.
+func offering(t *testing.T, mode string) (upstream.Client, upstream.Offers) {
+	t.Helper()
+	c := dial(t, mode)
+	o, ok := c.(upstream.Offers)
+	if !ok {
+		t.Fatal("the connection offers nothing beside tools")
+	}
+	return c, o
+}
+
+// say calls a tool of a fake and returns its text.
+func say(t *testing.T, c upstream.Client, tool, args string) string {
+	t.Helper()
+	raw, err := callTool(t, c, tool, args)
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	var result struct{ Content []struct{ Text string } }
+	if err := json.Unmarshal([]byte(raw), &result); err != nil || len(result.Content) != 1 {
+		t.Fatalf("%s: %s", tool, raw)
+	}
+	return result.Content[0].Text
+}
+
+// TestOffers: what servers offer beside tools, over both kinds of revisions, raw.
+func TestOffers(t *testing.T) {
+	for _, mode := range []string{mcptest.Offering, mcptest.OfferingModern} {
+		t.Run(mode, func(t *testing.T) {
+			c, o := offering(t, mode)
+			want := []string{"resources", "resource_subscriptions", "prompts", "completions", "logging"}
+			if diff := cmp.Diff(want, c.Info().Capabilities.Names()); diff != "" {
+				t.Error(diff)
+			}
+			for list, first := range map[upstream.List]string{
+				upstream.Resources:         `{"uri":"demo://1","name":"one","title":"One","description":"The first.","mimeType":"text/plain","size":3}`,
+				upstream.ResourceTemplates: `{"uriTemplate":"demo://{n}","name":"numbered","title":"Numbered","description":"Any number.","mimeType":"text/plain"}`,
+				upstream.Prompts:           `{"name":"greet","title":"Greet","description":"Greets somebody.","arguments":[{"name":"who","description":"whom","required":true}]}`,
+			} {
+				if entries, err := o.List(t.Context(), list); err != nil || string(entries[0]) != first {
+					t.Errorf("%s = %s, %v", list, entries, err)
+				}
+			}
+			if raw, err := o.ReadResource(t.Context(), "demo://1"); err != nil || !strings.Contains(string(raw), `"blob":"AAEC"`) {
+				t.Errorf("read = %s, %v", raw, err)
+			}
+			if raw, err := o.GetPrompt(t.Context(), "greet", map[string]string{"who": "Ann"}); err != nil || !strings.Contains(string(raw), "Hello Ann") {
+				t.Errorf("prompt = %s, %v", raw, err)
+			}
+			raw, err := o.Complete(t.Context(), upstream.Completion{Prompt: "greet", Argument: "who", Value: "A"})
+			if err != nil || string(raw) != `{"completion":{"values":["Aa","Ab"],"total":3,"hasMore":true}}` {
+				t.Errorf("completion = %s, %v", raw, err)
+			}
+			if _, err := o.ReadResource(t.Context(), "demo://none"); upstream.As(err).Kind != upstream.Answered || upstream.As(err).Code != -32002 {
+				t.Errorf("read of nothing: %v", err)
+			}
+		})
+	}
+}
+
+// TestListIsKeptUntilItChanges: a list is asked for once, and again when the server says that it changed.
+func TestListIsKeptUntilItChanges(t *testing.T) {
+	c, o := offering(t, mcptest.Offering)
+	changed := make(chan struct{}, 1)
+	c.(upstream.Notifier).OnChange(func() { changed <- struct{}{} })
+	for range 2 {
+		if entries, err := o.List(t.Context(), upstream.Resources); err != nil || len(entries) != 3 {
+			t.Fatalf("%d resources, %v", len(entries), err)
+		}
+	}
+	if got := strings.Count(say(t, c, "heard", `{}`), "resources/list"); got != 2 { // pages
+		t.Errorf("the list was asked for in %d pages, want 2", got)
+	}
+	say(t, c, "more", `{}`)
+	<-changed
+	if entries, err := o.List(t.Context(), upstream.Resources); err != nil || len(entries) != 4 {
+		t.Errorf("%d resources, %v", len(entries), err)
+	}
+}
+
+// TestSubscriptionsAreCounted: the server hears of the first subscription of an address and of the end of the last.
+func TestSubscriptionsAreCounted(t *testing.T) {
+	for _, mode := range []string{mcptest.Offering, mcptest.OfferingModern} {
+		t.Run(mode, func(t *testing.T) {
+			c, o := offering(t, mode)
+			first, second, other := subscribe(t, o, "demo://1"), subscribe(t, o, "demo://1"), subscribe(t, o, "demo://2")
+			first.Take() // a stream that was replaced may have missed something
+			second.Take()
+			awaitText(t, c, "subscriptions", "demo://1=1 demo://2=1") // it hears of the end of a stream a moment after that of its successor
+			say(t, c, "touch", `{"uri":"demo://1/part"}`)
+			for _, s := range []upstream.Subscription{first, second} {
+				select {
+				case <-s.Changed():
+				case <-time.After(20 * time.Second):
+					t.Fatal("nobody was told of the change")
+				}
+				if uri, n := s.Take(); uri != "demo://1/part" || n != 1 {
+					t.Errorf("%d changes of %s", n, uri)
+				}
+			}
+			if uri, n := other.Take(); n != 0 {
+				t.Errorf("a subscription of something else heard of %s", uri)
+			}
+			first.Close()
+			other.Close()
+			awaitText(t, c, "subscriptions", "demo://1=1")
+			second.Close()
+			awaitText(t, c, "subscriptions", "")
+		})
+	}
+}
+
+func subscribe(t *testing.T, o upstream.Offers, uri string) upstream.Subscription {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := o.Subscribe(ctx, uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// awaitText asks a fake until a tool of it says what it should.
+func awaitText(t *testing.T, c upstream.Client, tool, want string) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got := say(t, c, tool, `{}`)
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s says %q, want %q", tool, got, want)
+		}
+	}
+}
+
+// TestReadsAreCancelled: the server is told of a request that was given up, over each transport that has requests to name.
+func TestReadsAreCancelled(t *testing.T) {
+	for name, c := range map[string]upstream.Client{
+		"stdio": dial(t, mcptest.Offering), "sse": overSSE(t, &mcptest.SSE{Mode: mcptest.Offering}, Config{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			c.(upstream.Notifier).OnChange(cancel)
+			_, err := c.(upstream.Offers).ReadResource(ctx, "demo://never")
+			if e := upstream.As(err); err == nil || e.Kind != upstream.Interrupted {
+				t.Errorf("error = %v", err)
+			}
+			for deadline := time.Now().Add(20 * time.Second); !strings.Contains(say(t, c, "heard", `{}`), "notifications/cancelled"); {
+				if time.Now().After(deadline) {
+					t.Fatal("the server was not told")
+				}
+			}
+		})
+	}
+}
+
+// TestProbeAsks: a ping, or what took its place: mcp-go's own ping sends nothing in revisions that have none.
+func TestProbeAsks(t *testing.T) {
+	for mode, want := range map[string]string{mcptest.Offering: "ping", mcptest.OfferingModern: "server/discover"} {
+		c := dial(t, mode)
+		before := strings.Count(say(t, c, "heard", `{}`), want)
+		if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if after := strings.Count(say(t, c, "heard", `{}`), want); after != before+1 {
+			t.Errorf("%s: the server was asked for %s %d times", mode, want, after-before)
+		}
+	}
+}
+
+// TestProbe: a server that answers is alive, one that only refuses the question too, and a silent one is not.
+func TestProbe(t *testing.T) {
+	for mode, alive := range map[string]bool{mcptest.Good: true, mcptest.Offering: true, mcptest.Modern: true, mcptest.Deaf: false} {
+		t.Run(mode, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			if !alive {
+				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+			}
+			defer cancel()
+			if err := dial(t, mode).(upstream.Prober).Probe(ctx); (err == nil) != alive {
+				t.Errorf("probe: %v", err)
+			}
+		})
+	}
+}

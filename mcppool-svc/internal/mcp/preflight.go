@@ -1,0 +1,97 @@
+package mcp
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+
+	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// CheckSecrets resolves what a registration refers to, and keeps nothing of it.
+func (c *Connector) CheckSecrets(s *spec.Server) error {
+	var values map[string]string
+	switch {
+	case s.Stdio != nil:
+		values = s.Stdio.Env
+	case s.HTTP != nil:
+		values = s.HTTP.Headers
+		if s.HTTP.OAuth != nil {
+			if _, err := Secrets(c.cfg.Environ)(s, s.HTTP.OAuth.ClientSecret); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := c.expand(s, values)
+	return err
+}
+
+// CheckTarget looks for a server's program, or reaches its address without a request, and says what it found.
+func (c *Connector) CheckTarget(ctx context.Context, s *spec.Server) (string, error) {
+	switch {
+	case s.Stdio != nil:
+		return c.checkProgram(s)
+	case s.HTTP != nil:
+		return c.checkAddress(ctx, s)
+	case s.Builtin != nil:
+		if _, ok := c.cfg.Builtins[s.Builtin.Name]; !ok {
+			return "", upstream.Errorf(upstream.Misconfigured, "there is no built-in server %q", s.Builtin.Name)
+		}
+		return "the built-in server " + s.Builtin.Name, nil
+	}
+	return "", upstream.Errorf(upstream.Misconfigured, "it has no transport")
+}
+
+func (c *Connector) checkProgram(s *spec.Server) (string, error) {
+	env, err := c.expand(s, s.Stdio.Env)
+	if err != nil {
+		return "", err
+	}
+	path, _ := process.Getenv(process.Environ(c.cfg.Environ, env), "PATH")
+	found, err := process.Find(s.Stdio.Command, path, s.Stdio.Dir)
+	if err != nil {
+		return "", upstream.Errorf(upstream.Misconfigured, "%w", err)
+	}
+	return found, nil
+}
+
+func (c *Connector) checkAddress(ctx context.Context, s *spec.Server) (string, error) {
+	u, err := url.Parse(s.HTTP.URL)
+	if err != nil {
+		return "", upstream.Errorf(upstream.Misconfigured, "its url cannot be read: %w", err)
+	}
+	reach := newReach(c.cfg.AllowAddresses)
+	if !s.HTTP.PublicOnly {
+		reach.trust(u)
+		if proxy, err := reach.proxy(&http.Request{URL: u}); err == nil && proxy != nil {
+			return "reached through the proxy " + place(proxy), nil
+		}
+	}
+	address := net.JoinHostPort(u.Hostname(), portOf(u))
+	conn, err := reach.dial(ctx, "tcp", address)
+	if err != nil {
+		return "", upstream.As(err)
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	what := conn.RemoteAddr().String()
+	if u.Scheme != "https" {
+		return what, nil
+	}
+	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return "", upstream.Errorf(upstream.Unavailable, "no secure connection to %s: %w", address, err)
+	}
+	return what + ", " + tls.VersionName(secure.ConnectionState().Version), nil
+}
+
+// portOf is a URL's port, written or not.
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
+}

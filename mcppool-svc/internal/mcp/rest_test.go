@@ -1,0 +1,131 @@
+package mcp
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// streams counts what is open of a server's streams of changes.
+type streams struct {
+	http.Handler
+	open atomic.Int32
+}
+
+func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet || r.Header.Get(mcp.HeaderMethod) == string(mcp.MethodSubscriptionsListen) {
+		s.open.Add(1)
+		defer s.open.Add(-1)
+	}
+	s.Handler.ServeHTTP(w, r)
+}
+
+func (s *streams) await(t *testing.T, n int32) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); s.open.Load() != n; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams are open, want %d", s.open.Load(), n)
+		}
+	}
+}
+
+// A connection at rest has no stream open, answers a probe, and hears of changes again once it is awake; what it missed counts as
+// changed. So in the revisions with a session, and in those without.
+func TestRest(t *testing.T) {
+	for name, wrap := range map[string]func(http.Handler) http.Handler{
+		"2026-07-28": func(h http.Handler) http.Handler { return h },
+		"2025-11-25": handshaking,
+	} {
+		t.Run(name, func(t *testing.T) {
+			mcps := newMCP(t)
+			count := &streams{Handler: wrap(server.NewStreamableHTTPServer(mcps))}
+			web := httptest.NewServer(count)
+			t.Cleanup(web.Close)
+			c := dialServer(t, newConnector(t, Config{}), webServer(web.URL))
+			if c.Info().Protocol != name {
+				t.Fatalf("it speaks %s", c.Info().Protocol)
+			}
+			count.await(t, 1)
+			r := c.(upstream.Rester)
+			for range 2 {
+				for range 2 { // to ask twice is not to ask for more
+					if !r.Rest() {
+						t.Fatal("it does not rest")
+					}
+				}
+				count.await(t, 0)
+				if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+					t.Errorf("a probe at rest: %v", err)
+				}
+				before := c.ToolsVersion()
+				r.Wake()
+				if c.ToolsVersion() == before {
+					t.Error("what was missed is not known to be")
+				}
+				count.await(t, 1)
+			}
+			changed := make(chan struct{}, 10)
+			c.(upstream.Notifier).OnChange(func() { changed <- struct{}{} })
+			// Again and again: a stream that is open is not at once one that the server writes to.
+			tick, late := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
+			defer tick.Stop()
+			for told := false; !told; {
+				mcps.AddTool(mcp.NewTool(fmt.Sprintf("late%d", time.Now().UnixNano())), nil)
+				select {
+				case <-changed:
+					told = true
+				case <-tick.C:
+				case <-late:
+					t.Fatal("it was not told of a change")
+				}
+			}
+			r.Rest()
+			count.await(t, 0)
+		})
+	}
+}
+
+// What has nothing to let go of, or nothing but it, stays as it is.
+func TestNoRest(t *testing.T) {
+	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
+		if dial(t, mode).(upstream.Rester).Rest() {
+			t.Errorf("a child (%s) rests", mode)
+		}
+	}
+	sse := server.NewSSEServer(newMCP(t))
+	web := httptest.NewServer(sse)
+	t.Cleanup(web.Close)
+	s := webServer(web.URL + "/sse")
+	s.HTTP.SSE = true
+	c := dialServer(t, newConnector(t, Config{}), s)
+	if c.(upstream.Rester).Rest() {
+		t.Error("the stream that all answers come over was let go of")
+	}
+	_ = c.Close()
+}
+
+// mcp-go keeps definitions for the headers of calls: of servers that have such tools alone, and then also once they have none.
+func TestMirrored(t *testing.T) {
+	c := &client{mirrors: newConnector(t, Config{}).log}
+	for _, tt := range []struct {
+		page string
+		want bool
+	}{{`{"tools":[{"name":"a"}]}`, false}, {`{"tools":[{"x-mcp-header":"R"}]}`, true}, {`{"tools":[]}`, true}} {
+		if got := c.mirrored([]byte(tt.page)); got != tt.want {
+			t.Errorf("%s: %v", tt.page, got)
+		}
+	}
+	if (&client{}).mirrored([]byte(strings.Repeat("x-mcp-header", 2))) {
+		t.Error("where nothing is mirrored")
+	}
+}

@@ -1,0 +1,270 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Calls that end by asking (2026-07-28), over both transports.
+func TestRounds(t *testing.T) {
+	const ada, lovelace = `{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}`, `{\"action\":\"accept\",\"content\":{\"name\":\"Lovelace\"}}`
+	tests := []struct {
+		tool, args string
+		answer     func(context.Context, upstream.Question) (upstream.Answer, error)
+		want, fail string
+		ids        []string
+	}{
+		{"form", `{}`, says, ada, "", []string{"r1:name"}},
+		{"form", `{}`, declines, `{\"action\":\"decline\"}`, "", []string{"r1:name"}},
+		{"form2", `{}`, says, ada + " " + lovelace, "", []string{"r1:name", "r2:name"}},
+		{"both", `{}`, says, ada + " " + lovelace, "", []string{"r1:a", "r1:b"}},
+		{"shed", `{"n":2}`, says, "at last", "", nil},
+		{"needmodel", `{}`, says, "", "sampling", nil},
+		{"needroots", `{}`, says, "", "roots, and none are configured", nil},
+		{"huge", `{"n":1100000}`, says, "", "more than 1024 KiB", nil},
+		{"form", `{}`, func(context.Context, upstream.Question) (upstream.Answer, error) {
+			return upstream.Answer{}, errors.New("not so")
+		}, "", "not so", []string{"r1:name"}},
+	}
+	for name, c := range map[string]upstream.Client{
+		"stdio": dial(t, mcptest.Modern),
+		"http":  dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
+	} {
+		for _, tt := range tests {
+			t.Run(name+"/"+tt.tool, func(t *testing.T) {
+				p := &person{answer: tt.answer}
+				got, err := p.call(t, c, tt.tool, tt.args)
+				if tt.fail != "" {
+					if e := upstream.As(err); err == nil || !strings.Contains(e.Message, tt.fail) || !e.Ended {
+						t.Errorf("error = %v, want one with %q", err, tt.fail)
+					}
+				} else if err != nil || !strings.Contains(got, tt.want) {
+					t.Errorf("result = %s, %v; want %s", got, err, tt.want)
+				}
+				var ids []string
+				for _, q := range p.questions() {
+					ids = append(ids, q.ID)
+				}
+				if slices.Sort(ids); !slices.Equal(ids, tt.ids) {
+					t.Errorf("asked %v, want %v", ids, tt.ids)
+				}
+			})
+		}
+	}
+}
+
+func TestRoundsWithRoots(t *testing.T) {
+	c := dial(t, mcptest.Modern).(*client)
+	c.roots = []string{"file:///data"}
+	got, err := (&person{answer: says}).call(t, c, "needroots", `{}`)
+	if err != nil || !strings.Contains(got, `file:///data`) {
+		t.Errorf("result = %s, %v", got, err)
+	}
+}
+
+// The pool that asked is gone: another one goes on with what the question carried.
+func TestRoundsGoOnElsewhere(t *testing.T) {
+	url := serveWeb(t, mcptest.Web(mcptest.Modern))
+	p := &person{answer: waits}
+	first := dialServer(t, newConnector(t, Config{}), webServer(url))
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan upstream.Question, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := first.CallTool(ctx, upstream.Call{Name: "form2", Arguments: []byte(`{}`), Ask: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+			if q.ID == "r1:name" {
+				return says(ctx, q)
+			}
+			asked <- q
+			return p.ask(ctx, q)
+		}})
+		ended <- err
+	}()
+	q := <-asked
+	cancel()
+	if e := upstream.As(<-ended); e.Kind != upstream.Interrupted || !e.Sent {
+		t.Errorf("the first call: %v", e)
+	}
+	from, err := upstream.DecodeContinuation(q.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := upstream.Call{Name: "form2", Arguments: []byte(`{}`), Resume: from, Answers: map[string]upstream.Answer{
+		q.ID: {Action: upstream.Accept, Content: []byte(`{"name":"Byron"}`)},
+	}}
+	second := dialServer(t, newConnector(t, Config{}), webServer(url))
+	raw, err := second.CallTool(t.Context(), call)
+	if err != nil || !strings.Contains(string(raw), "Ada") || !strings.Contains(string(raw), "Byron") {
+		t.Errorf("result = %s, %v", raw, err)
+	}
+	// A server that forgot how would do it all again.
+	old := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mcptest.Good))))
+	_, err = old.CallTool(t.Context(), call)
+	if e := upstream.As(err); err == nil || e.Sent || e.Kind != upstream.Misconfigured {
+		t.Errorf("older revision: %v", err)
+	}
+}
+
+func dialAll(t *testing.T) map[string]upstream.Client {
+	t.Helper()
+	web := func(mode string) upstream.Client {
+		return dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mode))))
+	}
+	return map[string]upstream.Client{
+		"stdio/2025": dial(t, mcptest.Good), "stdio/2026": dial(t, mcptest.Modern),
+		"http/2025": web(mcptest.Good), "http/2026": web(mcptest.Modern),
+	}
+}
+
+func TestTasks(t *testing.T) {
+	for name, c := range dialAll(t) {
+		t.Run(name, func(t *testing.T) {
+			p := &person{answer: says}
+			finished := make(chan struct{})
+			call := upstream.Call{Name: "job", Arguments: []byte(`{}`), Ask: p.ask, Task: upstream.TaskAsked, TaskTTL: time.Hour, Notify: func(n upstream.Notification) {
+				if n.Task != nil && n.Task.Status == "working" {
+					close(finished)
+				}
+				p.notify(n)
+			}}
+			go func() {
+				<-finished
+				_, _ = c.CallTool(context.Background(), upstream.Call{Name: "finish", Arguments: []byte(`{}`)})
+			}()
+			raw, err := c.CallTool(t.Context(), call)
+			if err != nil || !strings.Contains(string(raw), "job done") {
+				t.Errorf("result = %s, %v", raw, err)
+			}
+			if got := p.states(); !slices.Equal(got, []string{"working", "completed"}) {
+				t.Errorf("told of %v", got)
+			}
+			task := p.tasks[0]
+			if !strings.HasPrefix(task.ID, "job-") || task.TTL != time.Minute || task.Portable != strings.HasPrefix(name, "http") {
+				t.Errorf("task = %+v", task)
+			}
+
+			_, err = p.call(t, c, "failingjob", `{}`)
+			if e := upstream.As(err); err == nil || e.Kind != upstream.Answered || e.Code != -32603 || e.Message != "the job broke" {
+				t.Errorf("failed task: %v", err)
+			}
+			got, err := p.call(t, c, "maybejob", `{}`)
+			if err != nil || !strings.Contains(got, "maybejob done") {
+				t.Errorf("optional task: %s, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestTaskNotWanted(t *testing.T) {
+	raw, err := dial(t, mcptest.Good).CallTool(t.Context(), upstream.Call{Name: "maybejob", Arguments: []byte(`{}`)})
+	if err != nil || !strings.Contains(string(raw), "at once") {
+		t.Errorf("result = %s, %v", raw, err)
+	}
+}
+
+func TestTasksThatAsk(t *testing.T) {
+	for name, c := range dialAll(t) {
+		if name == "http/2025" {
+			continue // the fake one has no stream to ask on
+		}
+		t.Run(name, func(t *testing.T) {
+			p := &person{answer: says}
+			got, err := p.call(t, c, "askingjob", `{}`)
+			if err != nil || !strings.Contains(got, `Ada`) {
+				t.Errorf("result = %s, %v", got, err)
+			}
+			if q := p.questions(); len(q) != 1 || q[0].Message != "Job name?" {
+				t.Errorf("asked %+v", q)
+			}
+		})
+	}
+}
+
+// A cancelled call cancels its task; what the task came to before counts.
+func TestTaskCancelled(t *testing.T) {
+	for name, c := range dialAll(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var id string
+			_, err := c.CallTool(ctx, upstream.Call{Name: "job", Arguments: []byte(`{}`), Task: upstream.TaskAsked, Notify: func(n upstream.Notification) {
+				if n.Task != nil {
+					id = n.Task.ID
+					cancel(errors.New("enough"))
+				}
+			}})
+			if e := upstream.As(err); e.Kind != upstream.Interrupted || !e.Sent || e.Message != "enough" {
+				t.Errorf("error = %v", err)
+			}
+			conn := c.(*client)
+			task, err := conn.getTask(t.Context(), &running{of: t.Context()}, id)
+			if err != nil || task.status != "cancelled" {
+				t.Errorf("the task is %s, %v", task.status, err)
+			}
+		})
+	}
+}
+
+// A pool that stops leaves a task alone that another one can ask for; the result is had over another connection.
+func TestTaskOutlivesItsConnection(t *testing.T) {
+	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
+		t.Run(mode, func(t *testing.T) {
+			s := webServer(serveWeb(t, mcptest.Web(mode)))
+			first := dialServer(t, newConnector(t, Config{}), s)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var id string
+			_, err := first.CallTool(ctx, upstream.Call{Name: "job", Arguments: []byte(`{}`), Task: upstream.TaskAsked, Notify: func(n upstream.Notification) {
+				if n.Task != nil {
+					id = n.Task.ID
+					cancel(upstream.ErrStopping)
+				}
+			}})
+			if !errors.Is(err, upstream.ErrStopping) {
+				t.Errorf("error = %v", err)
+			}
+			second := dialServer(t, newConnector(t, Config{}), s)
+			if _, err := callTool(t, second, "finish", `{}`); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := second.CallTool(t.Context(), upstream.Call{Name: "job", Follow: id})
+			if err != nil || !strings.Contains(string(raw), "job done") {
+				t.Errorf("result = %s, %v", raw, err)
+			}
+			_, err = second.CallTool(t.Context(), upstream.Call{Name: "job", Follow: "job-99"})
+			if e := upstream.As(err); err == nil || e.Kind != upstream.Protocol || !e.Sent || e.Ended || !strings.Contains(e.Message, "Task not found") {
+				t.Errorf("unknown task: %v", err)
+			}
+		})
+	}
+	_, err := dial(t, mcptest.Good).CallTool(t.Context(), upstream.Call{Name: "job", Follow: "job-1"})
+	if err == nil || !strings.Contains(err.Error(), "another connection") {
+		t.Errorf("a task of another process: %v", err)
+	}
+}
+
+// The server dies, or forgets: nobody knows what the task came to.
+func TestTaskLost(t *testing.T) {
+	for how, want := range map[string]string{"lose": "Task not found", "crash": "ended"} {
+		c := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})
+		begun := make(chan struct{}, 10)
+		go func() {
+			<-begun
+			_, _ = c.CallTool(context.Background(), upstream.Call{Name: how, Arguments: []byte(`{}`)})
+		}()
+		_, err := c.CallTool(t.Context(), upstream.Call{Name: "job", Arguments: []byte(`{}`), Task: upstream.TaskAsked, Notify: func(n upstream.Notification) {
+			if n.Task != nil {
+				begun <- struct{}{}
+			}
+		}})
+		if e := upstream.As(err); err == nil || !e.Sent || e.Ended || e.Kind == upstream.Answered || !strings.Contains(e.Message, want) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// running is one tool call over a connection, however many requests it takes.
+type running struct {
+	call  upstream.Call
+	token string
+	of    context.Context // the caller's
+
+	mu    sync.Mutex
+	ctx   context.Context // guarded by mu; ends with the call; made once somebody wants it
+	end   func()          // guarded by mu; of ctx
+	over  bool            // guarded by mu; the call has ended
+	asked int             // guarded by mu; questions that came as requests of their own
+	task  string          // guarded by mu; the MCP task that does the call
+	wake  chan struct{}   // guarded by mu until it is set with task; buffered; the server says that the task changed
+	// warned says that its follower was told why no model was asked. Guarded by mu.
+	warned bool
+
+	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
+}
+
+// enroll registers a call for what the server says and asks during it, until leave.
+func (c *client) enroll(ctx context.Context, call upstream.Call) *running {
+	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), of: ctx}
+	c.mu.Lock()
+	c.calls[r.token] = r
+	c.mu.Unlock()
+	return r
+}
+
+// leave ends a call; err is what it came to.
+func (c *client) leave(r *running, err error) {
+	r.finish()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, r.token)
+	if err != nil {
+		e := upstream.As(err)
+		c.unsettled = c.unsettled || e.Kind == upstream.Interrupted && e.Sent
+	}
+	c.sortOut()
+}
+
+// context ends with the call. Most calls need none.
+func (r *running) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.end = context.WithCancel(r.of)
+		if r.over {
+			r.end()
+		}
+	}
+	return r.ctx
+}
+
+func (r *running) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	if r.end != nil {
+		r.end()
+	}
+}
+
+// notify tells the caller, where it listens.
+func (r *running) notify(n upstream.Notification) {
+	if r.call.Notify != nil {
+		r.call.Notify(n)
+	}
+}
+
+// nextID names a question that came as a request of its own.
+func (r *running) nextID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	return "q" + strconv.Itoa(r.asked)
+}
+
+func (r *running) setTask(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.task, r.wake = id, make(chan struct{}, 1)
+}
+
+func (r *running) isTask(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.task != "" && r.task == id
+}
+
+// errNobody is why a question belongs to no call.
+var errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
+
+// whose finds the call that a server asks for: the one on whose stream the question came, or whose task or progress token it
+// names, or else the only one there is. what is what it asks for.
+func (c *client) whose(ctx context.Context, params map[string]json.RawMessage, what wanted) (*running, error) {
+	if r := exchangeOf(ctx).run; r != nil {
+		return r, nil
+	}
+	meta, err := strict.Object(params["_meta"])
+	if err != nil {
+		meta = nil
+	}
+	r, err := c.named(relatedTask(meta), tokenOf(meta))
+	if r != nil || err != nil {
+		return r, err
+	}
+	if c.unnamed != nil {
+		c.unnamed()
+	}
+	return c.clarify(what)
+}
+
+// named finds the call of a task or progress token; nil where a question names none, and there are calls that may be meant.
+func (c *client) named(task, token string) (*running, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.calls[token]; r != nil {
+		return r, nil
+	}
+	for _, r := range c.calls {
+		if task != "" && r.isTask(task) {
+			return r, nil
+		}
+	}
+	if len(c.calls) == 0 || task != "" {
+		return nil, errNobody
+	}
+	return nil, nil
+}
+
+func relatedTask(meta map[string]json.RawMessage) string {
+	related, err := strict.Object(meta[mcp.RelatedTaskMetaKey])
+	if err != nil {
+		return ""
+	}
+	return stringOf(related["taskId"])
+}
+
+func tokenOf(meta map[string]json.RawMessage) string {
+	raw := meta["progressToken"]
+	if text := stringOf(raw); text != "" {
+		return text
+	}
+	return string(raw) // a number
+}
+
+// stringOf is a JSON string's text; empty where it is none.
+func stringOf(raw json.RawMessage) string {
+	if strict.Absent(raw) {
+		return "" // most are; text would be on the heap
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}

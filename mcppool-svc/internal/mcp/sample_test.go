@@ -1,0 +1,96 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// knows is a model.
+func knows(context.Context, upstream.Sample) (upstream.Sampled, error) {
+	return upstream.Sampled{Text: "Paris", Model: "m", Stop: "endTurn"}, nil
+}
+
+func dialSampling(t *testing.T, s *spec.Server) upstream.Client {
+	t.Helper()
+	s.Sampling = &spec.Sampling{}
+	return dialServer(t, newConnector(t, Config{}), s)
+}
+
+// Tasks have models asked too: with a request of the server, or by what they are found to want.
+func TestTasksThatSample(t *testing.T) {
+	for name, c := range map[string]upstream.Client{
+		"stdio/2025": dialSampling(t, &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}),
+		"stdio/2026": dialSampling(t, &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Modern)}),
+		"http/2026":  dialSampling(t, webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := c.CallTool(t.Context(), upstream.Call{Name: "samplingjob", Arguments: []byte(`{}`), Sample: knows, Task: upstream.TaskAsked})
+			if err != nil || !strings.Contains(string(raw), "Paris") {
+				t.Errorf("%s, %v", raw, err)
+			}
+		})
+	}
+}
+
+// The capability is announced where it is allowed, and nowhere else.
+func TestSamplingIsAnnounced(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		c := &client{era: legacy}
+		s := &spec.Server{ID: "s"}
+		if allowed {
+			s.Sampling = &spec.Sampling{}
+		}
+		c.of(s)
+		can := c.capabilities()
+		if (can.Sampling != nil) != allowed {
+			t.Errorf("allowed %v: %+v", allowed, can.Sampling)
+		}
+		if allowed && (can.Sampling.Tools != nil || can.Sampling.Context != nil) {
+			t.Errorf("announced %+v", can.Sampling)
+		}
+	}
+}
+
+// A server that takes its request back ends the model's.
+func TestSampleWithdrawn(t *testing.T) {
+	c := dialSampling(t, &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
+	r := &running{of: t.Context(), call: upstream.Call{Sample: func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
+		c.shut(requestKey("7"), errWithdrawn)
+		<-ctx.Done()
+		return upstream.Sampled{}, ctx.Err()
+	}}}
+	if _, err := c.sample(t.Context(), r, upstream.Sample{}, "7"); !errors.Is(err, errWithdrawn) {
+		t.Errorf("error = %v", err)
+	}
+	// So does the end of the connection.
+	r.call.Sample = func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
+		go func() { _ = c.Close() }()
+		<-ctx.Done()
+		return upstream.Sampled{}, ctx.Err()
+	}
+	if _, err := c.sample(t.Context(), r, upstream.Sample{}, ""); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func FuzzReadSample(f *testing.F) {
+	f.Add(`{"messages":[{"role":"user","content":{"type":"text","text":"Hi"}}],"maxTokens":1}`)
+	f.Add(`{"messages":[{"role":"user","content":[{"type":"image","data":"cG5n","mimeType":"image/png"}]}],"maxTokens":1e300,"temperature":-0}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		var params map[string]json.RawMessage
+		if json.Unmarshal([]byte(raw), &params) != nil {
+			return
+		}
+		s, err := readSample(params)
+		if err == nil && (len(s.Messages) == 0 || len(s.Messages) > maxSampleTurns || s.MaxTokens < 0 || len(s.Stop) > maxStops || len(s.Hints) > maxHints) {
+			t.Errorf("%+v", s)
+		}
+	})
+}

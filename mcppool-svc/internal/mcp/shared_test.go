@@ -1,0 +1,48 @@
+package mcp
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Over a connection of all users, logs, which name no call, are told to nobody; progress, which does, is.
+func TestSharedLogs(t *testing.T) {
+	for isolation, want := range map[spec.Isolation]int{spec.PerUser: 1, spec.Shared: 0} {
+		c := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good), Isolation: isolation})
+		logs, steps := 0, 0
+		_, err := c.CallTool(t.Context(), upstream.Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+			if n.Log != nil {
+				logs++
+			}
+			if n.Progress != nil {
+				steps++
+			}
+		}})
+		if err != nil || logs != want || steps != 3 {
+			t.Errorf("isolation %v: %d logs, %d steps, %v", isolation, logs, steps, err)
+		}
+	}
+}
+
+// A question that names no call may be meant for one that has ended: over a connection of all users it is nobody's.
+func TestSharedQuestions(t *testing.T) {
+	one := &running{}
+	c := &client{calls: map[string]*running{"7": one}}
+	if r, err := c.whose(t.Context(), nil, anInput); r != one || err != nil {
+		t.Errorf("of one user: %v, %v", r, err)
+	}
+	c.shared, c.server, c.log = true, &spec.Server{ID: "s", Isolation: spec.Shared}, slog.New(slog.DiscardHandler)
+	if r, err := c.whose(t.Context(), nil, anInput); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
+		t.Errorf("of all users: %v, %v", r, err)
+	}
+	named := map[string]json.RawMessage{"_meta": json.RawMessage(`{"progressToken":"7"}`)}
+	if r, err := c.whose(t.Context(), named, anInput); r != one || err != nil {
+		t.Errorf("a call that is named: %v, %v", r, err)
+	}
+}

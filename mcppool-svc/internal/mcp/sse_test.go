@@ -1,0 +1,205 @@
+package mcp
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// overSSE connects to a fake by the older transport.
+func overSSE(t *testing.T, fake *mcptest.SSE, cfg Config) upstream.Client {
+	t.Helper()
+	s := webServer(serveWeb(t, fake) + "/sse")
+	s.HTTP.SSE, s.HTTP.Headers = true, map[string]string{"X-Key": "k"}
+	s.Roots = []string{"file:///srv/a"}
+	return dialServer(t, newConnector(t, cfg), s)
+}
+
+// TestSSE: the whole of a connection over the transport of 2024-11-05, requests of the server included.
+func TestSSE(t *testing.T) {
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Offering}, Config{})
+	if got := c.Info().Protocol; got != "2025-11-25" {
+		t.Errorf("revision %s", got)
+	}
+	if tools, err := c.ListTools(t.Context()); err != nil || len(tools) < 20 {
+		t.Errorf("%d tools, %v", len(tools), err)
+	}
+	if got := say(t, c, "echo", `{"text":"hello"}`); got != `{"text":"hello"}` {
+		t.Errorf("echo says %s", got)
+	}
+	var progress []string
+	_, err := c.CallTool(t.Context(), upstream.Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+		if n.Progress != nil {
+			progress = append(progress, n.Progress.Message)
+		}
+	}})
+	if diff := cmp.Diff([]string{"step 1", "step 2", "step 3"}, progress); diff != "" {
+		t.Errorf("%s, %v", diff, err)
+	}
+	if got := say(t, c, "ask", `{"method":"ping"}`); got != `{}` {
+		t.Errorf("a ping was answered with %s", got)
+	}
+	if got := say(t, c, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///srv/a","name":"a"}]}` {
+		t.Errorf("the roots are %s", got)
+	}
+	sub := subscribe(t, c.(upstream.Offers), "demo://1")
+	say(t, c, "touch", `{"uri":"demo://1"}`)
+	<-sub.Changed()
+	if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+		t.Errorf("probe: %v", err)
+	}
+}
+
+// TestSSECancels: a call that was given up is cancelled, and what the server says then counts.
+func TestSSECancels(t *testing.T) {
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	raw, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(upstream.Notification) { cancel() }})
+	if err != nil || !strings.Contains(string(raw), "stopped in time") {
+		t.Errorf("call = %s, %v", raw, err)
+	}
+}
+
+// TestSSELosesItsStream: calls whose stream is lost fail at once, as ones that may have run; the connection is useless.
+func TestSSELosesItsStream(t *testing.T) {
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
+	held := make(chan error, 1)
+	holding := make(chan struct{})
+	go func() {
+		_, err := c.CallTool(context.WithoutCancel(t.Context()), upstream.Call{Name: "hold", Arguments: []byte(`{}`),
+			Notify: func(upstream.Notification) { sync.OnceFunc(func() { close(holding) })() }})
+		held <- err
+	}()
+	<-holding
+	_, err := callTool(t, c, "drop", `{}`)
+	for _, err := range []error{err, <-held} {
+		e := upstream.As(err)
+		if err == nil || e.Kind != upstream.Unavailable || !e.Sent || !e.Lost || !strings.Contains(e.Message, "stream of the server's messages was lost") {
+			t.Errorf("a call over a lost stream: %+v", e)
+		}
+	}
+	<-c.Done()
+	// What comes after it is known not to have been sent.
+	if _, err := callTool(t, c, "echo", `{}`); err == nil || upstream.As(err).Sent {
+		t.Errorf("a call after it: %v", err)
+	}
+}
+
+// TestSSEBoundsMessages: one that is too long, and one that says two things, fail the call that they were for and no other.
+func TestSSEBoundsMessages(t *testing.T) {
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{MaxMessage: 64 << 10})
+	if _, err := callTool(t, c, "large", `{"n":100000}`); err == nil || upstream.As(err).Kind != upstream.TooLarge || !upstream.As(err).Ended {
+		t.Errorf("a long answer: %v", err)
+	}
+	if _, err := callTool(t, c, "envelope", `{}`); err == nil || upstream.As(err).Kind != upstream.Protocol || !upstream.As(err).Ended {
+		t.Errorf("an answer with two results: %v", err)
+	}
+	if got := say(t, c, "echo", `{"text":"x"}`); got != `{"text":"x"}` {
+		t.Errorf("echo says %s", got)
+	}
+}
+
+// TestSSEEndpoint: messages go to the server's own origin, and to no address that may not be dialled.
+func TestSSEEndpoint(t *testing.T) {
+	elsewhere := serveWeb(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the foreign address was asked") }))
+	c := newConnector(t, Config{})
+	s := webServer(serveWeb(t, &mcptest.SSE{Endpoint: elsewhere + "/message"}) + "/sse")
+	s.HTTP.SSE = true
+	_, err := connect(t, c, s)
+	if err == nil || upstream.As(err).Kind != upstream.AddressRefused || !strings.Contains(err.Error(), "own origin") {
+		t.Errorf("a foreign endpoint: %v", err)
+	}
+	s = webServer(serveWeb(t, &mcptest.SSE{}) + "/sse")
+	s.HTTP.SSE, s.HTTP.PublicOnly, s.ByOperator = true, true, false
+	if _, err := connect(t, c, s); err == nil || upstream.As(err).Kind != upstream.AddressRefused {
+		t.Errorf("a loopback address of a plain user: %v", err)
+	}
+	s = webServer(serveWeb(t, http.RedirectHandler(serveWeb(t, &mcptest.SSE{})+"/sse", http.StatusTemporaryRedirect)))
+	s.HTTP.SSE = true
+	if _, err := connect(t, c, s); err == nil || upstream.As(err).Kind != upstream.AddressRefused {
+		t.Errorf("a redirect to a loopback address: %v", err)
+	}
+}
+
+// remembered is a Memory.
+type remembered struct {
+	mu   sync.Mutex
+	ways map[string]string // guarded by mu
+}
+
+func (r *remembered) Recall(origin string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ways[origin]
+}
+
+func (r *remembered) Remember(origin, way string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ways[origin] = way
+}
+
+// TestFallsBackToSSEOnce: the older transport is found where streamable HTTP is refused, is remembered, and forgotten when it
+// does not work any more.
+func TestFallsBackToSSEOnce(t *testing.T) {
+	fake := &mcptest.SSE{Mode: mcptest.Good}
+	web := httptest.NewServer(fake)
+	t.Cleanup(web.Close)
+	memory := &remembered{ways: make(map[string]string)}
+	connector := newConnector(t, Config{Memory: memory})
+	s := webServer(web.URL + "/sse")
+	first := dialServer(t, connector, s)
+	if got := say(t, first, "echo", `{"text":"x"}`); got != `{"text":"x"}` {
+		t.Errorf("echo says %s", got)
+	}
+	if got := memory.Recall(s.Origin()); got != "sse" {
+		t.Errorf("remembered %q", got)
+	}
+	before := len(fake.Requests())
+	dialServer(t, connector, s)
+	if got := fake.Requests()[before]; got != "GET /sse" {
+		t.Errorf("the second connect began with %s", got)
+	}
+	web.CloseClientConnections()
+	web.Close()
+	if _, err := connect(t, connector, s); err == nil || memory.Recall(s.Origin()) != "" {
+		t.Errorf("error %v, remembered %q", err, memory.Recall(s.Origin()))
+	}
+}
+
+// TestErasAreRemembered: a server without a handshake is asked for one once.
+func TestErasAreRemembered(t *testing.T) {
+	memory := &remembered{ways: make(map[string]string)}
+	connector := newConnector(t, Config{Memory: memory})
+	s := &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.OfferingModern)}
+	dialServer(t, connector, s)
+	second := dialServer(t, connector, s)
+	if got := say(t, second, "heard", `{}`); strings.Contains(got, "initialize") || second.Info().Protocol != "2026-07-28" {
+		t.Errorf("the server heard %s, and speaks %s", got, second.Info().Protocol)
+	}
+	// It was replaced by an older one.
+	s.Stdio = mcptest.Stdio(mcptest.Offering)
+	if got := dialServer(t, connector, s).Info().Protocol; got != "2025-11-25" || memory.Recall(s.Origin()) != "" {
+		t.Errorf("speaks %s, remembered %q", got, memory.Recall(s.Origin()))
+	}
+}
+
+// TestAncient: a server of 2024-11-05 that ignores what it does not know is not asked for it, so that nobody waits for an answer.
+func TestAncient(t *testing.T) {
+	c := dial(t, mcptest.Ancient)
+	if c.Info().Protocol != "2024-11-05" {
+		t.Errorf("speaks %s", c.Info().Protocol)
+	}
+	if got := say(t, c, "heard", `{}`); strings.Contains(got, "discover") {
+		t.Errorf("the server heard %s", got)
+	}
+}

@@ -1,0 +1,195 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// maxSubscriptions bounds the addresses that one connection is subscribed to.
+	maxSubscriptions = 1_000
+	// unsubscribeLimit bounds the end of a subscription, which nobody waits for.
+	unsubscribeLimit = 5 * time.Second
+)
+
+// watch is one subscription of ours. It implements upstream.Subscription.
+type watch struct {
+	c       *client
+	uri     string
+	changed chan struct{}
+
+	last string // guarded by the offers' mu
+	n    uint64 // guarded by the offers' mu
+}
+
+// Changed implements upstream.Subscription.
+func (w *watch) Changed() <-chan struct{} { return w.changed }
+
+// Take implements upstream.Subscription.
+func (w *watch) Take() (uri string, changes uint64) {
+	w.c.offers.mu.Lock()
+	defer w.c.offers.mu.Unlock()
+	uri, changes = w.last, w.n
+	w.n = 0
+	select {
+	case <-w.changed: // what it is about is taken
+	default:
+	}
+	return uri, changes
+}
+
+// tell counts a change. Called with the offers' mu held.
+func (w *watch) tell(uri string) {
+	w.last = uri
+	w.n++
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// updated tells those who want to know: the address is that of a subscription, or of something within it.
+func (o *offers) updated(uri string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for w := range o.watches {
+		if holds(w.uri, uri) {
+			w.tell(uri)
+		}
+	}
+}
+
+// holds says whether an address is another one, or of something within it.
+func holds(whole, part string) bool {
+	rest, ok := strings.CutPrefix(part, whole)
+	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsAny(rest[:1], "/?#"))
+}
+
+// Subscribe implements upstream.Offers.
+func (c *client) Subscribe(ctx context.Context, uri string) (upstream.Subscription, error) {
+	o := &c.offers
+	if err := o.take(ctx); err != nil {
+		return nil, err
+	}
+	defer o.give()
+	w := &watch{c: c, uri: uri, changed: make(chan struct{}, 1)}
+	o.mu.Lock()
+	o.watches[w] = struct{}{} // before the server knows, so that nothing is missed
+	o.mu.Unlock()
+	if err := c.subscribe(ctx, uri); err != nil {
+		o.forget(w)
+		return nil, err
+	}
+	return w, nil
+}
+
+// subscribe asks the server where it was not asked before. Called with the turn.
+func (c *client) subscribe(ctx context.Context, uri string) error {
+	o := &c.offers
+	if o.refs[uri] == 0 {
+		if len(o.refs) >= maxSubscriptions {
+			return &upstream.Error{Kind: upstream.TooLarge,
+				Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
+		}
+		if err := c.askToTell(ctx, uri); err != nil {
+			return err
+		}
+	}
+	o.refs[uri]++
+	return nil
+}
+
+// askToTell begins the one subscription of an address that the server knows of.
+func (c *client) askToTell(ctx context.Context, uri string) error {
+	if c.isModern() {
+		return c.widen(ctx, uri)
+	}
+	_, err := c.ask(ctx, func(ctx context.Context) error {
+		exchangeOf(ctx).stub = emptyResult
+		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
+		return c.mcp.Subscribe(ctx, mcp.SubscribeRequest{Params: mcp.SubscribeParams{URI: uri}})
+	})
+	return err
+}
+
+// Close implements upstream.Subscription.
+func (w *watch) Close() {
+	c := w.c
+	if !c.offers.forget(w) {
+		return
+	}
+	c.background(func() {
+		if c.offers.take(c.life) != nil {
+			return // the connection ended, and with it all subscriptions
+		}
+		defer c.offers.give()
+		ctx, cancel := context.WithTimeout(c.life, unsubscribeLimit)
+		defer cancel()
+		c.unsubscribe(ctx, w.uri)
+	})
+}
+
+// unsubscribe takes back one subscription of an address. Called with the turn.
+func (c *client) unsubscribe(ctx context.Context, uri string) {
+	o := &c.offers
+	if o.refs[uri]--; o.refs[uri] > 0 {
+		return
+	}
+	delete(o.refs, uri)
+	if c.isModern() {
+		o.stream.narrow(uri)
+		return
+	}
+	// Best effort: what comes for nobody is dropped.
+	_, _ = c.ask(ctx, func(ctx context.Context) error {
+		exchangeOf(ctx).stub = emptyResult
+		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
+		return c.mcp.Unsubscribe(ctx, mcp.UnsubscribeRequest{Params: mcp.UnsubscribeParams{URI: uri}})
+	})
+}
+
+// background does something beside all requests, unless the connection is being closed, which waits for it.
+func (c *client) background(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing.Load() {
+		c.notes.Go(do)
+	}
+}
+
+func (o *offers) forget(w *watch) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, was := o.watches[w]
+	delete(o.watches, w)
+	return was
+}
+
+// take waits for the turn.
+func (o *offers) take(ctx context.Context) error {
+	select {
+	case o.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: context.Cause(ctx)}
+	}
+}
+
+func (o *offers) give() { <-o.turn }
+
+// missed tells all but one of the watches that something may have changed while nobody listened.
+func (o *offers) missed(but string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for w := range o.watches {
+		if w.uri != but {
+			w.tell(w.uri)
+		}
+	}
+}

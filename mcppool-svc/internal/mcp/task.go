@@ -1,0 +1,169 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+const (
+	// tasksExtension is what tasks became in 2026-07-28: the server decides which call is one, and tasks/get carries all.
+	tasksExtension = "io.modelcontextprotocol/tasks"
+	updateTask     = "tasks/update"
+	// maxTaskID is the longest name of a task, as the contract has it.
+	maxTaskID = 2000
+)
+
+// mcpTask is a task as a server describes it.
+type mcpTask struct {
+	id, status, message string
+	ttl, poll           time.Duration // 0 where the server does not say
+	fields              map[string]json.RawMessage
+}
+
+// taskOf reads the answer of a server that does a call as a task, in the form of either revision; asked says whether one was
+// asked for.
+func taskOf(fields map[string]json.RawMessage, asked bool) (mcpTask, bool) {
+	if stringOf(fields["resultType"]) == "task" {
+		return readTask(fields), true
+	}
+	if !asked || strict.Absent(fields["task"]) || !strict.Absent(fields["content"]) {
+		return mcpTask{}, false
+	}
+	task, err := strict.Object(fields["task"])
+	if err != nil {
+		return mcpTask{}, false
+	}
+	return readTask(task), true
+}
+
+func readTask(fields map[string]json.RawMessage) mcpTask {
+	return mcpTask{
+		id: stringOf(fields["taskId"]), status: stringOf(fields["status"]), message: cut(stringOf(fields["statusMessage"])),
+		ttl:    milliseconds(fields["ttl"], fields["ttlMs"]),
+		poll:   milliseconds(fields["pollInterval"], fields["pollIntervalMs"]),
+		fields: fields,
+	}
+}
+
+// milliseconds is the first of these that is a sensible duration.
+func milliseconds(all ...json.RawMessage) time.Duration {
+	const most = 1000 * 24 * time.Hour
+	for _, raw := range all {
+		var n float64
+		if !strict.Absent(raw) && json.Unmarshal(raw, &n) == nil && n > 0 {
+			return time.Duration(min(n, float64(most/time.Millisecond)) * float64(time.Millisecond))
+		}
+	}
+	return 0
+}
+
+func (t mcpTask) over() bool {
+	return t.status == "completed" || t.status == "failed" || t.status == "cancelled"
+}
+
+// portable says whether any connection to the server can ask for a task, not only this one: nothing of the session is needed.
+func (c *client) portable() bool { return c.web && (c.era == modern || c.wire.GetSessionId() == "") }
+
+// taskRequest makes a request about a task. It goes out as tasks/get does, since mcp-go does not know them all.
+func (c *client) taskRequest(ctx context.Context, r *running, method, id string, more map[string]any) (map[string]json.RawMessage, json.RawMessage, error) {
+	x := &exchange{run: r, stub: json.RawMessage(`{}`), amend: func(request *transport.JSONRPCRequest) error {
+		request.Method = method
+		if request.Header != nil {
+			request.Header = request.Header.Clone()
+			route(request.Header, method, id)
+		}
+		if more == nil {
+			return nil
+		}
+		return addParams(request, more)
+	}}
+	_, err := c.mcp.GetTask(withExchange(ctx, x), mcp.GetTaskRequest{Params: mcp.GetTaskParams{TaskId: id}})
+	raw, err := c.outcome(x, err)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields, err := strict.Object(raw)
+	if err != nil {
+		return nil, nil, protocolError("the server's answer to %s cannot be read: %w", method, err)
+	}
+	return fields, raw, nil
+}
+
+// route sets the headers that let what is between here and the server route requests, to where a task is for instance.
+func route(header http.Header, method, name string) {
+	header.Set(mcp.HeaderMethod, method)
+	if name, ok := mcp.EncodeHeaderValue(name); ok {
+		header.Set(mcp.HeaderName, name)
+	}
+}
+
+// getTask asks how far a task is.
+func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, error) {
+	fields, _, err := c.taskRequest(ctx, r, string(mcp.MethodTasksGet), id, nil)
+	if err != nil {
+		return mcpTask{}, err
+	}
+	t := readTask(fields)
+	if t.id != id {
+		return mcpTask{}, protocolError("the server answered with the task %.100q when asked for %.100q", t.id, id)
+	}
+	return t, nil
+}
+
+// taskResult gets the result of a task that has ended; before 2026-07-28 it is asked for apart.
+func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
+	if c.era == modern {
+		return modernResult(t)
+	}
+	_, raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.id, nil)
+	if t.status == "cancelled" && (err == nil && !isResult(raw) || err != nil && upstream.As(err).Kind == upstream.Answered) {
+		return nil, taskCancelled(t)
+	}
+	return raw, err
+}
+
+func isResult(raw json.RawMessage) bool {
+	fields, err := strict.Object(raw)
+	return err == nil && !strict.Absent(fields["content"])
+}
+
+func modernResult(t mcpTask) (json.RawMessage, error) {
+	switch {
+	case t.status == "cancelled":
+		return nil, taskCancelled(t)
+	case t.status == "completed" && !strict.Absent(t.fields["result"]):
+		return t.fields["result"], nil
+	case t.status == "completed":
+		e := protocolError("the task %.100q is completed, but has no result", t.id)
+		e.Ended = true
+		return nil, e
+	}
+	details, err := strict.Object(t.fields["error"])
+	if err != nil {
+		details = nil
+	}
+	e := &upstream.Error{Kind: upstream.Answered, Sent: true, Message: cut(stringOf(details["message"]))}
+	if e.Message == "" {
+		e.Message = "the task failed: " + t.message
+	}
+	_ = json.Unmarshal(details["code"], &e.Code) // 0 where there is none
+	return nil, e
+}
+
+// taskCancelled is a task that ended before its time. How far it came is not known.
+func taskCancelled(t mcpTask) *upstream.Error {
+	message := fmt.Sprintf("the server cancelled the task %.100q", t.id)
+	if t.message != "" {
+		message += ": " + t.message
+	}
+	return &upstream.Error{Kind: upstream.Interrupted, Sent: true, Message: message, Err: context.Canceled}
+}

@@ -1,0 +1,138 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// clearWithin is how long a question waits until it is clear whose it is. Servers that wait for an answer do so for longer.
+const clearWithin = 15 * time.Second
+
+// held is a question that may be of several calls.
+type held struct{ whose chan *running } // buffered; nil: it is refused
+
+// clarify finds the call that a question is of which names none. It is the only one that runs; where several do, the one that
+// is left when the others have come back, since a server asks before it answers. It is refused where that shows too late, where each
+// of the calls may be waiting for an answer, and where users share the connection or a call was given up: what it asks may be
+// for somebody who is gone.
+func (c *client) clarify(what wanted) (*running, error) {
+	h := &held{whose: make(chan *running, 1)}
+	c.mu.Lock()
+	c.held = append(c.held, h)
+	c.sortOut()
+	c.mu.Unlock()
+	timer := time.NewTimer(c.patience)
+	defer timer.Stop()
+	select {
+	case r := <-h.whose:
+		return c.clear(r, what)
+	case <-timer.C:
+	case <-c.done:
+	}
+	c.mu.Lock()
+	c.held = slices.DeleteFunc(c.held, func(other *held) bool { return other == h })
+	c.mu.Unlock()
+	select {
+	case r := <-h.whose: // in the last moment
+		return c.clear(r, what)
+	default:
+		return c.clear(nil, what)
+	}
+}
+
+func (c *client) clear(r *running, what wanted) (*running, error) {
+	if r == nil {
+		return nil, c.refuseUnclear(what)
+	}
+	return r, nil
+}
+
+// sortOut says of questions whose they are, as far as that is clear. Where as many are held as calls run, each may be waiting:
+// then the newest is refused, so that one of the calls comes back. Called with mu held.
+func (c *client) sortOut() {
+	if len(c.held) == 0 {
+		return
+	}
+	var only *running
+	for _, r := range c.calls {
+		only = r
+	}
+	keep := len(c.calls) - 1
+	switch {
+	case c.shared || c.unsettled:
+		only, keep = nil, 0
+	case keep > 0:
+		only = nil
+	}
+	keep = max(keep, 0)
+	for len(c.held) > keep {
+		last := len(c.held) - 1
+		c.held[last].whose <- only
+		c.held = c.held[:last]
+	}
+}
+
+// Settled implements upstream.Settler.
+func (c *client) Settled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unsettled
+}
+
+// wanted is what a server asks for.
+type wanted string
+
+// What there is to ask for.
+const (
+	anInput wanted = "input"
+	aModel  wanted = "a model's answer"
+)
+
+// unclear is why a question is refused that several running calls may be meant by. Most servers put it into the tool's error, where
+// whoever can change something has to understand it.
+func unclear(s *spec.Server, what wanted) error {
+	why := "while several tool calls were running over its connection"
+	advice := "from now on only one call at a time runs over a connection to it: call again"
+	if s.Isolation == spec.Shared {
+		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
+	}
+	return fmt.Errorf("MCP server %s asked for %s %s, and nothing says which call this is asked for, so nobody was asked; %s. "+
+		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
+}
+
+// refuseUnclear refuses such a question, and tells those who follow the calls, each of them once, and the pool's log, once.
+func (c *client) refuseUnclear(what wanted) error {
+	why := unclear(c.server, what)
+	c.mu.Lock()
+	first := !c.wasUnclear
+	c.wasUnclear = true
+	var untold []*running
+	for _, r := range c.calls {
+		if !r.unclear {
+			r.unclear = true
+			untold = append(untold, r)
+		}
+	}
+	c.mu.Unlock()
+	if first {
+		c.log.WarnContext(context.Background(), "a question of an MCP server was refused", "error", why)
+	}
+	data, err := json.Marshal(why.Error())
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	for _, r := range untold {
+		if r.call.Unclear != nil {
+			r.call.Unclear()
+		}
+		r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: string(data)}})
+	}
+	return why
+}

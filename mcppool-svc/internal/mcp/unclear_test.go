@@ -1,0 +1,243 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// bystander is a call that runs beside another, and asks nothing.
+type bystander struct {
+	person
+	giveUp context.CancelCauseFunc
+	ended  chan error
+	warned atomic.Int32
+}
+
+// beside starts a call, of `hold` until `release` is called, or of `hang`, which nothing ends.
+func beside(t *testing.T, c upstream.Client, tool string) *bystander {
+	t.Helper()
+	b := &bystander{person: person{answer: says}, ended: make(chan error, 1)}
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { giveUp(nil) })
+	b.giveUp = giveUp
+	holding, once := make(chan struct{}), sync.Once{}
+	go func() {
+		_, err := c.CallTool(ctx, upstream.Call{Name: tool, Arguments: []byte(`{}`), Ask: b.ask, Notify: func(n upstream.Notification) {
+			if n.Log != nil && n.Log.Logger == "pawl" {
+				b.warned.Add(1)
+			} else if n.Log != nil {
+				once.Do(func() { close(holding) })
+			}
+		}})
+		b.ended <- err
+	}()
+	<-holding
+	return b
+}
+
+// overBoth runs a test over the two transports whose questions come beside the calls.
+func overBoth(t *testing.T, test func(t *testing.T, c *client)) {
+	t.Run("stdio", func(t *testing.T) { test(t, dial(t, mcptest.Good).(*client)) })
+	t.Run("sse", func(t *testing.T) { test(t, overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{}).(*client)) })
+}
+
+// heldQuestions asks for a sign of life until a connection holds that many.
+func heldQuestions(t *testing.T, c *client, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if err := c.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		got := len(c.held)
+		c.mu.Unlock()
+		if got == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d questions are held, want %d", got, n)
+		}
+	}
+}
+
+const unnamedForm = `{"n":-1}`
+
+// A question belongs to the call that it names; where it names none, to the one that is left when the others have come back.
+func TestWhoseQuestion(t *testing.T) {
+	overBoth(t, func(t *testing.T, c *client) {
+		var unnamed atomic.Int32
+		c.unnamed = func() { unnamed.Add(1) }
+		b := beside(t, c, "hold")
+		p := &person{answer: says}
+		if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") || unnamed.Load() != 0 {
+			t.Errorf("named: %s, %v", got, err)
+		}
+		ended := make(chan string, 1)
+		go func() {
+			got, err := p.call(t, c, "form", unnamedForm)
+			ended <- fmt.Sprint(got, err)
+		}()
+		heldQuestions(t, c, 1)
+		if _, err := callTool(t, c, "release", `{}`); err != nil {
+			t.Error(err)
+		}
+		if err := <-b.ended; err != nil {
+			t.Error(err)
+		}
+		if got := <-ended; !strings.Contains(got, "Ada") || unnamed.Load() != 1 {
+			t.Errorf("not named: %s", got)
+		}
+		if len(b.questions()) != 0 || b.warned.Load() != 0 {
+			t.Errorf("another call was asked %v, or warned", b.questions())
+		}
+		request := transport.JSONRPCRequest{ID: mcp.NewRequestId("late"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
+		if got := c.elicited(t.Context(), request); got.Error == nil || !strings.Contains(got.Error.Message, "no tool call is running") {
+			t.Errorf("outside a call: %v", got)
+		}
+	})
+}
+
+// Where each of the calls may be asking, the newest question is refused, so that the other one becomes clear: nobody is asked for
+// the wrong one.
+func TestBothAsk(t *testing.T) {
+	overBoth(t, func(t *testing.T, c *client) {
+		type end struct {
+			got string
+			p   *person
+		}
+		ended := make(chan end)
+		var unclear atomic.Int32
+		for i := range 2 {
+			go func() {
+				p := &person{answer: func(context.Context, upstream.Question) (upstream.Answer, error) {
+					return upstream.Answer{Action: upstream.Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
+				}}
+				raw, err := c.CallTool(t.Context(), upstream.Call{
+					Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Unclear: func() { unclear.Add(1) },
+				})
+				ended <- end{fmt.Sprint(string(raw), err, i), p}
+			}()
+		}
+		answered, refused := 0, 0
+		for range 2 {
+			e := <-ended
+			mine := fmt.Sprintf(`{\"name\":\"n%s\"}`, e.got[len(e.got)-1:])
+			switch asked := len(e.p.questions()); {
+			case asked == 1 && strings.Contains(e.got, mine):
+				answered++
+			case asked == 0 && strings.Contains(e.got, "nothing says which call"):
+				refused++
+			default:
+				t.Errorf("asked %d times: %s", asked, e.got)
+			}
+		}
+		// Where one came and went before the other began, both were clear.
+		if answered+refused != 2 || answered == 0 || refused == 1 && unclear.Load() != 2 {
+			t.Errorf("%d answered, %d refused, %d told", answered, refused, unclear.Load())
+		}
+	})
+}
+
+// What does not become clear in time is refused, and those whom it may concern are told, once.
+func TestUnclearForTooLong(t *testing.T) {
+	overBoth(t, func(t *testing.T, c *client) {
+		c.patience = 10 * time.Millisecond
+		b := beside(t, c, "hold")
+		p := &person{answer: says}
+		for range 2 { // the second time the one that holds knows already
+			told := make(chan string, 10)
+			raw, err := c.CallTool(t.Context(), upstream.Call{Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Notify: func(n upstream.Notification) {
+				if n.Log != nil {
+					told <- n.Log.Data
+				}
+			}})
+			if got := string(raw); err != nil || !strings.Contains(got, "asked for input") || !strings.Contains(got, "nothing says which") ||
+				!strings.Contains(got, "call again") {
+				t.Errorf("not named: %s, %v", got, err)
+			}
+			if n := len(told); n != 1 {
+				t.Fatalf("its follower was told %d times", n)
+			}
+			if text := <-told; !strings.Contains(text, "only one call at a time runs over a connection") {
+				t.Errorf("its follower was told %q", text)
+			}
+		}
+		if n := b.warned.Load(); n != 1 {
+			t.Errorf("the one that holds was told %d times", n)
+		}
+		if len(p.questions())+len(b.questions()) != 0 {
+			t.Error("somebody was asked")
+		}
+		heldQuestions(t, c, 0)
+		if _, err := callTool(t, c, "release", `{}`); err != nil {
+			t.Error(err)
+		}
+		if err := <-b.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After a call that was given up and never answered, what the server asks may be for that one: nobody is asked in its place.
+func TestAskedForSomebodyGone(t *testing.T) {
+	overBoth(t, func(t *testing.T, c *client) {
+		if !c.Settled() {
+			t.Error("unsettled before any call")
+		}
+		b := beside(t, c, "hang")
+		b.giveUp(context.DeadlineExceeded) // there is no grace for it
+		if err := <-b.ended; err == nil || upstream.As(err).Kind != upstream.Interrupted {
+			t.Fatalf("the call that is given up ends with %v", err)
+		}
+		if c.Settled() {
+			t.Error("settled after it")
+		}
+		p := &person{answer: says}
+		if got, err := p.call(t, c, "form", unnamedForm); err != nil || !strings.Contains(got, "nothing says which") || len(p.questions()) != 0 {
+			t.Errorf("asked %v: %s, %v", p.questions(), got, err)
+		}
+		if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") {
+			t.Errorf("named: %s, %v", got, err)
+		}
+	})
+}
+
+// Who asks like that is remembered.
+func TestAskersAreRemembered(t *testing.T) {
+	memory := &remembered{ways: make(map[string]string)}
+	s := &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}
+	c := dialServer(t, newConnector(t, Config{Askers: memory}), s)
+	p := &person{answer: says}
+	for _, tt := range [][2]string{{`{}`, ""}, {unnamedForm, "asks"}} {
+		if _, err := p.call(t, c, "form", tt[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got := memory.Recall(s.Origin()); got != tt[1] {
+			t.Errorf("%s: remembered %q, want %q", tt[0], got, tt[1])
+		}
+	}
+}
+
+// Users who share a connection are told what can be done about it.
+func TestUnclearWhereShared(t *testing.T) {
+	if text := unclear(&spec.Server{ID: "s", Isolation: spec.Shared}, anInput).Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
+		t.Error(text)
+	}
+	for _, i := range []spec.Isolation{spec.PerUser, spec.PerTask} {
+		if text := unclear(&spec.Server{ID: "s", Isolation: i}, anInput).Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
+			t.Error(text)
+		}
+	}
+}

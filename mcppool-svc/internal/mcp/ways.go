@@ -1,0 +1,162 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/upstream"
+)
+
+// Memory remembers how servers were reached, by spec.Server.Origin, so that what they refuse is not tried each time. What
+// it returns is believed only as far as it works.
+type Memory interface {
+	// Recall returns what was remembered; empty where there is nothing, or nothing recent.
+	Recall(origin string) string
+	// Remember replaces it; an empty way forgets.
+	Remember(origin, way string)
+}
+
+// forgetful is the Memory where there is none.
+type forgetful struct{}
+
+func (forgetful) Recall(string) string    { return "" }
+func (forgetful) Remember(string, string) {}
+
+// way is a transport and the kind of its revisions, by the name that is remembered.
+type way string
+
+const (
+	// byDiscovery comes first over HTTP, as the specification has it for clients of both eras: a server that can be asked
+	// statelessly is one that any pool can ask.
+	byDiscovery way = "discovery"
+	// byHandshake comes first otherwise: a child process belongs to one pool in any case, it is cheaper than the revisions
+	// without one, and asking for those costs 5 s where a server ignores what it does not know.
+	byHandshake way = "handshake"
+	byEvents    way = "sse" // the older HTTP transport
+)
+
+// waysOf are those of reaching a server, the one that worked last time first.
+func waysOf(s *spec.Server, remembered string) []way {
+	ways := []way{byHandshake}
+	switch {
+	case s.HTTP != nil && s.HTTP.SSE:
+		return []way{byEvents}
+	case s.HTTP != nil:
+		ways = []way{byDiscovery, byHandshake, byEvents}
+	case s.Stdio != nil:
+		ways = []way{byHandshake, byDiscovery}
+	}
+	if i := slices.Index(ways, way(remembered)); i > 0 {
+		last := ways[i]
+		ways = slices.Insert(slices.Delete(ways, i, i+1), 0, last)
+	}
+	return ways
+}
+
+// Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
+// *upstream.Error whose message says what to do.
+func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+	origin := s.Origin()
+	remembered := c.memory.Recall(origin)
+	var first error
+	for _, w := range waysOf(s, remembered) {
+		conn, err := c.connectBy(ctx, s, user, w)
+		if err == nil {
+			if w == waysOf(s, "")[0] {
+				w = "" // what is tried first need not be remembered
+			}
+			c.learn(origin, remembered, w)
+			conn.unnamed = sync.OnceFunc(func() { c.learnAsker(origin) })
+			return conn, nil
+		}
+		if first == nil || w == byHandshake || saysMore(err, w) {
+			first = err // what went wrong with a handshake says most to people
+		}
+		if !refuses(err) && (string(w) != remembered || !outdated(err)) {
+			break
+		}
+		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
+	}
+	c.learn(origin, remembered, "") // whatever was remembered may be wrong by now
+	return nil, first
+}
+
+func (c *Connector) learn(origin, remembered string, w way) {
+	if string(w) != remembered {
+		c.memory.Remember(origin, string(w))
+	}
+}
+
+// learnAsker remembers that a server asks without saying for which call, for as long as it is registered as it is.
+func (c *Connector) learnAsker(origin string) {
+	const asks = "asks"
+	if c.cfg.Askers.Recall(origin) != asks {
+		c.cfg.Askers.Remember(origin, asks)
+	}
+}
+
+// saysMore says whether the failure of a later way tells more than that of the first: the server knows it, but.
+func saysMore(err error, w way) bool {
+	if upstream.As(err).Kind == upstream.LoginRequired {
+		return true
+	}
+	return w == byEvents && !errors.Is(err, errNoStream) && upstream.As(err).Kind != upstream.Unavailable
+}
+
+// refuses says whether a server does not know a way to speak to it, as opposed to anything else that may be wrong.
+func refuses(err error) bool {
+	e := upstream.As(err)
+	var status int
+	var answered *statusError
+	if errors.As(err, &answered) {
+		status = answered.status
+	}
+	switch {
+	case errors.Is(err, transport.ErrLegacySSEServer), errors.Is(err, errNoStream), errors.Is(err, errOtherEra):
+		return true // any 4xx: mcp-go does not look at what came with it
+	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
+		return true
+	}
+	return e.Kind == upstream.Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
+}
+
+// outdated says whether what was remembered may be why a server could not be reached: something answered, and not as it did.
+func outdated(err error) bool {
+	e := upstream.As(err)
+	var answered *statusError
+	return e.Kind == upstream.Protocol || e.Kind == upstream.Answered ||
+		e.Kind == upstream.Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
+}
+
+// errOtherEra means that a server that was asked for the revisions without a handshake answered with one that has it.
+var errOtherEra = errors.New("the server speaks an older revision")
+
+// statusError is an HTTP status instead of an answer.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string { return "HTTP " + statusText(e.status) }
+
+func (c *Connector) connectBy(ctx context.Context, s *spec.Server, user string, w way) (*client, error) {
+	switch {
+	case s.Builtin != nil:
+		return c.connectBuiltin(ctx, s)
+	case w == byEvents:
+		return c.connectSSE(ctx, s, user)
+	case w == byDiscovery:
+		conn, err := c.connect(ctx, s, user, modern)
+		if err == nil && !conn.isModern() {
+			// Connected by the handshake after all, without what an older revision needs beside it.
+			return nil, errors.Join(&upstream.Error{Kind: upstream.Protocol, Message: errOtherEra.Error(), Err: errOtherEra}, conn.Close())
+		}
+		return conn, err
+	default:
+		return c.connect(ctx, s, user, legacy)
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package mcpgo
-
-import "io"
-
-// directWrite is for pipes that do not wait, which there are none of here.
-func directWrite(io.Writer) func(p []byte) int { return nil }

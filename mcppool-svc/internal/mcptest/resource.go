@@ -1,0 +1,171 @@
+package mcptest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Guard says how an MCP server protects itself. The zero value is right.
+type Guard struct {
+	MetadataAt   string   // path; RFC 9728's where empty, nowhere where "-"
+	Hidden       bool     // the challenge does not say where
+	Resource     string   // in the metadata, instead of its own address
+	Servers      []string // instead of the authority's issuer
+	Scopes       []string // in the metadata
+	Ask          string   // scope in the challenge
+	Challenge    string   // instead of all that
+	NoChallenge  bool
+	OpenMethods  []string            // need no token
+	MethodScopes map[string][]string // what a token needs for a method; 403 without
+	Always403    []string
+	SameHost     bool // the authorization server answers here too, as in 2025-03-26
+	Sessions     bool // it is of a revision that has sessions: what came after it is refused
+}
+
+// Resource is a running MCP server that wants tokens.
+type Resource struct {
+	URL string
+
+	base      string
+	authority *Authority
+	next      http.Handler
+
+	mu      sync.Mutex
+	guard   Guard
+	Headers []http.Header // of the requests to the MCP endpoint
+	Methods []string      // HTTP methods of those
+	Paths   []string      // of all requests
+}
+
+// Protect starts an MCP server at /mcp behind the guard; it stops with the test.
+func Protect(t testing.TB, a *Authority, next http.Handler, g Guard) *Resource {
+	t.Helper()
+	r := &Resource{authority: a, next: next, guard: g}
+	srv := httptest.NewServer(r)
+	t.Cleanup(srv.Close)
+	r.base, r.URL = srv.URL, srv.URL+"/mcp"
+	return r
+}
+
+// Set changes the guard.
+func (s *Resource) Set(change func(*Guard)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.guard)
+}
+
+// Look lets a test see what was remembered.
+func (s *Resource) Look(look func(*Resource)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look(s)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	g := s.guard
+	s.Paths = append(s.Paths, r.URL.Path)
+	if r.URL.Path == "/mcp" {
+		s.Headers, s.Methods = append(s.Headers, r.Header.Clone()), append(s.Methods, r.Method)
+	}
+	s.mu.Unlock()
+	switch r.URL.Path {
+	case s.metadataAt(g):
+		s.metadata(w, g)
+	case "/mcp":
+		if !s.admit(w, r, g) {
+			return
+		}
+		if g.Sessions && r.Header.Get("Mcp-Method") == "server/discover" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		s.next.ServeHTTP(w, r)
+	default:
+		if g.SameHost {
+			s.authority.ServeHTTP(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	}
+}
+
+// Base is the address without the path.
+func (s *Resource) Base() string { return s.base }
+
+func (s *Resource) metadataAt(g Guard) string {
+	if g.MetadataAt == "" {
+		return "/.well-known/oauth-protected-resource/mcp"
+	}
+	return g.MetadataAt
+}
+
+func (s *Resource) metadata(w http.ResponseWriter, g Guard) {
+	m := map[string]any{"resource": s.URL, "authorization_servers": []string{s.authority.URL}}
+	if g.Resource != "" {
+		m["resource"] = g.Resource
+	}
+	if g.Servers != nil {
+		m["authorization_servers"] = g.Servers
+	}
+	if g.Scopes != nil {
+		m["scopes_supported"] = g.Scopes
+	}
+	answer(w, http.StatusOK, m)
+}
+
+// admit refuses a request that has not the token that it needs.
+func (s *Resource) admit(w http.ResponseWriter, r *http.Request, g Guard) bool {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var rpc struct{ Method string }
+	_ = json.Unmarshal(body, &rpc)
+	for _, open := range g.OpenMethods {
+		if rpc.Method == open || strings.HasPrefix(rpc.Method, "notifications/") || r.Method != http.MethodPost {
+			return true
+		}
+	}
+	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	token := s.authority.Check(text)
+	if !ok || token == nil || token.Resource != s.URL && token.Resource != s.base {
+		s.refuse(w, g, http.StatusUnauthorized, "", g.Ask)
+		return false
+	}
+	for _, scope := range append(g.MethodScopes[rpc.Method], g.Always403...) {
+		if !strings.Contains(" "+strings.Join(token.Scopes, " ")+" ", " "+scope+" ") || len(g.Always403) > 0 {
+			s.refuse(w, g, http.StatusForbidden, "insufficient_scope", scope)
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Resource) refuse(w http.ResponseWriter, g Guard, status int, code, scope string) {
+	challenge := "Bearer"
+	add := func(name, value string) {
+		if value != "" {
+			challenge += fmt.Sprintf(`, %s="%s"`, name, value)
+		}
+	}
+	if !g.Hidden {
+		add("resource_metadata", s.base+s.metadataAt(g))
+	}
+	add("scope", scope)
+	add("error", code)
+	challenge = strings.Replace(challenge, "Bearer,", "Bearer", 1)
+	if g.Challenge != "" {
+		challenge = g.Challenge
+	}
+	if !g.NoChallenge {
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	w.WriteHeader(status)
+}
