@@ -14,7 +14,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/workspace"
 )
@@ -30,7 +30,7 @@ type Builtin struct {
 
 // openers are all built-in MCP servers by name.
 func openers(own map[string]Builtin) map[string]mcp.OpenBuiltin {
-	open := map[string]mcp.OpenBuiltin{spec.BuiltinWorkspace: openWorkspace}
+	open := map[string]mcp.OpenBuiltin{registry.BuiltinWorkspace: openWorkspace}
 	for name, builtin := range own {
 		if builtin.Open == nil {
 			continue
@@ -74,7 +74,7 @@ type connector struct {
 }
 
 // Connect returns a connection to a server for a user.
-func (c *connector) Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+func (c *connector) Connect(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
 	if s.Builtin != nil {
 		if client := c.functions.Connect(s.Builtin.Name); client != nil {
 			return client, nil
@@ -98,13 +98,13 @@ func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
 }
 
 // builtinServers are the servers of the program around the pool, by name.
-func builtinServers(own map[string]Builtin) ([]*spec.Server, error) {
-	var servers []*spec.Server
+func builtinServers(own map[string]Builtin) ([]*registry.Server, error) {
+	var servers []*registry.Server
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		switch {
-		case !spec.IsSlug(name):
+		case !registry.IsSlug(name):
 			return nil, fmt.Errorf("the name of the built-in MCP server %q is no id; use lower-case letters, digits, hyphens and underscores", name)
-		case name == spec.BuiltinWorkspace:
+		case name == registry.BuiltinWorkspace:
 			return nil, fmt.Errorf("the built-in MCP server %q is the pool's own; use another name", name)
 		case own[name].Open == nil && len(own[name].Tools) == 0:
 			return nil, fmt.Errorf("the built-in MCP server %q has neither a constructor nor tools", name)
@@ -117,7 +117,7 @@ func builtinServers(own map[string]Builtin) ([]*spec.Server, error) {
 }
 
 // workspaceServer is the built-in server that Config.Workspace asks for.
-func workspaceServer(dir string) (*spec.Server, error) {
+func workspaceServer(dir string) (*registry.Server, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("the workspace folder %s: %w", dir, err)
@@ -129,14 +129,14 @@ func workspaceServer(dir string) (*spec.Server, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("the workspace %s is not a folder; give a folder", root)
 	}
-	s := builtinServer(spec.BuiltinWorkspace, root)
+	s := builtinServer(registry.BuiltinWorkspace, root)
 	s.DisplayName, s.Description = "Workspace", "Looks at the files of "+root
 	return s, nil
 }
 
-func builtinServer(name, root string) *spec.Server {
-	return &spec.Server{
-		UID: "builtin:" + name + ":" + root, ID: name, Builtin: &spec.Builtin{Name: name, Root: root},
+func builtinServer(name, root string) *registry.Server {
+	return &registry.Server{
+		UID: "builtin:" + name + ":" + root, ID: name, Builtin: &registry.Builtin{Name: name, Root: root},
 		// Trusted goes without saying for built-in servers; it is set so that it shows.
 		AutoActivate: true, Trusted: true, FromConfig: true, ByOperator: true,
 	}

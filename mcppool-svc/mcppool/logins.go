@@ -6,8 +6,8 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // openLogins reads the stored logins and makes what makes new ones.
@@ -27,7 +27,7 @@ func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Dep
 }
 
 // credentials are those of a user's connection to a server.
-func (s *Service) credentials(server *spec.Server, user string) mcp.Credentials {
+func (s *Service) credentials(server *registry.Server, user string) mcp.Credentials {
 	if source := s.logins.For(server, user); source != nil {
 		return source
 	}

@@ -13,9 +13,8 @@ import (
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/services/serve"
 )
 
@@ -144,8 +143,8 @@ func (s *Service) applied(places []replica.Place) {
 	}
 }
 
-func at(origin string) func(*spec.Server) bool {
-	return func(s *spec.Server) bool { return s.Origin() == origin }
+func at(origin string) func(*registry.Server) bool {
+	return func(s *registry.Server) bool { return s.Origin() == origin }
 }
 
 // moved ends the use of connections that are not what they should be any more.

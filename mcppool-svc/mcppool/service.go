@@ -21,7 +21,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/checkup"
-	"pawl.dev/mcppool-svc/internal/config"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/ledger"
@@ -33,7 +32,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/sampling"
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // Service is a running pool.
@@ -76,7 +74,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 }
 
 // open puts the parts together. What it opened is in closers, also where it fails.
-func (s *Service) open(ctx context.Context, servers []*spec.Server, deps Deps) (err error) {
+func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Deps) (err error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return fmt.Errorf("naming the pool: %w", err)
@@ -149,7 +147,7 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 		Credentials: s.credentials,
 	}, deps.Log)}
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
-	s.pool.Separate(func(server *spec.Server) bool { return s.askers.Recall(server.Origin()) != "" })
+	s.pool.Separate(func(server *registry.Server) bool { return s.askers.Recall(server.Origin()) != "" })
 	return nil
 }
 
@@ -187,8 +185,8 @@ func listed(planner grpc.ClientConnInterface) checkup.Models {
 }
 
 // configured lists the servers that come from files, flags and the program around.
-func configured(cfg Config, deps Deps) ([]*spec.Server, error) {
-	servers, err := config.Read(cfg.MCPConfigs, deps.Log)
+func configured(cfg Config, deps Deps) ([]*registry.Server, error) {
+	servers, err := registry.Read(cfg.MCPConfigs, deps.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -5,19 +5,19 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // hideAddress hides what may be secret in an address.
 func hideAddress(m *mcppoolv1.HttpTransport) {
 	if m != nil {
-		m.Url = spec.MaskURL(m.GetUrl())
+		m.Url = registry.MaskURL(m.GetUrl())
 	}
 }
 
 // keepAddress puts old secrets where an update sends back what stands for them, and refuses new ones for users: addresses get into
 // logs of proxies and servers.
-func keepAddress(server, old *spec.Server) error {
+func keepAddress(server, old *registry.Server) error {
 	if server.HTTP == nil {
 		return nil
 	}
@@ -25,13 +25,13 @@ func keepAddress(server, old *spec.Server) error {
 	if old.HTTP != nil {
 		before = old.HTTP.URL
 	}
-	address, err := spec.UnmaskURL(server.HTTP.URL, before)
-	var bad *spec.Invalid
+	address, err := registry.UnmaskURL(server.HTTP.URL, before)
+	var bad *registry.Invalid
 	if errors.As(err, &bad) {
 		return invalid("mcp_server."+bad.Field, bad.Problem)
 	}
 	server.HTTP.URL = address
-	if address != before && spec.HasUser(address) {
+	if address != before && registry.HasUser(address) {
 		return invalid("mcp_server.http.url", "holds a user name or a password; send them as a header instead, such as `Authorization: Basic …`, "+
 			"whose value an operator can leave in the pool's environment as ${env:NAME}")
 	}

@@ -18,7 +18,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/spec"
 	"pawl.dev/mcppool-svc/internal/watch"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
@@ -76,7 +75,7 @@ func New(p Parts) *Server {
 }
 
 // find returns the caller and the server that an id means for the caller.
-func (s *Server) find(ctx context.Context, id string) (identity.Principal, *spec.Server, error) {
+func (s *Server) find(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return p, nil, err
@@ -89,7 +88,7 @@ func (s *Server) find(ctx context.Context, id string) (identity.Principal, *spec
 }
 
 // usable returns the caller and a server whose tools the caller may use now.
-func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *spec.Server, error) {
+func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
 	p, server, err := s.find(ctx, id)
 	if err != nil {
 		return p, nil, err
@@ -105,12 +104,12 @@ func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *sp
 }
 
 // changeable returns the caller and a server that the caller may change.
-func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Principal, *spec.Server, error) {
+func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Principal, *registry.Server, error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return p, nil, err
 	}
-	var server *spec.Server
+	var server *registry.Server
 	if owner != "" && p.IsOperator() {
 		server, err = s.registry.Of(owner, id)
 	} else {

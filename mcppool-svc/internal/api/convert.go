@@ -11,12 +11,12 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
 )
 
 // show is a server as the caller may see it.
-func (s *Server) show(p identity.Principal, server *spec.Server) *mcppoolv1.McpServer {
+func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.McpServer {
 	m := ToMessage(server)
 	hide(m.GetHttp().GetHeaders())
 	hideAddress(m.GetHttp())
@@ -56,7 +56,7 @@ func hide(values map[string]string) {
 }
 
 // ToMessage is what was registered, secrets and all; nothing that is output only but for the owner.
-func ToMessage(s *spec.Server) *mcppoolv1.McpServer {
+func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
@@ -95,39 +95,39 @@ func ToMessage(s *spec.Server) *mcppoolv1.McpServer {
 }
 
 // fromMessage is the contrary; what is output only is left out.
-func fromMessage(m *mcppoolv1.McpServer) *spec.Server {
-	s := &spec.Server{
+func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
+	s := &registry.Server{
 		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),
 		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
-		Pinning:     spec.Pinning(max(m.GetPinning(), 1) - 1),
+		Pinning:     registry.Pinning(max(m.GetPinning(), 1) - 1),
 		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
 		Roots: slices.Clone(m.GetRoots()),
 	}
-	s.Isolation, s.MaxConnections = spec.Isolation(max(m.GetIsolation(), 1)-1), int(m.GetMaxConnections())
+	s.Isolation, s.MaxConnections = registry.Isolation(max(m.GetIsolation(), 1)-1), int(m.GetMaxConnections())
 	s.CacheTTL = m.GetCacheTtl().AsDuration()
 	if p := m.GetSampling(); p != nil {
-		s.Sampling = &spec.Sampling{Model: p.GetModel(), MaxTokens: int(p.GetMaxTokens()), MaxRequests: int(p.GetMaxRequests())}
+		s.Sampling = &registry.Sampling{Model: p.GetModel(), MaxTokens: int(p.GetMaxTokens()), MaxRequests: int(p.GetMaxRequests())}
 	}
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
-		s.Stdio = &spec.Stdio{
+		s.Stdio = &registry.Stdio{
 			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
 		}
 	case *mcppoolv1.McpServer_Http:
-		s.HTTP = &spec.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse(), OAuth: oauthOf(t.Http.GetOauth())}
+		s.HTTP = &registry.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse(), OAuth: oauthOf(t.Http.GetOauth())}
 	case *mcppoolv1.McpServer_Builtin:
-		s.Builtin = &spec.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
+		s.Builtin = &registry.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
 	}
 	for _, r := range m.GetPermissions() {
-		s.Permissions = append(s.Permissions, spec.Rule{
-			Users: r.GetUsers(), Tools: r.GetTools(), Effects: r.GetEffects(), Decision: spec.Decision(r.GetDecision() - 1),
+		s.Permissions = append(s.Permissions, registry.Rule{
+			Users: r.GetUsers(), Tools: r.GetTools(), Effects: r.GetEffects(), Decision: registry.Decision(r.GetDecision() - 1),
 		})
 	}
 	for name, p := range m.GetToolPolicies() {
 		if s.Policies == nil {
-			s.Policies = make(map[string]spec.Policy, len(m.GetToolPolicies()))
+			s.Policies = make(map[string]registry.Policy, len(m.GetToolPolicies()))
 		}
-		s.Policies[name] = spec.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}
+		s.Policies[name] = registry.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}
 	}
 	return s
 }

@@ -12,7 +12,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
 )
 
@@ -35,7 +35,7 @@ const onlyOperators = "only an operator may say what an MCP server's tools do, w
 	"whether it may ask models (trusted, tool_policies, permissions, isolation, max_connections, cache_ttl, sampling)"
 
 // edit applies an update to a copy of a server, within what the caller may change.
-func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
+func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
 	if o := req.GetMcpServer().GetOwnerSub(); o != "" && o != server.Owner {
 		return invalid("mcp_server.owner_sub", "cannot be changed; register the server anew")
 	}
@@ -72,7 +72,7 @@ func edit(p identity.Principal, server *spec.Server, req *mcppoolv1.UpdateMcpSer
 }
 
 // patched is a server with the fields of an update, and whether those of its transport are among them.
-func patched(server *spec.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *spec.Server, transport bool, err error) {
+func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *registry.Server, transport bool, err error) {
 	full := ToMessage(server.Clone())
 	for _, path := range pathsOf(req) {
 		field, _, _ := strings.Cut(path, ".")
@@ -131,7 +131,7 @@ func copyPath(dst, src protoreflect.Message, path []string) error {
 }
 
 // authorTransport notes who wrote a server's transport, and refuses what only operators may write.
-func authorTransport(p identity.Principal, server *spec.Server) error {
+func authorTransport(p identity.Principal, server *registry.Server) error {
 	server.ByOperator = p.IsOperator()
 	if server.HTTP != nil {
 		server.HTTP.PublicOnly = !p.IsOperator()
@@ -154,9 +154,9 @@ func authorTransport(p identity.Principal, server *spec.Server) error {
 }
 
 // check refuses a registration that cannot work.
-func check(server *spec.Server) error {
+func check(server *registry.Server) error {
 	if err := server.Validate(); err != nil {
-		var bad *spec.Invalid
+		var bad *registry.Invalid
 		if errors.As(err, &bad) {
 			return invalid("mcp_server."+bad.Field, bad.Problem)
 		}
@@ -171,10 +171,10 @@ func check(server *spec.Server) error {
 }
 
 // hidden stands for a secret in answers. Sent back, it means the old value.
-const hidden = spec.Hidden
+const hidden = registry.Hidden
 
 // keepSecrets puts old values where an update sends back what stands for them.
-func keepSecrets(server, old *spec.Server) error {
+func keepSecrets(server, old *registry.Server) error {
 	var now, before map[string]string
 	field := "mcp_server.http.headers"
 	switch {

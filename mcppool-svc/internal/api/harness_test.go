@@ -18,8 +18,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -56,8 +55,8 @@ func serverOf(t testing.TB, client upstream.Client) *Server {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	reg, err := registry.New(st, []*spec.Server{{
-		UID: "u", ID: "echo", Stdio: &spec.Stdio{Command: "echo"}, AutoActivate: true, Trusted: true, FromConfig: true,
+	reg, err := registry.New(st, []*registry.Server{{
+		UID: "u", ID: "echo", Stdio: &registry.Stdio{Command: "echo"}, AutoActivate: true, Trusted: true, FromConfig: true,
 	}}, log)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +65,7 @@ func serverOf(t testing.TB, client upstream.Client) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
 		return client, nil
 	}, log)
 	l := ledger.New(ledger.Config{}, "pool")

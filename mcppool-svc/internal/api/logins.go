@@ -14,7 +14,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
@@ -105,24 +105,24 @@ var loginStates = map[oauth.State]mcppoolv1.LoginState{
 	oauth.Active:   mcppoolv1.LoginState_LOGIN_STATE_ACTIVE,
 }
 
-func oauthMessage(o *spec.OAuth) *mcppoolv1.OAuth {
+func oauthMessage(o *registry.OAuth) *mcppoolv1.OAuth {
 	if o == nil {
 		return nil
 	}
 	m := &mcppoolv1.OAuth{ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: mcppoolv1.OAuth_GRANT_AUTHORIZATION_CODE}
-	if o.Grant == spec.GrantClientCredentials {
+	if o.Grant == registry.GrantClientCredentials {
 		m.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
 	}
 	return m
 }
 
-func oauthOf(m *mcppoolv1.OAuth) *spec.OAuth {
+func oauthOf(m *mcppoolv1.OAuth) *registry.OAuth {
 	if m == nil {
 		return nil
 	}
-	o := &spec.OAuth{ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes()}
+	o := &registry.OAuth{ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes()}
 	if m.GetGrant() == mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {
-		o.Grant = spec.GrantClientCredentials
+		o.Grant = registry.GrantClientCredentials
 	}
 	return o
 }
@@ -134,7 +134,7 @@ func hideSecret(m *mcppoolv1.OAuth) {
 }
 
 // keepClientSecret puts the old secret where an update sends back what stands for it.
-func keepClientSecret(server, old *spec.Server) error {
+func keepClientSecret(server, old *registry.Server) error {
 	if server.HTTP == nil || server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret != hidden {
 		return nil
 	}
@@ -146,7 +146,7 @@ func keepClientSecret(server, old *spec.Server) error {
 }
 
 // authorOAuth refuses what only operators may write.
-func authorOAuth(o *spec.OAuth) error {
+func authorOAuth(o *registry.OAuth) error {
 	if o != nil && mcp.HasReference(o.ClientSecret) {
 		return denied("only an operator may refer to the pool's environment or files (${env:…}, ${file:…})")
 	}

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"slices"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
 )
 
 // editRoots sets the folders that a server is told of, which only operators may: they are the machine's.
-func editRoots(p identity.Principal, server *spec.Server, folders []string) error {
-	roots, err := spec.ReadRoots(folders)
-	var bad *spec.Invalid
+func editRoots(p identity.Principal, server *registry.Server, folders []string) error {
+	roots, err := registry.ReadRoots(folders)
+	var bad *registry.Invalid
 	switch {
 	case errors.As(err, &bad):
 		return invalid("mcp_server."+bad.Field, bad.Problem)

@@ -10,7 +10,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/page"
 )
@@ -43,7 +43,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 }
 
 // newServer makes a registration of a request, within what the caller may register.
-func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*spec.Server, error) {
+func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*registry.Server, error) {
 	msg := req.GetMcpServer()
 	server := fromMessage(msg)
 	switch id := req.GetMcpServerId(); {
@@ -55,14 +55,14 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*sp
 	if server.ID == "" {
 		return nil, invalid("mcp_server_id", "is missing; choose an id such as `files`")
 	}
-	if err := keepSecrets(server, &spec.Server{}); err != nil {
+	if err := keepSecrets(server, &registry.Server{}); err != nil {
 		return nil, err
 	}
 	if !p.IsOperator() {
 		if server.Owner != "" && server.Owner != p.Sub {
 			return nil, denied("only an operator may register an MCP server for somebody else")
 		}
-		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 || !server.SameSharing(&spec.Server{}) {
+		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 || !server.SameSharing(&registry.Server{}) {
 			return nil, denied(onlyOperators)
 		}
 		server.Owner, server.AutoActivate = p.Sub, true
@@ -116,7 +116,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		size = defaultServers
 	}
 	resp := &mcppoolv1.ListMcpServersResponse{}
-	var shown []*spec.Server
+	var shown []*registry.Server
 	for _, server := range s.registry.Visible(p.Sub) {
 		if server.ID <= string(after) || req.GetActiveOnly() && !s.active(p, server) {
 			continue
@@ -137,7 +137,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 }
 
 // active says whether the caller's tasks can use a server now.
-func (s *Server) active(p identity.Principal, server *spec.Server) bool {
+func (s *Server) active(p identity.Principal, server *registry.Server) bool {
 	return !server.Disabled && s.registry.Active(p.Sub, server)
 }
 
@@ -151,7 +151,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 	if err != nil {
 		return nil, err
 	}
-	updated, err := s.registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *spec.Server) error {
+	updated, err := s.registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *registry.Server) error {
 		return edit(p, server, req)
 	})
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 
 // Forget takes back the approvals of a server that is gone, and the logins to it. They are of no use to anybody any more, so it is
 // enough to log a failure.
-func (s *Server) Forget(ctx context.Context, server *spec.Server) {
+func (s *Server) Forget(ctx context.Context, server *registry.Server) {
 	if err := s.pins.Forget(server.Origin()); err != nil {
 		s.log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
 	}

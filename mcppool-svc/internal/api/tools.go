@@ -13,7 +13,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/pin"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/page"
@@ -58,7 +58,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	n, bytes, last := 0, 0, ""
 	for _, tool := range all.After(string(after)) {
 		policy, decision := server.JudgeFor(p.Sub, tool.Name, tool.Hints)
-		if review.Holds(tool.Name) != req.GetQuarantined() || decision == spec.Deny || !tool.Matches(words) {
+		if review.Holds(tool.Name) != req.GetQuarantined() || decision == registry.Deny || !tool.Matches(words) {
 			continue
 		}
 		bytes += len(tool.Raw)
@@ -75,7 +75,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 }
 
 // add adds a tool to a page.
-func (s *Server) add(resp *mcppoolv1.ListToolsResponse, server *spec.Server, tool *catalog.Tool, policy spec.Policy, quarantined bool) error {
+func (s *Server) add(resp *mcppoolv1.ListToolsResponse, server *registry.Server, tool *catalog.Tool, policy registry.Policy, quarantined bool) error {
 	if !quarantined {
 		resp.Tools = append(resp.Tools, toolMessage(server, tool, policy))
 		return nil
@@ -117,7 +117,7 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	return &mcppoolv1.ApproveToolResponse{Tool: toolMessage(server, tool, policy)}, nil
 }
 
-func toolMessage(server *spec.Server, t *catalog.Tool, policy spec.Policy) *commonv1.Tool {
+func toolMessage(server *registry.Server, t *catalog.Tool, policy registry.Policy) *commonv1.Tool {
 	return &commonv1.Tool{
 		Id: server.ID + "/" + t.Name, McpId: server.ID, Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchemaJson: t.Input, OutputSchemaJson: t.Output, Effect: policy.Effect, Idempotent: policy.Idempotent,

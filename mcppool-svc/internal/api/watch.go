@@ -14,7 +14,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
@@ -97,15 +97,15 @@ func (v *view) tell(changed func(uid string) bool) error {
 	return nil
 }
 
-func (v *view) servers() []*spec.Server {
+func (v *view) servers() []*registry.Server {
 	all := v.s.registry.Visible(v.p.Sub)
 	if len(v.ids) == 0 {
 		return all
 	}
-	return slices.DeleteFunc(all, func(s *spec.Server) bool { return !slices.Contains(v.ids, s.ID) })
+	return slices.DeleteFunc(all, func(s *registry.Server) bool { return !slices.Contains(v.ids, s.ID) })
 }
 
-func (v *view) show(server *spec.Server) error {
+func (v *view) show(server *registry.Server) error {
 	m := &mcppoolv1.WatchMcpServersResponse{McpServer: v.s.show(v.p, server), ToolsVersion: v.s.pool.Status(server, v.p.Sub).Tools}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

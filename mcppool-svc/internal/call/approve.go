@@ -11,12 +11,12 @@ import (
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/pin"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
 // review says which tools of a server wait for an approval. Where that cannot be kept, none may be used.
-func (c *Caller) review(s *spec.Server, all *catalog.Catalog) (*pin.Review, error) {
+func (c *Caller) review(s *registry.Server, all *catalog.Catalog) (*pin.Review, error) {
 	review, err := c.deps.Pins.Review(s, all)
 	if err != nil {
 		return nil, notKept(err)

@@ -8,7 +8,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
@@ -17,7 +17,7 @@ type Task struct {
 	ID      string // empty: there is none
 	Tool    string
 	MCPID   string
-	Server  *spec.Server
+	Server  *registry.Server
 	Refused error // why the user cannot use the server; Server is nil then
 }
 
@@ -62,8 +62,8 @@ func (t Task) refusal() error {
 }
 
 // permitTask checks what can be checked before a task is asked for: the tool runs already, or did.
-func (r *Request) permitTask(decision spec.Decision) error {
-	if decision == spec.Deny {
+func (r *Request) permitTask(decision registry.Decision) error {
+	if decision == registry.Deny {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 			"a rule of MCP server %s does not let you call %s; ask an operator", r.Server.ID, r.Tool)
 	}

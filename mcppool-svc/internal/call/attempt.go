@@ -14,7 +14,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
 )
@@ -76,7 +76,7 @@ func (m *making) over(ctx context.Context, lease *conn.Lease) (*mcppoolv1.CallRe
 	if err != nil {
 		return nil, preparing(err)
 	}
-	var hints spec.Hints
+	var hints registry.Hints
 	if tool != nil {
 		hints = tool.Hints
 	}
@@ -132,7 +132,7 @@ func (m *making) read(raw json.RawMessage, tool *catalog.Tool, keep keeper) (*mc
 }
 
 // permit checks what can be checked before a tool runs.
-func (c *Caller) permit(r *Request, all *catalog.Catalog, tool *catalog.Tool, decision spec.Decision) error {
+func (c *Caller) permit(r *Request, all *catalog.Catalog, tool *catalog.Tool, decision registry.Decision) error {
 	if tool == nil {
 		return noTool(r.Server, r.Tool)
 	}
@@ -152,7 +152,7 @@ func (c *Caller) permit(r *Request, all *catalog.Catalog, tool *catalog.Tool, de
 		return invalidInput(refuse(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 			"the input does not fit the schema of the tool %s/%s: %v", r.Server.ID, tool.Name, err), err)
 	}
-	if decision == spec.Deny {
+	if decision == registry.Deny {
 		return refuse(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 			"a rule of MCP server %s does not let you call %s; ask an operator", r.Server.ID, tool.Name)
 	}
@@ -163,7 +163,7 @@ func (c *Caller) permit(r *Request, all *catalog.Catalog, tool *catalog.Tool, de
 	return nil
 }
 
-func noTool(s *spec.Server, name string) *errs.Error {
+func noTool(s *registry.Server, name string) *errs.Error {
 	return refuse(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
 		"MCP server %[1]s has no tool %.100[2]q; `pawl mcp tools %[1]s` shows what there is", s.ID, name)
 }

@@ -16,7 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/pin"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/span"
@@ -37,7 +37,7 @@ type Caller struct {
 // Deps are what a Caller needs beside connections and a ledger.
 type Deps struct {
 	// Lookup finds a user's server as it is registered now; before a further try. Where nil, nothing changes.
-	Lookup func(user, mcpID string) (*spec.Server, error)
+	Lookup func(user, mcpID string) (*registry.Server, error)
 
 	Now   func() time.Time // that calls are to be started by
 	Log   *slog.Logger

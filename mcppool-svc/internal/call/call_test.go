@@ -16,7 +16,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -145,7 +145,7 @@ func (panicking) Acquire(context.Context, conn.Use) (*conn.Lease, error) { panic
 func TestPanicEndsTheCallAlone(t *testing.T) {
 	c := New(panicking{}, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	for _, id := range []string{"", "c1", "c1"} {
-		err := c.Call(t.Context(), Request{User: "ann", Server: &spec.Server{ID: "s"}, Tool: "t", CallID: id, Hashes: []ledger.Hash{{}}},
+		err := c.Call(t.Context(), Request{User: "ann", Server: &registry.Server{ID: "s"}, Tool: "t", CallID: id, Hashes: []ledger.Hash{{}}},
 			func(*mcppoolv1.CallToolResponse) error { return nil })
 		e := errs.From(err)
 		if e.Code != codes.Internal || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown || !strings.Contains(e.Message, "a bug") {

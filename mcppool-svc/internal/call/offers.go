@@ -12,7 +12,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/span"
@@ -59,7 +59,7 @@ func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do fu
 
 // permitOffers refuses users who may not use what the server offers beside tools.
 func permitOffers(use conn.Use) error {
-	if use.Server.PermitOffers(use.User) != spec.Deny {
+	if use.Server.PermitOffers(use.User) != registry.Deny {
 		return nil
 	}
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
@@ -67,7 +67,7 @@ func permitOffers(use conn.Use) error {
 }
 
 // offersOf is what a connection can do, if its server can.
-func offersOf(lease *conn.Lease, server *spec.Server, about subject) (upstream.Offers, error) {
+func offersOf(lease *conn.Lease, server *registry.Server, about subject) (upstream.Offers, error) {
 	o, ok := lease.Client().(upstream.Offers)
 	if !ok || !about.has(lease.Client().Info().Capabilities) {
 		return nil, about.lacking(server)
@@ -75,13 +75,13 @@ func offersOf(lease *conn.Lease, server *spec.Server, about subject) (upstream.O
 	return o, nil
 }
 
-func (a subject) lacking(server *spec.Server) *errs.Error {
+func (a subject) lacking(server *registry.Server) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"MCP server %s does not offer %s; `capabilities` of the server says what it offers", server.ID, a.offering)
 }
 
 // explain says what a server's refusal means. Other failures are as those of tools/list: no tool ran.
-func (a subject) explain(server *spec.Server, err error) error {
+func (a subject) explain(server *registry.Server, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (t tooSlow) Error() string {
 func (tooSlow) Is(target error) bool { return errors.Is(target, context.DeadlineExceeded) }
 
 // unreadable is an answer that breaks MCP's rules.
-func unreadable(server *spec.Server, what string, err error) *errs.Error {
+func unreadable(server *registry.Server, what string, err error) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 		"MCP server %s gave a %s that cannot be read: %w", server.ID, what, err)
 }

@@ -11,7 +11,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -25,7 +25,7 @@ const (
 // Request is one call.
 type Request struct {
 	User           string
-	Server         *spec.Server
+	Server         *registry.Server
 	Refused        error // why the user cannot use the server; Server is nil then
 	MCPID          string
 	Tool           string

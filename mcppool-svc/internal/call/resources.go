@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
@@ -48,7 +48,7 @@ func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1
 }
 
 // small refuses what would not fit into an answer.
-func (c *Caller) small(server *spec.Server, what string, raw json.RawMessage) error {
+func (c *Caller) small(server *registry.Server, what string, raw json.RawMessage) error {
 	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,
 			"the %s of MCP server %s has %.1f MiB; the limit is %.1f", what, server.ID, float64(len(raw))/(1<<20), float64(limit)/(1<<20))

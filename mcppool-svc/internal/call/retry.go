@@ -8,7 +8,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -83,7 +83,7 @@ func (c *Caller) same(r *Request) bool {
 }
 
 // repeatable is what may be done twice.
-func repeatable(p spec.Policy) bool {
+func repeatable(p registry.Policy) bool {
 	return p.Effect == commonv1.Effect_EFFECT_READ || p.Idempotent
 }
 

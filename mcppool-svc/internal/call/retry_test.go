@@ -20,8 +20,8 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/pin"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -79,10 +79,10 @@ func (s *flaky) answer() (json.RawMessage, error) {
 }
 
 // tries makes a call and returns how it ended, and when each try was made since the first.
-func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id string) (*spec.Server, error)) ([]time.Duration, error) {
+func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id string) (*registry.Server, error)) ([]time.Duration, error) {
 	t.Helper()
 	server := &flaky{done: make(chan struct{}), fails: fails}
-	pool := conn.New(conn.Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
+	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
 	st, err := store.Open("", pin.Buckets()...)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 		c.deps.Lookup = l
 	}
 	if r.Server == nil {
-		r.Server = &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}}
+		r.Server = &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	}
 	r.User, r.Input, r.CallID, r.Hashes = "ann", "{}", "c", []ledger.Hash{{}}
 	failed := c.Call(t.Context(), r, func(*mcppoolv1.CallToolResponse) error { return nil })
@@ -122,7 +122,7 @@ func TestRetry(t *testing.T) {
 	answered := &upstream.Error{Kind: upstream.Answered, Code: -32000, Sent: true, Message: "no"}
 	polite := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: 5 * time.Second, Message: "busy"}
 	rude := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: time.Hour, Message: "busy"}
-	short := &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}, CallTimeout: 2 * time.Second}
+	short := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}, CallTimeout: 2 * time.Second}
 	for _, tt := range []struct {
 		name   string
 		fails  []error
@@ -182,23 +182,23 @@ func TestUnknownStaysUnknown(t *testing.T) {
 // A server that was removed, or changed, while a call waits for its next try is not called again.
 func TestNoRetryOfAnotherServer(t *testing.T) {
 	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
-	mine := &spec.Server{ID: "s", UID: "u", Trusted: true, Stdio: &spec.Stdio{Command: "x"}}
+	mine := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	changed := mine.Clone()
 	changed.Generation++
 	for name, tt := range map[string]struct {
-		now   *spec.Server
+		now   *registry.Server
 		err   error
 		tries int
 	}{
 		"the same":  {mine, nil, 2},
 		"gone":      {nil, errors.New("gone"), 1},
 		"changed":   {changed, nil, 1},
-		"disabled":  {&spec.Server{ID: "s", UID: "u", Disabled: true, Stdio: mine.Stdio}, nil, 1},
-		"a new one": {&spec.Server{ID: "s", UID: "v", Trusted: true, Stdio: mine.Stdio}, nil, 1},
+		"disabled":  {&registry.Server{ID: "s", UID: "u", Disabled: true, Stdio: mine.Stdio}, nil, 1},
+		"a new one": {&registry.Server{ID: "s", UID: "v", Trusted: true, Stdio: mine.Stdio}, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at, _ := tries(t, []error{reset}, Request{Tool: "look", Server: mine}, func(string, string) (*spec.Server, error) { return tt.now, tt.err })
+				at, _ := tries(t, []error{reset}, Request{Tool: "look", Server: mine}, func(string, string) (*registry.Server, error) { return tt.now, tt.err })
 				if len(at) != tt.tries {
 					t.Errorf("tried at %v, want %d tries", at, tt.tries)
 				}
@@ -251,7 +251,7 @@ func TestRememberedFailuresAreNotRetried(t *testing.T) {
 	down := &upstream.Error{Kind: upstream.Unavailable, Transient: true, Message: "connection refused"}
 	synctest.Test(t, func(t *testing.T) {
 		connects := 0
-		pool := conn.New(conn.Config{BreakAfter: 4}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+		pool := conn.New(conn.Config{BreakAfter: 4}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
 			connects++
 			return nil, down
 		}, slog.New(slog.DiscardHandler))
@@ -260,7 +260,7 @@ func TestRememberedFailuresAreNotRetried(t *testing.T) {
 		call := func(id string) (time.Duration, *errs.Error) {
 			start := time.Now()
 			err := c.Call(t.Context(), Request{
-				Server: &spec.Server{ID: "s", UID: "u", Stdio: &spec.Stdio{Command: "x"}}, Tool: "look",
+				Server: &registry.Server{ID: "s", UID: "u", Stdio: &registry.Stdio{Command: "x"}}, Tool: "look",
 				User: "ann", Input: "{}", CallID: id, Hashes: []ledger.Hash{{}},
 			}, func(*mcppoolv1.CallToolResponse) error { return nil })
 			return time.Since(start), errs.From(err)

@@ -11,14 +11,14 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Models have language models asked: a sampling.Models.
 type Models interface {
 	// Sample asks for a user, within what an operator allows. The error is an *errs.Error, or the end of ctx; what it cost is right also then.
-	Sample(ctx context.Context, user string, policy *spec.Sampling, s upstream.Sample) (Sampled, error)
+	Sample(ctx context.Context, user string, policy *registry.Sampling, s upstream.Sample) (Sampled, error)
 }
 
 // Sampled is what a model said, and what it cost.
@@ -56,7 +56,7 @@ func (t *try) sample(ctx context.Context, wanted upstream.Sample) (upstream.Samp
 }
 
 // sampled is a record for those who ask later who had what asked: no words are in it.
-func (t *try) sampled(policy *spec.Sampling, got Sampled, err error, took time.Duration) []slog.Attr {
+func (t *try) sampled(policy *registry.Sampling, got Sampled, err error, took time.Duration) []slog.Attr {
 	name, reason := got.Name, ""
 	if name == "" {
 		name = policy.Model

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/schema"
@@ -37,7 +37,7 @@ type Tool struct {
 	Name, Title, Description string
 	// Input and Output are JSON Schemas, exactly as sent; Output is empty where there is none.
 	Input, Output string
-	Hints         spec.Hints
+	Hints         registry.Hints
 	Tasks         TaskSupport
 	// Raw is the definition, exactly as sent; Hash is its SHA-256 (hex).
 	Raw, Hash string
@@ -129,7 +129,7 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 			return err
 		}
 	}
-	t.Hints = spec.Hints{
+	t.Hints = registry.Hints{
 		ReadOnly: flag(hints["readOnlyHint"]), Destructive: flag(hints["destructiveHint"]), Idempotent: flag(hints["idempotentHint"]),
 	}
 	return nil

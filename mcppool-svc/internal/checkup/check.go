@@ -7,7 +7,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/pin"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -51,14 +51,14 @@ func (r *Report) OK() bool {
 
 // Connector is what a server is reached with.
 type Connector interface {
-	CheckSecrets(s *spec.Server) error
-	CheckTarget(ctx context.Context, s *spec.Server) (string, error)
-	Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error)
+	CheckSecrets(s *registry.Server) error
+	CheckTarget(ctx context.Context, s *registry.Server) (string, error)
+	Connect(ctx context.Context, s *registry.Server, user string) (upstream.Client, error)
 }
 
 // Subject is the server, and what is known of it beside its registration.
 type Subject struct {
-	Server *spec.Server
+	Server *registry.Server
 	User   string // whose connection is tried
 	Active bool   // the caller's tasks can use it
 	// Models are those that the server may have asked; nil where the pool knows none.

@@ -10,14 +10,14 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
 // Use says who wants which connection, and whether beyond this call.
 type Use struct {
-	Server  *spec.Server
+	Server  *registry.Server
 	User    string
 	Session string // held until ReleaseSession; empty: for this lease alone
 	// Call: it is for a tool call, during which the server may ask back.
@@ -209,7 +209,7 @@ func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry,
 }
 
 // establish makes an entry's connection and tells those who wait for it.
-func (p *Pool) establish(ctx context.Context, e *entry, server *spec.Server) {
+func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, server.StartLimit())
 	defer cancel()
 	defer context.AfterFunc(p.base, cancel)()

@@ -11,7 +11,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -22,12 +22,12 @@ const maxTurns = 100
 // Separate sets which servers ask for input without saying which call they ask for. Only one call at a time runs over a
 // connection to such a server, so that there is no doubt; further calls of the same user, or task, get further connections,
 // or wait for their turn where there can be no more. What is no call goes over the first. It is set before the pool is used.
-func (p *Pool) Separate(asks func(*spec.Server) bool) { p.asks = asks }
+func (p *Pool) Separate(asks func(*registry.Server) bool) { p.asks = asks }
 
 // separates says whether a use is to have its connection to itself. Users who share one would have many otherwise: what they
 // share is the point there.
 func (p *Pool) separates(use Use) bool {
-	return use.Call && p.asks != nil && use.Server.Isolation != spec.Shared && p.asks(use.Server)
+	return use.Call && p.asks != nil && use.Server.Isolation != registry.Shared && p.asks(use.Server)
 }
 
 // turn is that of a call which wants a connection of its own.

@@ -12,7 +12,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -20,7 +20,7 @@ import (
 // inAsking is inPool with servers that ask without saying for which call.
 func inAsking(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
 	inPool(t, cfg, func(t *testing.T, p *Pool, f *fakes) {
-		p.Separate(func(*spec.Server) bool { return true })
+		p.Separate(func(*registry.Server) bool { return true })
 		test(t, p, f)
 	})
 }
@@ -38,7 +38,7 @@ func wantNothingLeft(t *testing.T, p *Pool) {
 	}
 }
 
-func atMost(n int) *spec.Server {
+func atMost(n int) *registry.Server {
 	s := server.Clone()
 	s.MaxConnections = n
 	return s
@@ -87,10 +87,10 @@ func TestCallsAlone(t *testing.T) {
 func TestWhoIsNotSplit(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		asks := map[string]bool{"asks": true}
-		p.Separate(func(s *spec.Server) bool { return asks[s.UID] })
-		shared := isolated(spec.Shared)
+		p.Separate(func(s *registry.Server) bool { return asks[s.UID] })
+		shared := isolated(registry.Shared)
 		shared.UID = "asks"
-		for _, s := range []*spec.Server{server, shared} {
+		for _, s := range []*registry.Server{server, shared} {
 			before := f.count()
 			a, b := acquire(t, p, Use{Server: s, User: "ann", Call: true}), acquire(t, p, Use{Server: s, User: "ann", Call: true})
 			if f.count() != before+1 {
@@ -290,13 +290,13 @@ func (u *unsettled) Settled() bool { return u.settled.Load() }
 func TestUnsettledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*unsettled
-		p := New(Config{}, func(_ context.Context, s *spec.Server, _ string) (upstream.Client, error) {
+		p := New(Config{}, func(_ context.Context, s *registry.Server, _ string) (upstream.Client, error) {
 			u := &unsettled{fakeClient: newFakeClient(s)}
 			u.settled.Store(true)
 			made = append(made, u)
 			return u, nil
 		}, slog.New(slog.DiscardHandler))
-		p.Separate(func(*spec.Server) bool { return true })
+		p.Separate(func(*registry.Server) bool { return true })
 		subscription := acquire(t, p, Use{User: "ann", Standing: true})
 		reading := acquire(t, p, Use{User: "ann"})
 		a := acquire(t, p, ofCall(""))

@@ -7,7 +7,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/span"
@@ -96,7 +96,7 @@ func (p *Pool) trying(k key) bool {
 
 // Works says that a user's connection to a server could be made, beside the pool: the next call tries at once, also one that needs a
 // connection beside the first.
-func (p *Pool) Works(server *spec.Server, user string) {
+func (p *Pool) Works(server *registry.Server, user string) {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()

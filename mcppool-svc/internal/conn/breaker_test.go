@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -108,7 +108,7 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
 	for _, kind := range []upstream.Kind{upstream.LoginRequired, upstream.Misconfigured} {
 		synctest.Test(t, func(t *testing.T) {
-			p := New(Config{BreakAfter: 2}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+			p := New(Config{BreakAfter: 2}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
 				return nil, upstream.Errorf(kind, "do something first")
 			}, slog.New(slog.DiscardHandler))
 			defer p.Close()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -14,7 +14,7 @@ const lookLimit = time.Second
 
 // Prove asks for a sign of life of a user's connections to servers, where the last one is not recent: nothing else tells that
 // a server died which is reached by a request at a time. It waits until their states are true, but not for long.
-func (p *Pool) Prove(ctx context.Context, user string, servers ...*spec.Server) {
+func (p *Pool) Prove(ctx context.Context, user string, servers ...*registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	for _, asked := range p.prove(user, servers) {
@@ -34,12 +34,12 @@ func (l *Lease) Doubt() {
 }
 
 // prove begins the probes, and returns what is closed when each is over.
-func (p *Pool) prove(user string, servers []*spec.Server) (asked []<-chan struct{}) {
+func (p *Pool) prove(user string, servers []*registry.Server) (asked []<-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range servers {
 		k := keyOf(Use{Server: s, User: user})
-		if s.Isolation != spec.PerTask {
+		if s.Isolation != registry.PerTask {
 			gone := true
 			for e := range p.those(k) {
 				asked, gone = p.proveOne(asked, e), false

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -55,7 +55,7 @@ func (c mortal) Probe(ctx context.Context) error {
 func withLives(t *testing.T, test func(t *testing.T, p *Pool, f *fakes, l *life)) {
 	inPool(t, Config{IdleTimeout: time.Hour}, func(t *testing.T, p *Pool, f *fakes) {
 		l, connect := &life{}, p.connect
-		p.connect = func(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+		p.connect = func(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
 			c, err := connect(ctx, s, user)
 			if err != nil {
 				return nil, err
@@ -174,10 +174,10 @@ func TestDoubt(t *testing.T) {
 // when all die at once.
 func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 	for name, firstGoes := range map[string]bool{"the first went before": true, "all die": false} {
-		for _, isolation := range []spec.Isolation{spec.PerUser, spec.PerTask} {
+		for _, isolation := range []registry.Isolation{registry.PerUser, registry.PerTask} {
 			t.Run(fmt.Sprint(name, ", isolation ", isolation), func(t *testing.T) {
 				withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
-					p.Separate(func(*spec.Server) bool { return true })
+					p.Separate(func(*registry.Server) bool { return true })
 					s := isolated(isolation)
 					use := Use{Server: s, User: "ann", Session: "task", Call: true}
 					leases := []*Lease{acquire(t, p, use), acquire(t, p, use), acquire(t, p, use)}
@@ -241,9 +241,9 @@ func TestDeathBeyondTheFirst(t *testing.T) {
 
 // A server over HTTP that failed is tried again when somebody looks a while later; a program is not started for that.
 func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
-	web := &spec.Server{UID: "web", ID: "web", HTTP: &spec.HTTP{URL: "http://127.0.0.1:1/mcp"}}
-	program := &spec.Server{UID: "program", ID: "program", Stdio: &spec.Stdio{Command: "x"}}
-	for s, want := range map[*spec.Server]State{web: Ready, program: Failed} {
+	web := &registry.Server{UID: "web", ID: "web", HTTP: &registry.HTTP{URL: "http://127.0.0.1:1/mcp"}}
+	program := &registry.Server{UID: "program", ID: "program", Stdio: &registry.Stdio{Command: "x"}}
+	for s, want := range map[*registry.Server]State{web: Ready, program: Failed} {
 		withLives(t, func(t *testing.T, p *Pool, f *fakes, _ *life) {
 			f.set(&upstream.Error{Message: "connection refused"}, 0)
 			if _, err := p.Acquire(t.Context(), Use{Server: s, User: "ann"}); err == nil {

@@ -8,11 +8,11 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
-func isolated(i spec.Isolation) *spec.Server {
+func isolated(i registry.Isolation) *registry.Server {
 	s := server.Clone()
 	s.Isolation = i
 	return s
@@ -21,7 +21,7 @@ func isolated(i spec.Isolation) *spec.Server {
 // A23: under TASK two tasks of one user share nothing, and the end of one closes its own connection alone, at once.
 func TestA23TasksHaveConnectionsOfTheirOwn(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
-		s := isolated(spec.PerTask)
+		s := isolated(registry.PerTask)
 		one, two := acquire(t, p, Use{Server: s, User: "ann", Session: "task-1"}), acquire(t, p, Use{Server: s, User: "ann", Session: "task-2"})
 		bobs := acquire(t, p, Use{Server: s, User: "bob", Session: "task-1"})
 		alone := acquire(t, p, Use{Server: s, User: "ann"})
@@ -66,7 +66,7 @@ func TestA23TasksHaveConnectionsOfTheirOwn(t *testing.T) {
 // A task that its executor never releases does not keep its connection for ever.
 func TestForgottenTaskEnds(t *testing.T) {
 	inPool(t, Config{IdleTimeout: time.Minute, SessionTimeout: 10 * time.Minute}, func(t *testing.T, p *Pool, f *fakes) {
-		acquire(t, p, Use{Server: isolated(spec.PerTask), User: "ann", Session: "task-1"}).Release()
+		acquire(t, p, Use{Server: isolated(registry.PerTask), User: "ann", Session: "task-1"}).Release()
 		<-time.After(9 * time.Minute)
 		synctest.Wait()
 		if f.made[0].isClosed() {
@@ -82,7 +82,7 @@ func TestForgottenTaskEnds(t *testing.T) {
 
 func TestSharedByAllUsers(t *testing.T) {
 	inPool(t, Config{MaxPerUser: 1}, func(t *testing.T, p *Pool, _ *fakes) {
-		s := isolated(spec.Shared)
+		s := isolated(registry.Shared)
 		a, b := acquire(t, p, Use{Server: s, User: "ann", Session: "task-1"}), acquire(t, p, Use{Server: s, User: "bob", Session: "task-1"})
 		own := acquire(t, p, Use{User: "ann"}) // what is shared is nobody's, and counts for nobody
 		if a.Client() != b.Client() || own.Client() == a.Client() {
@@ -106,7 +106,7 @@ func TestTasksShareFailures(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		f.set(errs.New(14, 0, "no such program"), 0)
 		for _, task := range []string{"1", "2", "3"} {
-			if _, err := p.Acquire(t.Context(), Use{Server: isolated(spec.PerTask), User: "ann", Session: task}); err == nil {
+			if _, err := p.Acquire(t.Context(), Use{Server: isolated(registry.PerTask), User: "ann", Session: task}); err == nil {
 				t.Error("connected")
 			}
 		}
@@ -128,7 +128,7 @@ func TestServersLimit(t *testing.T) {
 			errs.From(err).RetryAfter == 0 || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted {
 			t.Errorf("error = %v", err)
 		}
-		acquire(t, p, Use{Server: &spec.Server{UID: "2", ID: "two"}, User: "cat"}).Release() // another server's limit is its own
+		acquire(t, p, Use{Server: &registry.Server{UID: "2", ID: "two"}, User: "cat"}).Release() // another server's limit is its own
 		a.Release()
 		c := acquire(t, p, Use{Server: s, User: "cat"})
 		synctest.Wait()
@@ -144,7 +144,7 @@ func TestOwnLimitComesFirst(t *testing.T) {
 	inPool(t, Config{MaxPerUser: 1, MaxConnections: 2}, func(t *testing.T, p *Pool, f *fakes) {
 		acquire(t, p, Use{User: "bob"}).Release()
 		a := acquire(t, p, Use{User: "ann"})
-		if _, err := p.Acquire(t.Context(), Use{Server: &spec.Server{UID: "2", ID: "two"}, User: "ann"}); err == nil || !strings.Contains(err.Error(), "you have 1") {
+		if _, err := p.Acquire(t.Context(), Use{Server: &registry.Server{UID: "2", ID: "two"}, User: "ann"}); err == nil || !strings.Contains(err.Error(), "you have 1") {
 			t.Errorf("error = %v", err)
 		}
 		synctest.Wait()

@@ -7,7 +7,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
@@ -21,7 +21,7 @@ type limit struct {
 
 // limits are those that a new connection is under, the one that concerns fewest people first: who is over it alone must not
 // cost others their idle connections.
-func (p *Pool) limits(k key, server *spec.Server) []limit {
+func (p *Pool) limits(k key, server *registry.Server) []limit {
 	all := []limit{
 		{p.cfg.MaxPerUser, func(e *entry) bool { return e.user == k.user }, "you have", "end a task, or try again later"},
 		{
@@ -38,7 +38,7 @@ func (p *Pool) limits(k key, server *spec.Server) []limit {
 
 // makeRoom refuses a connection over a limit, unless an idle one can make way. Those that are closing do not count: that is
 // bounded in time. Called with mu held.
-func (p *Pool) makeRoom(k key, server *spec.Server) error {
+func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	for _, l := range p.limits(k, server) {
 		n := 0
 		for e := range p.live {
@@ -58,8 +58,8 @@ func (p *Pool) makeRoom(k key, server *spec.Server) error {
 
 // MayReleaseLate says whether nobody waits for a session of a user to give back its hold on a server's connections: nothing ends with
 // that, and no limit is near enough that others would want the room.
-func (p *Pool) MayReleaseLate(server *spec.Server, user string) bool {
-	if server.Isolation == spec.PerTask {
+func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
+	if server.Isolation == registry.PerTask {
 		return false
 	}
 	k := keyOf(Use{Server: server, User: user})

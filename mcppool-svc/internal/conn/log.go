@@ -3,7 +3,7 @@ package conn
 import (
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -17,7 +17,7 @@ type Log struct {
 
 // Log returns what is kept of a user's connection to a server as it is now configured: of the living one, else of the last that
 // failed. What a connection of all users wrote may be about others, and is nobody's to read: of that one there is no stderr.
-func (p *Pool) Log(server *spec.Server, user string) Log {
+func (p *Pool) Log(server *registry.Server, user string) Log {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,7 +27,7 @@ func (p *Pool) Log(server *spec.Server, user string) Log {
 	} else if f := p.failed[k]; f != nil {
 		log = Log{Stderr: f.stderr, Time: f.at, Err: f.err}
 	}
-	if server.Isolation == spec.Shared {
+	if server.Isolation == registry.Shared {
 		log.Stderr = upstream.Stderr{}
 	}
 	return log

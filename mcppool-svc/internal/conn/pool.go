@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -49,16 +49,16 @@ func (c Config) withDefaults() Config {
 }
 
 // Connect makes a user's connection; ctx bounds the making alone. Errors are *upstream.Error.
-type Connect func(ctx context.Context, server *spec.Server, user string) (upstream.Client, error)
+type Connect func(ctx context.Context, server *registry.Server, user string) (upstream.Client, error)
 
 // Pool keeps connections.
 type Pool struct {
 	cfg     Config
 	connect Connect
 	log     *slog.Logger
-	changed func(server, user string) // see Observe
-	attends func(user string) bool    // see Attended
-	asks    func(*spec.Server) bool   // see Separate
+	changed func(server, user string)   // see Observe
+	attends func(user string) bool      // see Attended
+	asks    func(*registry.Server) bool // see Separate
 
 	tools *catalog.Known // of all connections
 

@@ -15,7 +15,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeClient is a connection that only lives and dies.
 type fakeClient struct {
-	server *spec.Server
+	server *registry.Server
 	done   chan struct{}
 	once   func()
 
@@ -33,7 +33,7 @@ type fakeClient struct {
 	closed bool
 }
 
-func newFakeClient(s *spec.Server) *fakeClient {
+func newFakeClient(s *registry.Server) *fakeClient {
 	c := &fakeClient{server: s, done: make(chan struct{})}
 	c.once = sync.OnceFunc(func() { close(c.done) })
 	return c
@@ -82,7 +82,7 @@ type fakes struct {
 	delay time.Duration // how long they take
 }
 
-func (f *fakes) connect(ctx context.Context, s *spec.Server, _ string) (upstream.Client, error) {
+func (f *fakes) connect(ctx context.Context, s *registry.Server, _ string) (upstream.Client, error) {
 	f.mu.Lock()
 	delay, fail := f.delay, f.fail
 	f.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *fakes) set(fail error, delay time.Duration) {
 	f.fail, f.delay = fail, delay
 }
 
-var server = &spec.Server{UID: "uid-1", ID: "one", Stdio: &spec.Stdio{Command: "x"}}
+var server = &registry.Server{UID: "uid-1", ID: "one", Stdio: &registry.Stdio{Command: "x"}}
 
 // inPool runs a test on virtual time with a pool whose background work runs too.
 func inPool(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
@@ -356,7 +356,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 func TestServerThatDiesEachTimeIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		p := New(Config{}, func(context.Context, *spec.Server, string) (upstream.Client, error) {
+		p := New(Config{}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
 			n++
 			c := newFakeClient(server)
 			c.fail(errors.New("exit status 7"))
@@ -396,7 +396,9 @@ func TestDiscard(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	inPool(t, Config{MaxConnections: 3, MaxPerUser: 2}, func(t *testing.T, p *Pool, f *fakes) {
-		numbered := func(id string) *spec.Server { return &spec.Server{UID: id, ID: id, Stdio: &spec.Stdio{Command: "x"}} }
+		numbered := func(id string) *registry.Server {
+			return &registry.Server{UID: id, ID: id, Stdio: &registry.Stdio{Command: "x"}}
+		}
 		a1 := acquire(t, p, Use{Server: numbered("s1"), User: "ann"})
 		a2 := acquire(t, p, Use{Server: numbered("s2"), User: "ann"})
 		_, err := p.Acquire(t.Context(), Use{Server: numbered("s3"), User: "ann"})

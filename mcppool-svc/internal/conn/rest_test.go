@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -42,7 +42,7 @@ func TestConnectionsRest(t *testing.T) {
 				}
 				p.Attended(func(user string) bool { return tt.attended && user == "ann" })
 				connect := p.connect
-				p.connect = func(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+				p.connect = func(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
 					c, err := connect(ctx, s, user)
 					if err != nil {
 						return nil, err

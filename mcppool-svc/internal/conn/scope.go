@@ -1,10 +1,10 @@
 package conn
 
-import "pawl.dev/mcppool-svc/internal/spec"
+import "pawl.dev/mcppool-svc/internal/registry"
 
 // key tells connections apart.
 type key struct {
-	server   string // spec.Server.UID
+	server   string // registry.Server.UID
 	user     string // empty where all users share it
 	session  string // where each session has its own
 	revision string
@@ -15,11 +15,11 @@ type key struct {
 func keyOf(use Use) key {
 	k := key{server: use.Server.UID, user: use.User, revision: use.Server.Revision()}
 	switch use.Server.Isolation {
-	case spec.PerTask:
+	case registry.PerTask:
 		k.session = use.Session // calls without one share one among themselves
-	case spec.Shared:
+	case registry.Shared:
 		k.user = ""
-	case spec.PerUser:
+	case registry.PerUser:
 	}
 	return k
 }

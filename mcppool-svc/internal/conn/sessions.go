@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -92,7 +92,7 @@ type Status struct {
 }
 
 // Status reports on a user's connection to a server as it is now configured.
-func (p *Pool) Status(server *spec.Server, user string) Status {
+func (p *Pool) Status(server *registry.Server, user string) Status {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,9 +110,9 @@ func (p *Pool) Status(server *spec.Server, user string) Status {
 }
 
 // anyOf is the connection of a key; of a user's sessions any one, best one that works. Called with mu held.
-func (p *Pool) anyOf(k key, isolation spec.Isolation) *entry {
+func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 	found := p.first(k)
-	if isolation != spec.PerTask {
+	if isolation != registry.PerTask {
 		return found
 	}
 	for _, e := range p.entries {

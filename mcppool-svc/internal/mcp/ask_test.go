@@ -19,7 +19,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -275,7 +275,7 @@ func TestHTTPRounds(t *testing.T) {
 }
 
 func TestBuiltinAsking(t *testing.T) {
-	c := dialServer(t, newConnector(t, Config{Builtins: builtinOf(askingServer())}), &spec.Server{ID: "b", Builtin: &spec.Builtin{Name: "asking"}})
+	c := dialServer(t, newConnector(t, Config{Builtins: builtinOf(askingServer())}), &registry.Server{ID: "b", Builtin: &registry.Builtin{Name: "asking"}})
 	for _, tool := range []string{"form", "rounds"} {
 		p := &person{answer: says}
 		got, err := p.call(t, c, tool, `{}`)

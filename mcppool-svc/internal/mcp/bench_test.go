@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -28,12 +28,12 @@ func BenchmarkCallTool(b *testing.B) {
 	defer legacyWeb.Close()
 	connector := NewConnector(Config{Environ: os.Environ(), Builtins: builtins}, slog.New(slog.DiscardHandler))
 	defer connector.Close()
-	for name, s := range map[string]*spec.Server{
+	for name, s := range map[string]*registry.Server{
 		"stdio":        {ID: "s", Stdio: mcptest.Stdio(mcptest.Good)},
 		"stdio-modern": {ID: "s", Stdio: mcptest.Stdio(mcptest.Modern)},
 		"http":         webServer(legacyWeb.URL),
 		"http-modern":  webServer(modernWeb.URL),
-		"builtin":      {ID: "s", Builtin: &spec.Builtin{Name: "own"}},
+		"builtin":      {ID: "s", Builtin: &registry.Builtin{Name: "own"}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			c, err := connector.Connect(b.Context(), s, "ann")

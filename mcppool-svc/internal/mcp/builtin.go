@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // connectBuiltin opens a server in this process, one of its own per connection.
-func (c *Connector) connectBuiltin(ctx context.Context, s *spec.Server) (*client, error) {
+func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*client, error) {
 	open, ok := c.cfg.Builtins[s.Builtin.Name]
 	if !ok {
 		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: there is no built-in server %q", s.ID, s.Builtin.Name)

@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -27,7 +27,7 @@ func TestBuiltin(t *testing.T) {
 		return newMCP(t), closer, nil
 	}}}
 	connector := newConnector(t, cfg)
-	s := &spec.Server{ID: "ws", Builtin: &spec.Builtin{Name: "workspace", Root: "/data"}}
+	s := &registry.Server{ID: "ws", Builtin: &registry.Builtin{Name: "workspace", Root: "/data"}}
 	c := dialServer(t, connector, s)
 	tools, err := c.ListTools(t.Context())
 	if err != nil || len(tools) != 2 {
@@ -68,7 +68,7 @@ func TestBuiltinThatPanics(t *testing.T) {
 	srv.AddTool(mcp.NewTool("panic"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("boom") })
 	c := dialServer(t, newConnector(t, Config{Builtins: map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) {
 		return srv, io.NopCloser(nil), nil
-	}}}), &spec.Server{ID: "own", Builtin: &spec.Builtin{Name: "own"}})
+	}}}), &registry.Server{ID: "own", Builtin: &registry.Builtin{Name: "own"}})
 	_, err := callTool(t, c, "panic", `{}`)
 	if e := upstream.As(err); e.Kind != upstream.Answered || e.Code != mcp.INTERNAL_ERROR || !e.Sent || !strings.Contains(e.Message, "boom") {
 		t.Errorf("error = %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
@@ -41,7 +41,7 @@ type client struct {
 	// roots are what the server is told when it asks for them.
 	roots []string
 	// server is whose connection it is.
-	server *spec.Server
+	server *registry.Server
 	// sampling: the server may have models asked.
 	sampling bool
 	// reply sends the answer to a request of the server: mcp-go's transports wait 30 s for it over HTTP, and log for everybody

@@ -12,7 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
@@ -34,7 +34,7 @@ type Config struct {
 	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
 	AllowAddresses []netip.Prefix
 	// Credentials gives a user's connection to a server its tokens; nil, or what it returns, where there are none.
-	Credentials func(s *spec.Server, user string) Credentials
+	Credentials func(s *registry.Server, user string) Credentials
 	// Memory remembers how servers were reached; nothing does where it is nil.
 	Memory Memory
 	// Askers remembers which servers ask without saying for which call; nothing does where it is nil.
@@ -80,7 +80,7 @@ const (
 
 func (e era) option() mcpclient.ClientOption { return mcpclient.WithProtocolVersion(string(e)) }
 
-func (c *Connector) connect(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
+func (c *Connector) connect(ctx context.Context, s *registry.Server, user string, e era) (*client, error) {
 	switch {
 	case s.Stdio != nil:
 		return c.connectStdio(ctx, s, e)

@@ -12,7 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -84,7 +84,7 @@ func TestRootsOverHTTP(t *testing.T) {
 	if got := say(t, c, "roots", `{}`); got != "file:///srv/a" {
 		t.Errorf("the server is told %s", got)
 	}
-	stdio := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Offering), Roots: web.Roots})
+	stdio := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Offering), Roots: web.Roots})
 	if got := say(t, stdio, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///srv/a","name":"a"}]}` {
 		t.Errorf("a child is told %s", got)
 	}

@@ -9,12 +9,12 @@ import (
 	mcpclient "github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // connectHTTP speaks streamable HTTP.
-func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string, e era) (*client, error) {
+func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user string, e era) (*client, error) {
 	judge := newJudge(c.cfg.MaxMessage)
 	web, err := c.newWeb(s, user, c.cfg.MaxMessage, judge)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *spec.Server, user string
 	}
 	conn.of(s)
 	conn.ear = ear
-	conn.roots, conn.shared, conn.web = s.Roots, s.Isolation == spec.Shared, true
+	conn.roots, conn.shared, conn.web = s.Roots, s.Isolation == registry.Shared, true
 	conn.reply = (&replier{url: s.HTTP.URL, web: web.client, conn: conn}).send
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections

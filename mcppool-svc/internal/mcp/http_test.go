@@ -17,7 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -60,8 +60,8 @@ func handshaking(h http.Handler) http.Handler {
 	})
 }
 
-func webServer(url string) *spec.Server {
-	return &spec.Server{ID: "web", HTTP: &spec.HTTP{URL: url}, ByOperator: true}
+func webServer(url string) *registry.Server {
+	return &registry.Server{ID: "web", HTTP: &registry.HTTP{URL: url}, ByOperator: true}
 }
 
 func TestHTTPHandshakeListCallAndHeaders(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -23,7 +23,7 @@ type Credentials interface {
 	Hide(text string) string
 }
 
-func (c *Connector) credentials(s *spec.Server, user string) Credentials {
+func (c *Connector) credentials(s *registry.Server, user string) Credentials {
 	if c.cfg.Credentials == nil {
 		return nil
 	}
@@ -128,8 +128,8 @@ func loginFailed(r report) bool {
 
 // Web makes HTTP clients for what belongs to a server beside MCP, such as its logins: with the same checks of addresses, and
 // none of its headers.
-func Web(allowed []netip.Prefix) func(*spec.Server) *http.Client {
-	return func(s *spec.Server) *http.Client {
+func Web(allowed []netip.Prefix) func(*registry.Server) *http.Client {
+	return func(s *registry.Server) *http.Client {
 		reach := newReach(allowed)
 		base := &http.Transport{
 			DialContext: reach.dial, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: 64 << 10,
@@ -143,8 +143,8 @@ func Web(allowed []netip.Prefix) func(*spec.Server) *http.Client {
 }
 
 // Secrets replaces references in a value of a server's settings. Servers of plain users have none.
-func Secrets(environ []string) func(*spec.Server, string) (string, error) {
-	return func(s *spec.Server, value string) (string, error) {
+func Secrets(environ []string) func(*registry.Server, string) (string, error) {
+	return func(s *registry.Server, value string) (string, error) {
 		if !s.ByOperator {
 			return value, nil
 		}

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -32,10 +32,10 @@ func newConnector(t *testing.T, cfg Config) *Connector {
 // dial connects to a fake child.
 func dial(t *testing.T, mode string) upstream.Client {
 	t.Helper()
-	return dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mode)})
+	return dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mode)})
 }
 
-func dialServer(t *testing.T, c *Connector, s *spec.Server) upstream.Client {
+func dialServer(t *testing.T, c *Connector, s *registry.Server) upstream.Client {
 	t.Helper()
 	client, err := connect(t, c, s)
 	if err != nil {
@@ -45,7 +45,7 @@ func dialServer(t *testing.T, c *Connector, s *spec.Server) upstream.Client {
 	return client
 }
 
-func connect(t *testing.T, c *Connector, s *spec.Server) (upstream.Client, error) {
+func connect(t *testing.T, c *Connector, s *registry.Server) (upstream.Client, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -8,12 +8,12 @@ import (
 	"net/url"
 
 	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // CheckSecrets resolves what a registration refers to, and keeps nothing of it.
-func (c *Connector) CheckSecrets(s *spec.Server) error {
+func (c *Connector) CheckSecrets(s *registry.Server) error {
 	var values map[string]string
 	switch {
 	case s.Stdio != nil:
@@ -31,7 +31,7 @@ func (c *Connector) CheckSecrets(s *spec.Server) error {
 }
 
 // CheckTarget looks for a server's program, or reaches its address without a request, and says what it found.
-func (c *Connector) CheckTarget(ctx context.Context, s *spec.Server) (string, error) {
+func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (string, error) {
 	switch {
 	case s.Stdio != nil:
 		return c.checkProgram(s)
@@ -46,7 +46,7 @@ func (c *Connector) CheckTarget(ctx context.Context, s *spec.Server) (string, er
 	return "", upstream.Errorf(upstream.Misconfigured, "it has no transport")
 }
 
-func (c *Connector) checkProgram(s *spec.Server) (string, error) {
+func (c *Connector) checkProgram(s *registry.Server) (string, error) {
 	env, err := c.expand(s, s.Stdio.Env)
 	if err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func (c *Connector) checkProgram(s *spec.Server) (string, error) {
 	return found, nil
 }
 
-func (c *Connector) checkAddress(ctx context.Context, s *spec.Server) (string, error) {
+func (c *Connector) checkAddress(ctx context.Context, s *registry.Server) (string, error) {
 	u, err := url.Parse(s.HTTP.URL)
 	if err != nil {
 		return "", upstream.Errorf(upstream.Misconfigured, "its url cannot be read: %w", err)

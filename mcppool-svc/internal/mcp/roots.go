@@ -9,11 +9,11 @@ import (
 	mcpclient "github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // options are those of a client: the revisions that it speaks, and what it answers when it is asked.
-func (c *Connector) options(s *spec.Server, e era) []mcpclient.ClientOption {
+func (c *Connector) options(s *registry.Server, e era) []mcpclient.ClientOption {
 	options := []mcpclient.ClientOption{e.option()}
 	if len(s.Roots) > 0 {
 		options = append(options, mcpclient.WithRootsHandler(roots(s.Roots)))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -252,7 +252,7 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 // The server dies, or forgets: nobody knows what the task came to.
 func TestTaskLost(t *testing.T) {
 	for how, want := range map[string]string{"lose": "Task not found", "crash": "ended"} {
-		c := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})
+		c := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})
 		begun := make(chan struct{}, 10)
 		go func() {
 			<-begun

@@ -8,13 +8,13 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // of notes which server the connection leads to, and what that may ask for.
-func (c *client) of(s *spec.Server) {
+func (c *client) of(s *registry.Server) {
 	c.server = s
 	c.sampling = s.Sampling != nil && s.Builtin == nil
 }

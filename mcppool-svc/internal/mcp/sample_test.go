@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -17,17 +17,17 @@ func knows(context.Context, upstream.Sample) (upstream.Sampled, error) {
 	return upstream.Sampled{Text: "Paris", Model: "m", Stop: "endTurn"}, nil
 }
 
-func dialSampling(t *testing.T, s *spec.Server) upstream.Client {
+func dialSampling(t *testing.T, s *registry.Server) upstream.Client {
 	t.Helper()
-	s.Sampling = &spec.Sampling{}
+	s.Sampling = &registry.Sampling{}
 	return dialServer(t, newConnector(t, Config{}), s)
 }
 
 // Tasks have models asked too: with a request of the server, or by what they are found to want.
 func TestTasksThatSample(t *testing.T) {
 	for name, c := range map[string]upstream.Client{
-		"stdio/2025": dialSampling(t, &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}),
-		"stdio/2026": dialSampling(t, &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Modern)}),
+		"stdio/2025": dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}),
+		"stdio/2026": dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Modern)}),
 		"http/2026":  dialSampling(t, webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,9 +43,9 @@ func TestTasksThatSample(t *testing.T) {
 func TestSamplingIsAnnounced(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		c := &client{era: legacy}
-		s := &spec.Server{ID: "s"}
+		s := &registry.Server{ID: "s"}
 		if allowed {
-			s.Sampling = &spec.Sampling{}
+			s.Sampling = &registry.Sampling{}
 		}
 		c.of(s)
 		can := c.capabilities()
@@ -60,7 +60,7 @@ func TestSamplingIsAnnounced(t *testing.T) {
 
 // A server that takes its request back ends the model's.
 func TestSampleWithdrawn(t *testing.T) {
-	c := dialSampling(t, &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
+	c := dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
 	r := &running{of: t.Context(), call: upstream.Call{Sample: func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
 		c.shut(requestKey("7"), errWithdrawn)
 		<-ctx.Done()

@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Over a connection of all users, logs, which name no call, are told to nobody; progress, which does, is.
 func TestSharedLogs(t *testing.T) {
-	for isolation, want := range map[spec.Isolation]int{spec.PerUser: 1, spec.Shared: 0} {
-		c := dialServer(t, newConnector(t, Config{}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good), Isolation: isolation})
+	for isolation, want := range map[registry.Isolation]int{registry.PerUser: 1, registry.Shared: 0} {
+		c := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good), Isolation: isolation})
 		logs, steps := 0, 0
 		_, err := c.CallTool(t.Context(), upstream.Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
 			if n.Log != nil {
@@ -37,7 +37,7 @@ func TestSharedQuestions(t *testing.T) {
 	if r, err := c.whose(t.Context(), nil, anInput); r != one || err != nil {
 		t.Errorf("of one user: %v, %v", r, err)
 	}
-	c.shared, c.server, c.log = true, &spec.Server{ID: "s", Isolation: spec.Shared}, slog.New(slog.DiscardHandler)
+	c.shared, c.server, c.log = true, &registry.Server{ID: "s", Isolation: registry.Shared}, slog.New(slog.DiscardHandler)
 	if r, err := c.whose(t.Context(), nil, anInput); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
 		t.Errorf("of all users: %v, %v", r, err)
 	}

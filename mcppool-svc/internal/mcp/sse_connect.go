@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // connectSSE speaks the older HTTP transport, of 2024-11-05.
-func (c *Connector) connectSSE(ctx context.Context, s *spec.Server, user string) (*client, error) {
+func (c *Connector) connectSSE(ctx context.Context, s *registry.Server, user string) (*client, error) {
 	// All answers come over one stream: one that is too long must not end it for the others, so the transport bounds them itself.
 	web, err := c.newWeb(s, user, maxSkips*c.cfg.MaxMessage, nil)
 	if err != nil {
@@ -20,7 +20,7 @@ func (c *Connector) connectSSE(ctx context.Context, s *spec.Server, user string)
 	t := &httpTap{tap{Interface: wire, judge: wire.judge}}
 	conn = newClient(&t.tap, t, legacy, c.log, c.options(s, legacy)...)
 	conn.of(s)
-	conn.roots, conn.shared = s.Roots, s.Isolation == spec.Shared
+	conn.roots, conn.shared = s.Roots, s.Isolation == registry.Shared
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections
 	x := &exchange{}

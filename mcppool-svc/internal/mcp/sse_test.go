@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -180,7 +180,7 @@ func TestFallsBackToSSEOnce(t *testing.T) {
 func TestErasAreRemembered(t *testing.T) {
 	memory := &remembered{ways: make(map[string]string)}
 	connector := newConnector(t, Config{Memory: memory})
-	s := &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.OfferingModern)}
+	s := &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.OfferingModern)}
 	dialServer(t, connector, s)
 	second := dialServer(t, connector, s)
 	if got := say(t, second, "heard", `{}`); strings.Contains(got, "initialize") || second.Info().Protocol != "2026-07-28" {

@@ -12,7 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // connectStdio starts a child and speaks to it.
-func (c *Connector) connectStdio(ctx context.Context, s *spec.Server, e era) (*client, error) {
+func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era) (*client, error) {
 	env, err := c.expand(s, s.Stdio.Env)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *spec.Server, e era) (*c
 }
 
 // overStdio puts the layers together: mcp-go over bounded lines over the child.
-func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *client {
+func (c *Connector) overStdio(child *process.Process, s *registry.Server, e era) *client {
 	in := newLineReader(child.Stdout, c.cfg.MaxMessage)
 	var conn *client
 	out := newLineWriter(child.Stdin, stallLimit, func(err error) {
@@ -74,7 +74,7 @@ func (c *Connector) overStdio(child *process.Process, s *spec.Server, e era) *cl
 		return err
 	}
 	conn.of(s)
-	conn.roots, conn.shared, conn.lines, conn.pipe = s.Roots, s.Isolation == spec.Shared, in, pipe
+	conn.roots, conn.shared, conn.lines, conn.pipe = s.Roots, s.Isolation == registry.Shared, in, pipe
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close
@@ -99,7 +99,7 @@ func (c *client) follow(child *process.Process) {
 }
 
 // stdioObituary says why a child's output ended.
-func (c *client) stdioObituary(s *spec.Server, child *process.Process) *upstream.Error {
+func (c *client) stdioObituary(s *registry.Server, child *process.Process) *upstream.Error {
 	if err := c.Err(); err != nil {
 		return upstream.As(err)
 	}
@@ -137,7 +137,7 @@ func (c *client) testimony(child *process.Process) string {
 }
 
 // expand resolves references to the pool's environment, in what an operator wrote.
-func (c *Connector) expand(s *spec.Server, values map[string]string) (map[string]string, error) {
+func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
 	if !s.ByOperator {
 		return values, nil
 	}

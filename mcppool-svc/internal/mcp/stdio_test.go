@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -67,17 +67,17 @@ func TestModernServerIsReachedWithoutHandshake(t *testing.T) {
 func TestConnectErrors(t *testing.T) {
 	tests := []struct {
 		name  string
-		stdio *spec.Stdio
+		stdio *registry.Stdio
 		limit time.Duration
 		kind  upstream.Kind
 		want  []string
 	}{
-		{"no such command", &spec.Stdio{Command: "no-such-program-here"}, 0, upstream.Unavailable, []string{"cannot be started", "install it"}},
+		{"no such command", &registry.Stdio{Command: "no-such-program-here"}, 0, upstream.Unavailable, []string{"cannot be started", "install it"}},
 		{"exits at start", mcptest.Stdio(mcptest.Exit), 0, upstream.Unavailable, []string{"exit status 3", "the database is missing, token ***"}},
 		{"is silent", mcptest.Stdio(mcptest.Silent), 200 * time.Millisecond, upstream.Unavailable, []string{"did not answer initialize", "start_timeout"}},
 		{"writes rubbish", mcptest.Stdio(mcptest.Rubbish), 0, upstream.Protocol, []string{"does not speak MCP", "Welcome to this program!"}},
 		{"unknown revision", mcptest.Stdio(mcptest.OldVersion), 0, upstream.Protocol, []string{"1999-01-01"}},
-		{"missing reference", &spec.Stdio{Command: "sh", Env: map[string]string{"A": "${env:NOT_THERE}"}}, 0, upstream.Misconfigured, []string{"NOT_THERE"}},
+		{"missing reference", &registry.Stdio{Command: "sh", Env: map[string]string{"A": "${env:NOT_THERE}"}}, 0, upstream.Misconfigured, []string{"NOT_THERE"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestConnectErrors(t *testing.T) {
 				tt.stdio.Env = map[string]string{}
 			}
 			tt.stdio.Env["SECRET_TOKEN"] = "hunter2-hunter2"
-			_, err := c.Connect(ctx, &spec.Server{ID: "fake", Stdio: tt.stdio, ByOperator: true}, "ann")
+			_, err := c.Connect(ctx, &registry.Server{ID: "fake", Stdio: tt.stdio, ByOperator: true}, "ann")
 			if err == nil {
 				t.Fatal("connected")
 			}
@@ -116,7 +116,7 @@ func TestReferencesAreResolvedForOperatorsOnly(t *testing.T) {
 	for _, byOperator := range []bool{true, false} {
 		stdio := mcptest.Stdio(mcptest.Good)
 		stdio.Env["GIVEN"] = "x-${env:TOKEN}"
-		c := dialServer(t, newConnector(t, Config{Environ: environ}), &spec.Server{ID: "fake", Stdio: stdio, ByOperator: byOperator})
+		c := dialServer(t, newConnector(t, Config{Environ: environ}), &registry.Server{ID: "fake", Stdio: stdio, ByOperator: byOperator})
 		raw, err := callTool(t, c, "env", `{}`)
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestListChangedIsCounted(t *testing.T) {
 }
 
 func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
-	c := dialServer(t, newConnector(t, Config{MaxMessage: 1 << 20}), &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})
+	c := dialServer(t, newConnector(t, Config{MaxMessage: 1 << 20}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})
 	if _, err := callTool(t, c, "large", `{"n":900000}`); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -97,10 +97,10 @@ const (
 
 // unclear is why a question is refused that several running calls may be meant by. Most servers put it into the tool's error, where
 // whoever can change something has to understand it.
-func unclear(s *spec.Server, what wanted) error {
+func unclear(s *registry.Server, what wanted) error {
 	why := "while several tool calls were running over its connection"
 	advice := "from now on only one call at a time runs over a connection to it: call again"
-	if s.Isolation == spec.Shared {
+	if s.Isolation == registry.Shared {
 		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
 	}
 	return fmt.Errorf("MCP server %s asked for %s %s, and nothing says which call this is asked for, so nobody was asked; %s. "+

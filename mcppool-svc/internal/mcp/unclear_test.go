@@ -13,7 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -217,7 +217,7 @@ func TestAskedForSomebodyGone(t *testing.T) {
 // Who asks like that is remembered.
 func TestAskersAreRemembered(t *testing.T) {
 	memory := &remembered{ways: make(map[string]string)}
-	s := &spec.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}
+	s := &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}
 	c := dialServer(t, newConnector(t, Config{Askers: memory}), s)
 	p := &person{answer: says}
 	for _, tt := range [][2]string{{`{}`, ""}, {unnamedForm, "asks"}} {
@@ -232,11 +232,11 @@ func TestAskersAreRemembered(t *testing.T) {
 
 // Users who share a connection are told what can be done about it.
 func TestUnclearWhereShared(t *testing.T) {
-	if text := unclear(&spec.Server{ID: "s", Isolation: spec.Shared}, anInput).Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
+	if text := unclear(&registry.Server{ID: "s", Isolation: registry.Shared}, anInput).Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
 		t.Error(text)
 	}
-	for _, i := range []spec.Isolation{spec.PerUser, spec.PerTask} {
-		if text := unclear(&spec.Server{ID: "s", Isolation: i}, anInput).Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
+	for _, i := range []registry.Isolation{registry.PerUser, registry.PerTask} {
+		if text := unclear(&registry.Server{ID: "s", Isolation: i}, anInput).Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
 			t.Error(text)
 		}
 	}

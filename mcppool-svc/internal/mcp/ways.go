@@ -10,11 +10,11 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// Memory remembers how servers were reached, by spec.Server.Origin, so that what they refuse is not tried each time. What
+// Memory remembers how servers were reached, by registry.Server.Origin, so that what they refuse is not tried each time. What
 // it returns is believed only as far as it works.
 type Memory interface {
 	// Recall returns what was remembered; empty where there is nothing, or nothing recent.
@@ -43,7 +43,7 @@ const (
 )
 
 // waysOf are those of reaching a server, the one that worked last time first.
-func waysOf(s *spec.Server, remembered string) []way {
+func waysOf(s *registry.Server, remembered string) []way {
 	ways := []way{byHandshake}
 	switch {
 	case s.HTTP != nil && s.HTTP.SSE:
@@ -62,7 +62,7 @@ func waysOf(s *spec.Server, remembered string) []way {
 
 // Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
 // *upstream.Error whose message says what to do.
-func (c *Connector) Connect(ctx context.Context, s *spec.Server, user string) (upstream.Client, error) {
+func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
 	origin := s.Origin()
 	remembered := c.memory.Recall(origin)
 	var first error
@@ -143,7 +143,7 @@ type statusError struct{ status int }
 
 func (e *statusError) Error() string { return "HTTP " + statusText(e.status) }
 
-func (c *Connector) connectBy(ctx context.Context, s *spec.Server, user string, w way) (*client, error) {
+func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w way) (*client, error) {
 	switch {
 	case s.Builtin != nil:
 		return c.connectBuiltin(ctx, s)

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -16,7 +16,7 @@ type web struct {
 }
 
 // newWeb makes it for a user's connection; limit is the longest body, or event, in bytes. The judge looks at answers; it may be nil.
-func (c *Connector) newWeb(s *spec.Server, user string, limit int, judge *judge) (*web, error) {
+func (c *Connector) newWeb(s *registry.Server, user string, limit int, judge *judge) (*web, error) {
 	headers, err := c.expand(s, s.HTTP.Headers)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // modeVariable makes a test binary the server.
@@ -47,13 +47,13 @@ const (
 )
 
 // Stdio is how to start the server.
-func Stdio(mode string) *spec.Stdio {
+func Stdio(mode string) *registry.Stdio {
 	self, err := os.Executable()
 	if err != nil {
 		panic(err) // a test binary knows its path
 	}
 	// The race detector would sleep for a second when the process ends.
-	return &spec.Stdio{Command: self, Env: map[string]string{modeVariable: mode, "GORACE": "atexit_sleep_ms=0"}}
+	return &registry.Stdio{Command: self, Env: map[string]string{modeVariable: mode, "GORACE": "atexit_sleep_ms=0"}}
 }
 
 // Main runs the server and ends the process, where it was started as one.

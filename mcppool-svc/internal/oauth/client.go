@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -26,7 +26,7 @@ type registration struct {
 
 // clientFor chooses who the pool is, in the order of MCP: as configured, by metadata document, registered. fresh says that
 // a registration which is remembered will not do.
-func (l *Logins) clientFor(ctx context.Context, w *web, server *spec.Server, a authority, redirect string, fresh bool) (client, error) {
+func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server, a authority, redirect string, fresh bool) (client, error) {
 	if o := server.HTTP.OAuth; o != nil && o.ClientID != "" {
 		return l.configured(server, a)
 	}
@@ -55,7 +55,7 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *spec.Server, a a
 
 // configured is the client that the registration names, at the authorization server that it is for: the first one that
 // took it, until an operator logs out. Another one, to which the MCP server points later, does not get the secret.
-func (l *Logins) configured(server *spec.Server, a authority) (client, error) {
+func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
 			"if that is right, an operator runs `pawl mcp logout %[1]s`, and it is taken for the new one", server.ID, a.issuer, bound)
@@ -72,7 +72,7 @@ func (l *Logins) configured(server *spec.Server, a authority) (client, error) {
 }
 
 // secretOf is the configured secret, references replaced.
-func (l *Logins) secretOf(server *spec.Server) (string, error) {
+func (l *Logins) secretOf(server *registry.Server) (string, error) {
 	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret == "" {
 		return "", nil
 	}
@@ -80,7 +80,7 @@ func (l *Logins) secretOf(server *spec.Server) (string, error) {
 }
 
 // bindingKey names a configured client; empty where there is none.
-func bindingKey(server *spec.Server) string {
+func bindingKey(server *registry.Server) string {
 	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID == "" {
 		return ""
 	}

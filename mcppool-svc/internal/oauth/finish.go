@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // Answer is what the browser brought back.
@@ -21,7 +21,7 @@ type Answer struct {
 // Finished is a login.
 type Finished struct {
 	MCPID  string
-	Server *spec.Server // as it was when the login began
+	Server *registry.Server // as it was when the login began
 	Scopes []string
 	Expiry time.Time // zero: not known
 }
@@ -118,7 +118,7 @@ func newToken(g granted, s *site, c client, wanted []string, now time.Time) *tok
 }
 
 // revoke tells an authorization server that a token is not used any more (RFC 7009).
-func (l *Logins) revoke(ctx context.Context, server *spec.Server, t *token) error {
+func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) error {
 	if t.Revoke == "" {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (l *Logins) revoke(ctx context.Context, server *spec.Server, t *token) erro
 }
 
 // current is the client of a token, with the secret that is configured now.
-func (l *Logins) current(server *spec.Server, t *token) (client, error) {
+func (l *Logins) current(server *registry.Server, t *token) (client, error) {
 	c := t.Client
 	if !c.Configured {
 		return c, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -226,7 +226,7 @@ func TestScopes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
 			if tt.config != nil {
-				r.configure(&spec.OAuth{Scopes: tt.config})
+				r.configure(&registry.OAuth{Scopes: tt.config})
 			}
 			r.login("ann")
 			if q := r.asked(); q.Get("scope") != tt.want || q.Has("scope") != (tt.want != "") || q.Get("prompt") != tt.prompt {
@@ -289,10 +289,10 @@ func TestStepUpIsBounded(t *testing.T) {
 // Who the pool is, and how it shows that at the token endpoint.
 func TestClientAuthentication(t *testing.T) {
 	const document = "https://pawl.example/client.json"
-	configured := &spec.OAuth{ClientID: "configured", ClientSecret: "ref:configured-secret"}
+	configured := &registry.OAuth{ClientID: "configured", ClientSecret: "ref:configured-secret"}
 	for name, tt := range map[string]struct {
 		sw     mcptest.Switches
-		config *spec.OAuth
+		config *registry.OAuth
 		basic  string
 		post   string
 		id     string
@@ -388,7 +388,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 
 	t.Run("with a configured client", func(t *testing.T) {
 		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
-		r.configure(&spec.OAuth{ClientID: "configured", ClientSecret: "configured-secret"})
+		r.configure(&registry.OAuth{ClientID: "configured", ClientSecret: "configured-secret"})
 		r.login("ann")
 		evil := mcptest.NewAuthority(t, mcptest.Switches{})
 		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
@@ -412,12 +412,12 @@ func TestAuthorizationServerChanges(t *testing.T) {
 
 func TestServersWithoutLogins(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
-	for name, s := range map[string]*spec.Server{
-		"stdio":        {ID: "x", Stdio: &spec.Stdio{Command: "x"}},
-		"a key":        {ID: "x", HTTP: &spec.HTTP{URL: r.web.URL, Headers: map[string]string{"authorization": "Bearer x"}}},
-		"the pool's":   {ID: "x", HTTP: &spec.HTTP{URL: r.web.URL, OAuth: &spec.OAuth{Grant: spec.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
-		"somebody's":   {ID: "x", Owner: "bob", HTTP: &spec.HTTP{URL: r.web.URL, OAuth: &spec.OAuth{Grant: spec.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
-		"a built-in's": {ID: "x", Builtin: &spec.Builtin{Name: "x"}},
+	for name, s := range map[string]*registry.Server{
+		"stdio":        {ID: "x", Stdio: &registry.Stdio{Command: "x"}},
+		"a key":        {ID: "x", HTTP: &registry.HTTP{URL: r.web.URL, Headers: map[string]string{"authorization": "Bearer x"}}},
+		"the pool's":   {ID: "x", HTTP: &registry.HTTP{URL: r.web.URL, OAuth: &registry.OAuth{Grant: registry.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
+		"somebody's":   {ID: "x", Owner: "bob", HTTP: &registry.HTTP{URL: r.web.URL, OAuth: &registry.OAuth{Grant: registry.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
+		"a built-in's": {ID: "x", Builtin: &registry.Builtin{Name: "x"}},
 	} {
 		if _, err := r.logins.Start(t.Context(), s, "ann", loopback); !errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: start: %v", name, err)

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -33,9 +33,9 @@ type Config struct {
 type Deps struct {
 	Store store.Store
 	// Client makes an HTTP client that checks addresses as for that server.
-	Client func(*spec.Server) *http.Client
+	Client func(*registry.Server) *http.Client
 	// Secret replaces references to secrets in a value of that server's settings.
-	Secret func(server *spec.Server, value string) (string, error)
+	Secret func(server *registry.Server, value string) (string, error)
 	Now    func() time.Time
 	Log    *slog.Logger
 	// CatchUp takes in what other replicas of the pool know by now; nil where there are none.
@@ -98,11 +98,11 @@ func (l *Logins) Close() error {
 
 func (l *Logins) now() time.Time { return l.deps.Now() }
 
-func (l *Logins) web(server *spec.Server) *web { return newWeb(l.deps.Client(server)) }
+func (l *Logins) web(server *registry.Server) *web { return newWeb(l.deps.Client(server)) }
 
 // possible says whether a server can have logins at all: a key of its own in the headers rules them out.
-func possible(server *spec.Server) bool {
-	if server.HTTP == nil || server.Isolation == spec.Shared && !byPool(server) {
+func possible(server *registry.Server) bool {
+	if server.HTTP == nil || server.Isolation == registry.Shared && !byPool(server) {
 		return false // a connection of all users carries nobody's own login
 	}
 	for name := range server.HTTP.Headers {
@@ -114,12 +114,12 @@ func possible(server *spec.Server) bool {
 }
 
 // byPool says whether the pool itself logs in to a server, for everybody.
-func byPool(server *spec.Server) bool {
-	return server.HTTP.OAuth != nil && server.HTTP.OAuth.Grant == spec.GrantClientCredentials
+func byPool(server *registry.Server) bool {
+	return server.HTTP.OAuth != nil && server.HTTP.OAuth.Grant == registry.GrantClientCredentials
 }
 
 // refFor says whose token a user's requests to a server carry.
-func refFor(server *spec.Server, user string) ref {
+func refFor(server *registry.Server, user string) ref {
 	if byPool(server) {
 		user = ""
 	}
@@ -137,7 +137,7 @@ const (
 )
 
 // State says how a user stands with a server.
-func (l *Logins) State(server *spec.Server, user string) State {
+func (l *Logins) State(server *registry.Server, user string) State {
 	if !possible(server) {
 		return Unasked
 	}
@@ -159,7 +159,7 @@ func (l *Logins) State(server *spec.Server, user string) State {
 // Forget deletes a user's login to a server, and tells the authorization server where it can be told. ErrNoLogin where
 // the login is the pool's own, which is an operator's, or the server's owner's, to forget; so is what authorization server a
 // configured client is of.
-func (l *Logins) Forget(ctx context.Context, server *spec.Server, user string, operator bool) error {
+func (l *Logins) Forget(ctx context.Context, server *registry.Server, user string, operator bool) error {
 	mayChange := operator || server.Owner == user
 	if !possible(server) || byPool(server) && !mayChange {
 		return ErrNoLogin
@@ -184,7 +184,7 @@ func (l *Logins) Forget(ctx context.Context, server *spec.Server, user string, o
 }
 
 // ForgetServer deletes all logins to a server that is gone, or has moved.
-func (l *Logins) ForgetServer(server *spec.Server) error {
+func (l *Logins) ForgetServer(server *registry.Server) error {
 	where := server.Origin()
 	_, err := l.vault.remove(func(o ref) bool { return o.origin == where })
 	l.mu.Lock()

@@ -19,15 +19,17 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-func oauthOf(id, secret string) *spec.OAuth { return &spec.OAuth{ClientID: id, ClientSecret: secret} }
+func oauthOf(id, secret string) *registry.OAuth {
+	return &registry.OAuth{ClientID: id, ClientSecret: secret}
+}
 
-func credentials(id, secret string) *spec.OAuth {
+func credentials(id, secret string) *registry.OAuth {
 	o := oauthOf(id, secret)
-	o.Grant = spec.GrantClientCredentials
+	o.Grant = registry.GrantClientCredentials
 	return o
 }
 

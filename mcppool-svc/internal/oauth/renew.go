@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -69,7 +69,7 @@ func (l *Logins) fly(ctx context.Context, r ref, f *flight, work func(context.Co
 }
 
 // renew gets a new token in the place of one that is of no use any more, or soon.
-func (l *Logins) renew(ctx context.Context, server *spec.Server, r ref, old *token) (*token, error) {
+func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old *token) (*token, error) {
 	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
 		now, _ := l.vault.token(r)
 		switch {
@@ -98,7 +98,7 @@ func (l *Logins) renew(ctx context.Context, server *spec.Server, r ref, old *tok
 }
 
 // replace puts a renewed token in its place, unless the user logged out or in meanwhile.
-func (l *Logins) replace(ctx context.Context, server *spec.Server, r ref, t, old *token) (*token, error) {
+func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t, old *token) (*token, error) {
 	put, err := l.vault.put(r, t, old)
 	if err != nil {
 		l.deps.Log.ErrorContext(ctx, "a renewed login is in memory alone: its user will have to log in again after a restart",
@@ -114,7 +114,7 @@ func (l *Logins) replace(ctx context.Context, server *spec.Server, r ref, t, old
 }
 
 // refresh asks for a token with the refresh token (RFC 6749, 6).
-func (l *Logins) refresh(ctx context.Context, server *spec.Server, old *token) (granted, error) {
+func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *token) (granted, error) {
 	endpoint, err := parsePlace("the token_endpoint", old.Endpoint)
 	if err != nil {
 		return granted{}, err
@@ -131,7 +131,7 @@ func (l *Logins) refresh(ctx context.Context, server *spec.Server, old *token) (
 
 // notRenewed says what a failed renewal means: where the server refuses it, another login is needed; else it may work
 // later.
-func (l *Logins) notRenewed(server *spec.Server, r ref, old *token, err error) error {
+func (l *Logins) notRenewed(server *registry.Server, r ref, old *token, err error) error {
 	var d *denied
 	if !errors.As(err, &d) {
 		return explained(server, "renewing the login", err)
@@ -142,7 +142,7 @@ func (l *Logins) notRenewed(server *spec.Server, r ref, old *token, err error) e
 }
 
 // obtain logs the pool itself in (client credentials).
-func (l *Logins) obtain(ctx context.Context, server *spec.Server, r ref, old *token, c challenge) (*token, error) {
+func (l *Logins) obtain(ctx context.Context, server *registry.Server, r ref, old *token, c challenge) (*token, error) {
 	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
 		if now, _ := l.vault.token(r); now != nil && now != old {
 			return now, nil
@@ -161,7 +161,7 @@ func (l *Logins) obtain(ctx context.Context, server *spec.Server, r ref, old *to
 	})
 }
 
-func (l *Logins) grant(ctx context.Context, server *spec.Server, c challenge) (*token, error) {
+func (l *Logins) grant(ctx context.Context, server *registry.Server, c challenge) (*token, error) {
 	address, err := url.Parse(server.HTTP.URL)
 	if err != nil {
 		return nil, refused("its url cannot be read: %w", err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // catchUpWait bounds how long a login that is refused waits for what other replicas know of it.

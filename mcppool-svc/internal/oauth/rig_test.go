@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -29,7 +29,7 @@ type rig struct {
 	logins *Logins
 	auth   *mcptest.Authority
 	web    *mcptest.Resource
-	server *spec.Server
+	server *registry.Server
 	ahead  atomic.Int64 // of the clock
 	log    *bytes.Buffer
 	store  store.Store
@@ -42,7 +42,7 @@ func newRig(t *testing.T, cfg Config, sw mcptest.Switches, g mcptest.Guard) *rig
 	t.Helper()
 	r := &rig{t: t, auth: mcptest.NewAuthority(t, sw), log: &bytes.Buffer{}}
 	r.web = mcptest.Protect(t, r.auth, mcp, g)
-	r.server = (&spec.Server{UID: "uid", ID: "web", HTTP: &spec.HTTP{URL: r.web.URL}, ByOperator: true}).Seal()
+	r.server = (&registry.Server{UID: "uid", ID: "web", HTTP: &registry.HTTP{URL: r.web.URL}, ByOperator: true}).Seal()
 	st, err := store.Open("")
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func (r *rig) openLogins(cfg Config) *Logins {
 	}
 	l, err := New(cfg, Deps{
 		Store: r.store, Now: r.now, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Client: func(*spec.Server) *http.Client { return &http.Client{Transport: &http.Transport{}} },
-		Secret: func(_ *spec.Server, value string) (string, error) { return strings.TrimPrefix(value, "ref:"), nil },
+		Client: func(*registry.Server) *http.Client { return &http.Client{Transport: &http.Transport{}} },
+		Secret: func(_ *registry.Server, value string) (string, error) { return strings.TrimPrefix(value, "ref:"), nil },
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -76,7 +76,7 @@ func (r *rig) openLogins(cfg Config) *Logins {
 }
 
 // configure changes the server's settings.
-func (r *rig) configure(o *spec.OAuth) {
+func (r *rig) configure(o *registry.OAuth) {
 	s := r.server.Clone()
 	s.HTTP.OAuth = o
 	r.server = s.Seal()

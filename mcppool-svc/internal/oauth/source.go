@@ -7,14 +7,14 @@ import (
 	"strings"
 	"sync"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Source gives the requests of one connection their token.
 type Source struct {
 	logins *Logins
-	server *spec.Server
+	server *registry.Server
 	user   string
 	ref    ref
 
@@ -27,7 +27,7 @@ const maxUsed = 4
 
 // For returns what gives a user's connection to a server its tokens; nil where the server can have none. Without a user
 // there are only those of the pool itself.
-func (l *Logins) For(server *spec.Server, user string) *Source {
+func (l *Logins) For(server *registry.Server, user string) *Source {
 	if !possible(server) {
 		return nil
 	}

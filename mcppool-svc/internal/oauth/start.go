@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -30,7 +30,7 @@ type open struct {
 	ref      ref
 	user     string
 	mcpID    string
-	server   *spec.Server
+	server   *registry.Server
 	site     *site
 	client   client
 	verifier string
@@ -50,7 +50,7 @@ type Started struct {
 
 // Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *upstream.Error where the servers do not
 // allow it.
-func (l *Logins) Start(ctx context.Context, server *spec.Server, user, redirect string) (Started, error) {
+func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redirect string) (Started, error) {
 	redirect, err := redirects{l.cfg.RedirectURI}.choose(redirect)
 	if err != nil {
 		return Started{}, err
@@ -73,7 +73,7 @@ func (l *Logins) Start(ctx context.Context, server *spec.Server, user, redirect 
 }
 
 // prepare asks the servers all that there is to ask.
-func (l *Logins) prepare(ctx context.Context, w *web, server *spec.Server, r ref, redirect string) (*open, error) {
+func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r ref, redirect string) (*open, error) {
 	address, err := url.Parse(server.HTTP.URL)
 	if err != nil {
 		return nil, refused("its url cannot be read: %w", err)
@@ -122,7 +122,7 @@ func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (n
 
 // scopes chooses what to ask for: what is configured, else what the server asked for, else what its metadata name; and
 // what was asked for before, so that no right gets lost.
-func (l *Logins) scopes(server *spec.Server, r ref, n need, found *site) (scopes []string, stepUps int) {
+func (l *Logins) scopes(server *registry.Server, r ref, n need, found *site) (scopes []string, stepUps int) {
 	switch {
 	case server.HTTP.OAuth != nil && len(server.HTTP.OAuth.Scopes) > 0:
 		scopes = slices.Clone(server.HTTP.OAuth.Scopes)
@@ -222,7 +222,7 @@ func (l *Logins) add(state string, o *open) {
 }
 
 // explained says which server an error is about.
-func explained(server *spec.Server, doing string, err error) error {
+func explained(server *registry.Server, doing string, err error) error {
 	e := *upstream.As(err)
 	e.Message = fmt.Sprintf("%s to MCP server %s: %s", doing, server.ID, err.Error())
 	e.Err = err

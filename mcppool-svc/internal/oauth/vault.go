@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Buckets of the store. All values are encrypted.

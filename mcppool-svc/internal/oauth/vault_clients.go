@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 func (v *vault) registration(key string) (registration, bool) {

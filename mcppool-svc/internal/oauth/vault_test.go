@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -124,7 +124,7 @@ func TestLoginsBelongToTheServer(t *testing.T) {
 	moved.HTTP.URL = r.web.Base() + "/other"
 	other := r.server.Clone()
 	other.UID = "another"
-	for name, s := range map[string]*spec.Server{"moved": moved.Seal(), "registered anew": other.Seal()} {
+	for name, s := range map[string]*registry.Server{"moved": moved.Seal(), "registered anew": other.Seal()} {
 		if token, err := r.logins.For(s, "ann").Token(t.Context()); token != "" || err != nil {
 			t.Errorf("%s: %q, %v", name, token, err)
 		}

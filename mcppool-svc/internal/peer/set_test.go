@@ -21,8 +21,8 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )

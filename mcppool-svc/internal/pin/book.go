@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 const (
@@ -62,7 +62,7 @@ type Book struct {
 // question is what a review depends on beside the pins.
 type question struct {
 	digest  [32]byte
-	pinning spec.Pinning
+	pinning registry.Pinning
 }
 
 // Open reads what is stored.
@@ -113,8 +113,8 @@ func (b *Book) load(bucket, key string, value []byte) error {
 
 // Review says which tools of a server wait for an approval. What its pinning lets through for the first time is kept first;
 // the error is ErrStorage where that fails, and nothing may be used then.
-func (b *Book) Review(s *spec.Server, c *catalog.Catalog) (*Review, error) {
-	if s.Builtin != nil || s.Pinning == spec.PinNothing {
+func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
+	if s.Builtin != nil || s.Pinning == registry.PinNothing {
 		return nil, nil // holds nothing; built-in tools are this program's own, and change with it
 	}
 	origin, q := s.Origin(), question{c.Digest, s.Pinning}
@@ -162,9 +162,9 @@ func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store
 }
 
 // judge divides the tools of a catalog into those to keep, those known and those held.
-func judge(pinning spec.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
+func judge(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
 	r = &Review{held: make(map[string]bool)}
-	open := s.unknown() || pinning == spec.PinAllowNew
+	open := s.unknown() || pinning == registry.PinAllowNew
 	for _, t := range c.Tools {
 		hash, known := s.known(pinning, t.Name)
 		switch {
@@ -179,7 +179,7 @@ func judge(pinning spec.Pinning, s *server, c *catalog.Catalog) (r *Review, fres
 }
 
 // Approve lets a definition be used from now on, in place of the one before.
-func (b *Book) Approve(s *spec.Server, t *catalog.Tool, by string) error {
+func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	origin := s.Origin()
 	b.writes.Lock()
 	defer b.writes.Unlock()
@@ -194,7 +194,7 @@ func (b *Book) Approve(s *spec.Server, t *catalog.Tool, by string) error {
 }
 
 // Approved returns what was approved of a tool; false where nothing was.
-func (b *Book) Approved(s *spec.Server, name string) (Record, bool, error) {
+func (b *Book) Approved(s *registry.Server, name string) (Record, bool, error) {
 	key := s.Origin() + "\x00" + name
 	r, known, err := b.get(bucketApproved, key)
 	if err != nil || known {

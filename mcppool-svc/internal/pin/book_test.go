@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 func open(t *testing.T, st store.Store) *Book {
@@ -49,7 +49,7 @@ func tools(t *testing.T, defs ...string) *catalog.Catalog {
 }
 
 // held reviews a catalog and lists what waits.
-func held(t *testing.T, b *Book, s *spec.Server, c *catalog.Catalog) string {
+func held(t *testing.T, b *Book, s *registry.Server, c *catalog.Catalog) string {
 	t.Helper()
 	r, err := b.Review(s, c)
 	if err != nil {
@@ -68,26 +68,26 @@ func held(t *testing.T, b *Book, s *spec.Server, c *catalog.Catalog) string {
 }
 
 func TestReview(t *testing.T) {
-	stdio := &spec.Stdio{Command: "x"}
+	stdio := &registry.Stdio{Command: "x"}
 	for _, tt := range []struct {
 		name    string
-		server  spec.Server
+		server  registry.Server
 		catalog []string
 		want    string
 	}{
-		{"the same", spec.Server{UID: "u", Stdio: stdio}, []string{"a=1", "b=1"}, ""},
-		{"fewer", spec.Server{UID: "u", Stdio: stdio}, []string{"b=1"}, ""},
-		{"changed and new", spec.Server{UID: "u", Stdio: stdio}, []string{"a=2", "b=1", "c=1"}, "a c"},
-		{"new ones allowed", spec.Server{UID: "u", Stdio: stdio, Pinning: spec.PinAllowNew}, []string{"a=2", "b=1", "c=1"}, "a"},
-		{"trusted", spec.Server{UID: "u", Stdio: stdio, Pinning: spec.PinNothing}, []string{"a=2", "c=1"}, ""},
-		{"another key", spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x", Env: map[string]string{"KEY": "2"}}}, []string{"a=2"}, "a"},
-		{"another command", spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "y"}}, []string{"a=2"}, ""},
-		{"other arguments", spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x", Args: []string{"y"}}}, []string{"a=2"}, ""},
-		{"registered anew", spec.Server{UID: "v", Stdio: stdio}, []string{"a=2"}, ""},
+		{"the same", registry.Server{UID: "u", Stdio: stdio}, []string{"a=1", "b=1"}, ""},
+		{"fewer", registry.Server{UID: "u", Stdio: stdio}, []string{"b=1"}, ""},
+		{"changed and new", registry.Server{UID: "u", Stdio: stdio}, []string{"a=2", "b=1", "c=1"}, "a c"},
+		{"new ones allowed", registry.Server{UID: "u", Stdio: stdio, Pinning: registry.PinAllowNew}, []string{"a=2", "b=1", "c=1"}, "a"},
+		{"trusted", registry.Server{UID: "u", Stdio: stdio, Pinning: registry.PinNothing}, []string{"a=2", "c=1"}, ""},
+		{"another key", registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x", Env: map[string]string{"KEY": "2"}}}, []string{"a=2"}, "a"},
+		{"another command", registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "y"}}, []string{"a=2"}, ""},
+		{"other arguments", registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x", Args: []string{"y"}}}, []string{"a=2"}, ""},
+		{"registered anew", registry.Server{UID: "v", Stdio: stdio}, []string{"a=2"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := newStore(t)
-			first := &spec.Server{UID: "u", Stdio: stdio}
+			first := &registry.Server{UID: "u", Stdio: stdio}
 			if got := held(t, open(t, st), first, tools(t, "a=1", "b=1")); got != "" {
 				t.Fatalf("on first use: %s", got)
 			}
@@ -105,16 +105,16 @@ func TestReview(t *testing.T) {
 // A configured server's identity is not its text: its description may change.
 func TestConfiguredServersKeepTheirPins(t *testing.T) {
 	b := open(t, newStore(t))
-	s := &spec.Server{UID: "config:1", ID: "a", FromConfig: true, HTTP: &spec.HTTP{URL: "https://a.example"}}
+	s := &registry.Server{UID: "config:1", ID: "a", FromConfig: true, HTTP: &registry.HTTP{URL: "https://a.example"}}
 	held(t, b, s, tools(t, "a=1"))
-	s = &spec.Server{UID: "config:2", ID: "a", FromConfig: true, HTTP: &spec.HTTP{URL: "https://a.example", Headers: map[string]string{"X-Key": "2"}}}
+	s = &registry.Server{UID: "config:2", ID: "a", FromConfig: true, HTTP: &registry.HTTP{URL: "https://a.example", Headers: map[string]string{"X-Key": "2"}}}
 	if got := held(t, b, s, tools(t, "a=2")); got != "a" {
 		t.Errorf("held: %q", got)
 	}
 }
 
 func TestNothingOfferedIsNoFirstUse(t *testing.T) {
-	b, s := open(t, newStore(t)), &spec.Server{UID: "u", Stdio: &spec.Stdio{}}
+	b, s := open(t, newStore(t)), &registry.Server{UID: "u", Stdio: &registry.Stdio{}}
 	held(t, b, s, tools(t))
 	if got := held(t, b, s, tools(t, "a=1")); got != "" {
 		t.Errorf("held: %q", got)
@@ -123,7 +123,7 @@ func TestNothingOfferedIsNoFirstUse(t *testing.T) {
 
 func TestApproveAndForget(t *testing.T) {
 	st := newStore(t)
-	b, s := open(t, st), &spec.Server{UID: "u", Stdio: &spec.Stdio{}}
+	b, s := open(t, st), &registry.Server{UID: "u", Stdio: &registry.Stdio{}}
 	held(t, b, s, tools(t, "a=1", "b=1"))
 	second, third := tools(t, "a=2", "b=1"), tools(t, "a=3", "b=1")
 	held(t, b, s, second)
@@ -151,7 +151,7 @@ func TestApproveAndForget(t *testing.T) {
 
 // Names that a server makes up without end are let through only as long as there is room for their pins.
 func TestPinsAreBounded(t *testing.T) {
-	b, s := open(t, newStore(t)), &spec.Server{UID: "u", Stdio: &spec.Stdio{}, Pinning: spec.PinAllowNew}
+	b, s := open(t, newStore(t)), &registry.Server{UID: "u", Stdio: &registry.Stdio{}, Pinning: registry.PinAllowNew}
 	const batch = 8_000
 	for round := range 4 {
 		defs := make([]string, batch)
@@ -175,7 +175,7 @@ type brokenStore struct{ store.Store }
 func (brokenStore) Apply(...store.Change) error { return errors.New("disk full") }
 
 func TestWhatCannotBeKeptMayNotBeUsed(t *testing.T) {
-	b, s := open(t, brokenStore{newStore(t)}), &spec.Server{UID: "u", Stdio: &spec.Stdio{}}
+	b, s := open(t, brokenStore{newStore(t)}), &registry.Server{UID: "u", Stdio: &registry.Stdio{}}
 	for range 2 {
 		if _, err := b.Review(s, tools(t, "a=1")); !errors.Is(err, ErrStorage) {
 			t.Errorf("Review: %v", err)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // firstName is under which name the first review of an origin is noted. No tool is let through under it at first use.
@@ -91,9 +91,9 @@ func (s *server) counted() *server {
 }
 
 // known returns the hash that a tool must have; false where it is not known.
-func (s *server) known(pinning spec.Pinning, name string) (string, bool) {
+func (s *server) known(pinning registry.Pinning, name string) (string, bool) {
 	hash, known := s.hashes[name]
-	if !known && pinning == spec.PinAllowNew {
+	if !known && pinning == registry.PinAllowNew {
 		hash, known = s.apart[name]
 	}
 	return hash, known

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // pool is a replica of a pool, as far as its pins go.
@@ -73,8 +73,8 @@ func ticking() func() time.Time {
 // TestFirstUseElsewhereOpensNothing: a replica that starts with nothing and reaches no other one takes what there is as first use.
 // When they meet, that lets nothing through which the others hold.
 func TestFirstUseElsewhereOpensNothing(t *testing.T) {
-	s := &spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x"}}
-	allowing := &spec.Server{UID: "u", Stdio: s.Stdio, Pinning: spec.PinAllowNew}
+	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}}
+	allowing := &registry.Server{UID: "u", Stdio: s.Stdio, Pinning: registry.PinAllowNew}
 	old := func(bucket, name, value string) store.Change {
 		return store.Change{Bucket: bucket, Key: s.Origin() + "\x00" + name, Value: []byte(value)}
 	}
@@ -138,7 +138,7 @@ func TestFirstUseElsewhereOpensNothing(t *testing.T) {
 
 // TestFirstUseAtOnce: replicas that see the same for the first time agree, and what either lets through later counts.
 func TestFirstUseAtOnce(t *testing.T) {
-	s := &spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x"}, Pinning: spec.PinAllowNew}
+	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}, Pinning: registry.PinAllowNew}
 	now := ticking()
 	a, b := newPool(t, now), newPool(t, now)
 	c := tools(t, "one=1", "two=1")
@@ -147,7 +147,7 @@ func TestFirstUseAtOnce(t *testing.T) {
 	}
 	held(t, b.Book, s, tools(t, "three=1"))
 	meet(t, a, b)
-	strict := &spec.Server{UID: "u", Stdio: s.Stdio}
+	strict := &registry.Server{UID: "u", Stdio: s.Stdio}
 	for _, p := range []*pool{a, b} {
 		if got := held(t, p.Book, strict, tools(t, "four=1", "one=1", "three=1", "two=1")); got != "four" {
 			t.Errorf("held: %q", got)
@@ -171,7 +171,7 @@ func TestFirstUseAtOnce(t *testing.T) {
 // TestNoToolIsTheFirstReview: a server cannot write what its first review was.
 func TestNoToolIsTheFirstReview(t *testing.T) {
 	st := newStore(t)
-	s := &spec.Server{UID: "u", Stdio: &spec.Stdio{Command: "x"}, Pinning: spec.PinAllowNew}
+	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}, Pinning: registry.PinAllowNew}
 	c := tools(t, "a=1")
 	c.Tools = slices.Insert(c.Tools, 0, &catalog.Tool{Name: firstName, Hash: c.Tools[0].Hash, Raw: c.Tools[0].Raw})
 	for range 2 {

@@ -3,8 +3,8 @@ package pin
 import (
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // KeepGone is how long the pins of a server are kept that is not there any more. Who takes it out of a file and puts it back, or
@@ -16,7 +16,7 @@ const goneName = ""
 
 // Tidy looks which servers there are, and drops what is kept of those that have been gone for KeepGone. Others are noted as gone
 // from now on, or as back. Deleting a server drops its pins at once: see Forget.
-func (b *Book) Tidy(there []*spec.Server) error {
+func (b *Book) Tidy(there []*registry.Server) error {
 	present := make(map[string]bool, len(there))
 	for _, s := range there {
 		present[s.Origin()] = true

@@ -4,17 +4,17 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // What is kept of a server that vanished from its file outlives a mistake in that file, and not much more.
 func TestPinsOfVanishedServers(t *testing.T) {
 	st := newStore(t)
 	now := time.Unix(1_000_000, 0)
-	files := &spec.Server{ID: "files", FromConfig: true, Stdio: &spec.Stdio{Command: "files"}}
-	other := &spec.Server{ID: "other", FromConfig: true, Stdio: &spec.Stdio{Command: "other"}}
+	files := &registry.Server{ID: "files", FromConfig: true, Stdio: &registry.Stdio{Command: "files"}}
+	other := &registry.Server{ID: "other", FromConfig: true, Stdio: &registry.Stdio{Command: "other"}}
 	// begin is a start of the pool with these servers.
-	begin := func(there ...*spec.Server) *Book {
+	begin := func(there ...*registry.Server) *Book {
 		t.Helper()
 		b, err := Open(st, func() time.Time { return now })
 		if err != nil {

@@ -3,8 +3,8 @@ package pin
 import (
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Applied takes in what other replicas wrote. A server that is said to be gone and is here all the same is noted as there again, so

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // TestApprovalsOfBefore: in files of before, approvals were among what was seen first; they count as approvals from now on.

@@ -6,13 +6,12 @@ import (
 	"maps"
 	"strings"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Create registers a server. With a requestID, repeating the same request (the same digest) returns the first answer.
 // Errors: ErrExists where the owner sees a server of that id already, ErrRequestReused, ErrStorage.
-func (r *Registry) Create(user, requestID, digest string, s *spec.Server) (*spec.Server, error) {
+func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
 	key := requestKey(user, requestID)
@@ -55,7 +54,7 @@ func (r *Registry) Create(user, requestID, digest string, s *spec.Server) (*spec
 }
 
 // answered returns the answer to a request that was answered before; nil where it was not.
-func (r *Registry) answered(key, digest string) (*spec.Server, error) {
+func (r *Registry) answered(key, digest string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	q, known := r.requests[key]
@@ -84,7 +83,7 @@ func (r *Registry) oldRequests() []string {
 
 // Update replaces a server by what edit makes of a copy of it. edit's error is returned as it is. Others: ErrNotFound,
 // ErrFromConfig, ErrChanged where etag is set and not current, ErrStorage.
-func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error) (*spec.Server, error) {
+func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
 	current, err := r.changeable(owner, id, etag)
@@ -106,7 +105,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*spec.Server) error)
 }
 
 // Delete removes a server and what users said of it, and returns it. Errors as of Update.
-func (r *Registry) Delete(owner, id, etag string) (*spec.Server, error) {
+func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
 	s, err := r.changeable(owner, id, etag)
@@ -136,7 +135,7 @@ func keyUser(key string) string {
 }
 
 // SetActive records a user's word on a server.
-func (r *Registry) SetActive(user string, s *spec.Server, active bool) error {
+func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	r.writes.Lock()
 	defer r.writes.Unlock()
 	key := activationKey(user, s)
@@ -145,7 +144,7 @@ func (r *Registry) SetActive(user string, s *spec.Server, active bool) error {
 }
 
 // changeable finds a server that may be changed.
-func (r *Registry) changeable(owner, id, etag string) (*spec.Server, error) {
+func (r *Registry) changeable(owner, id, etag string) (*Server, error) {
 	s, err := r.Of(owner, id)
 	switch {
 	case err != nil:

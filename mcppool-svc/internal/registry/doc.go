@@ -1,5 +1,4 @@
-// Package registry knows which MCP servers there are, whose they are and who uses them: those of configuration files,
-// which it never changes, and those registered over the API, which it keeps in a bbolt file (or in memory alone). What is
-// stored is a format of its own, versioned, never the API's messages. It decides what a user can see, not what a user
-// may change.
+// Package registry defines what a registered MCP server is and knows which ones exist, who owns them and who uses them. Servers
+// come from configuration files in the `mcpServers` format, which it reads and never writes, and from the API, which it stores in
+// its own versioned format. It decides what a user can see; the api package decides what a user may change. It connects to nothing.
 package registry

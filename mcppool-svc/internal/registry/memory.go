@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 const (
-	bucketWays   = "ways"   // spec.Server.Origin → wayRecord: how it was reached, where that is not what is tried first
-	bucketAskers = "askers" // spec.Server.Origin → wayRecord: it asks for input without saying for which call
+	bucketWays   = "ways"   // Server.Origin → wayRecord: how it was reached, where that is not what is tried first
+	bucketAskers = "askers" // Server.Origin → wayRecord: it asks for input without saying for which call
 	// maxWays is how many are remembered; the oldest give way.
 	maxWays = 10_000
 	// wayAge is how long a way is believed. A server that was upgraded may still take the older way, and nobody would ever ask for the
@@ -30,7 +30,7 @@ type Memory struct {
 	now    func() time.Time
 
 	mu   sync.Mutex
-	ways map[string]wayRecord // guarded by mu; by spec.Server.Origin
+	ways map[string]wayRecord // guarded by mu; by Server.Origin
 }
 
 // wayRecord is one as stored.

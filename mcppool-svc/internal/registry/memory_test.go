@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 func openWays(t *testing.T, dir string, now func() time.Time) (*Memory, store.Store) {

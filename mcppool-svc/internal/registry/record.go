@@ -6,8 +6,6 @@ import (
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // recordVersion is the version of everything stored. A reader refuses what is newer than itself.
@@ -21,9 +19,9 @@ type record struct {
 	Owner        string            `json:"owner,omitempty"`
 	DisplayName  string            `json:"display_name,omitempty"`
 	Description  string            `json:"description,omitempty"`
-	Stdio        *spec.Stdio       `json:"stdio,omitempty"`
-	HTTP         *spec.HTTP        `json:"http,omitempty"`
-	Builtin      *spec.Builtin     `json:"builtin,omitempty"`
+	Stdio        *Stdio            `json:"stdio,omitempty"`
+	HTTP         *HTTP             `json:"http,omitempty"`
+	Builtin      *Builtin          `json:"builtin,omitempty"`
 	Disabled     bool              `json:"disabled,omitempty"`
 	AutoActivate bool              `json:"auto_activate,omitempty"`
 	OnlyNamed    bool              `json:"only_when_named,omitempty"`
@@ -38,7 +36,7 @@ type record struct {
 	Isolation    string            `json:"isolation,omitempty"`
 	Connections  int               `json:"max_connections,omitempty"`
 	CacheTTL     time.Duration     `json:"cache_ttl,omitempty"` // ns
-	Sampling     *spec.Sampling    `json:"sampling,omitempty"`
+	Sampling     *Sampling         `json:"sampling,omitempty"`
 	Generation   uint64            `json:"generation"`
 	Change       string            `json:"change,omitempty"`
 	Meant        string            `json:"meant,omitempty"`
@@ -61,7 +59,7 @@ type rule struct {
 	Decision string   `json:"decision"`
 }
 
-func toRule(r spec.Rule) rule {
+func toRule(r Rule) rule {
 	out := rule{Users: r.Users, Tools: r.Tools, Decision: r.Decision.String()}
 	for _, e := range r.Effects {
 		out.Effects = append(out.Effects, e.String())
@@ -70,9 +68,9 @@ func toRule(r spec.Rule) rule {
 }
 
 // rule denies what cannot be read: a rule that is not understood must not let anything through.
-func (r rule) rule() spec.Rule {
-	out := spec.Rule{Users: r.Users, Tools: r.Tools, Decision: spec.Deny}
-	if d, ok := spec.ParseDecision(r.Decision); ok {
+func (r rule) rule() Rule {
+	out := Rule{Users: r.Users, Tools: r.Tools, Decision: Deny}
+	if d, ok := ParseDecision(r.Decision); ok {
 		out.Decision = d
 	}
 	for _, e := range r.Effects {
@@ -95,7 +93,7 @@ type request struct {
 	Time    time.Time `json:"time"`
 }
 
-func toRecord(s *spec.Server) record {
+func toRecord(s *Server) record {
 	r := record{
 		Version: recordVersion, UID: s.UID, ID: s.ID, Owner: s.Owner, DisplayName: s.DisplayName, Description: s.Description,
 		Stdio: s.Stdio, HTTP: s.HTTP, Builtin: s.Builtin, Disabled: s.Disabled, AutoActivate: s.AutoActivate, OnlyNamed: s.OnlyWhenNamed,
@@ -105,11 +103,11 @@ func toRecord(s *spec.Server) record {
 	for _, p := range s.Permissions {
 		r.Permissions = append(r.Permissions, toRule(p))
 	}
-	if s.Pinning != spec.PinChanges {
+	if s.Pinning != PinChanges {
 		r.Pinning = s.Pinning.String()
 	}
 	r.Connections, r.CacheTTL, r.Sampling = s.MaxConnections, s.CacheTTL, s.Sampling
-	if s.Isolation != spec.PerUser {
+	if s.Isolation != PerUser {
 		r.Isolation = s.Isolation.String()
 	}
 	for name, p := range s.Policies {
@@ -121,8 +119,8 @@ func toRecord(s *spec.Server) record {
 	return r
 }
 
-func (r record) server() *spec.Server {
-	s := &spec.Server{
+func (r record) server() *Server {
+	s := &Server{
 		UID: r.UID, ID: r.ID, Owner: r.Owner, DisplayName: r.DisplayName, Description: r.Description,
 		Stdio: r.Stdio, HTTP: r.HTTP, Builtin: r.Builtin, Disabled: r.Disabled, AutoActivate: r.AutoActivate, OnlyWhenNamed: r.OnlyNamed,
 		Trusted: r.Trusted, Roots: r.Roots, CallTimeout: r.CallTimeout, StartTimeout: r.StartTimeout, ByOperator: r.ByOperator,
@@ -131,14 +129,14 @@ func (r record) server() *spec.Server {
 	for _, p := range r.Permissions {
 		s.Permissions = append(s.Permissions, p.rule())
 	}
-	s.Pinning, _ = spec.ParsePinning(r.Pinning)       // of no name: the default, which is the strictest
-	s.Isolation, _ = spec.ParseIsolation(r.Isolation) // of no name: the default, which shares nothing between users
+	s.Pinning, _ = ParsePinning(r.Pinning)       // of no name: the default, which is the strictest
+	s.Isolation, _ = ParseIsolation(r.Isolation) // of no name: the default, which shares nothing between users
 	s.MaxConnections, s.CacheTTL, s.Sampling = r.Connections, r.CacheTTL, r.Sampling
 	for name, p := range r.Policies {
 		if s.Policies == nil {
-			s.Policies = make(map[string]spec.Policy, len(r.Policies))
+			s.Policies = make(map[string]Policy, len(r.Policies))
 		}
-		s.Policies[name] = spec.Policy{
+		s.Policies[name] = Policy{
 			Effect: commonv1.Effect(commonv1.Effect_value[p.Effect]), Idempotent: p.Idempotent,
 			RiskFloor: commonv1.RiskLevel(commonv1.RiskLevel_value[p.RiskFloor]),
 		}

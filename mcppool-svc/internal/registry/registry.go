@@ -11,8 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // What goes wrong with a change.
@@ -52,16 +51,16 @@ type Registry struct {
 	writes sync.Mutex
 
 	mu       sync.RWMutex
-	servers  map[string]*spec.Server // guarded by mu; by Server.Key
-	active   map[string]bool         // guarded by mu; by activationKey; explicit words alone
-	requests map[string]request      // guarded by mu; by requestKey
+	servers  map[string]*Server // guarded by mu; by Server.Key
+	active   map[string]bool    // guarded by mu; by activationKey; explicit words alone
+	requests map[string]request // guarded by mu; by requestKey
 }
 
 // New reads what is stored and adds the servers of configuration files, which win.
-func New(st store.Store, config []*spec.Server, log *slog.Logger) (*Registry, error) {
+func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) {
 	r := &Registry{
 		store: st, log: log, now: time.Now,
-		servers: make(map[string]*spec.Server), active: make(map[string]bool), requests: make(map[string]request),
+		servers: make(map[string]*Server), active: make(map[string]bool), requests: make(map[string]request),
 	}
 	for _, bucket := range []string{bucketServers, bucketActivations, bucketRequests} {
 		err := st.Load(bucket, func(key string, value []byte) error { return r.read(bucket, key, value) })
@@ -108,11 +107,11 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 }
 
 // Lookup returns the server that an id means for a user: the user's own, else everybody's.
-func (r *Registry) Lookup(user, id string) (*spec.Server, error) {
+func (r *Registry) Lookup(user, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, owner := range []string{user, ""} {
-		if s := r.servers[(&spec.Server{Owner: owner, ID: id}).Key()]; s != nil {
+		if s := r.servers[(&Server{Owner: owner, ID: id}).Key()]; s != nil {
 			return s, nil
 		}
 	}
@@ -120,35 +119,35 @@ func (r *Registry) Lookup(user, id string) (*spec.Server, error) {
 }
 
 // Of returns the server of an id that belongs to an owner (empty: everybody).
-func (r *Registry) Of(owner, id string) (*spec.Server, error) {
+func (r *Registry) Of(owner, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if s := r.servers[(&spec.Server{Owner: owner, ID: id}).Key()]; s != nil {
+	if s := r.servers[(&Server{Owner: owner, ID: id}).Key()]; s != nil {
 		return s, nil
 	}
 	return nil, ErrNotFound
 }
 
 // Visible returns what a user can see, by id. The user's own server hides everybody's of the same id.
-func (r *Registry) Visible(user string) []*spec.Server {
+func (r *Registry) Visible(user string) []*Server {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	byID := make(map[string]*spec.Server)
+	byID := make(map[string]*Server)
 	for _, s := range r.servers {
 		if s.Owner == user || s.Owner == "" && byID[s.ID] == nil {
 			byID[s.ID] = s
 		}
 	}
-	list := make([]*spec.Server, 0, len(byID))
+	list := make([]*Server, 0, len(byID))
 	for _, s := range byID {
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b *spec.Server) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b *Server) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
 // Active says whether a user's tasks may use a server: the user's word, else the server's default.
-func (r *Registry) Active(user string, s *spec.Server) bool {
+func (r *Registry) Active(user string, s *Server) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if active, said := r.active[activationKey(user, s)]; said {
@@ -157,7 +156,7 @@ func (r *Registry) Active(user string, s *spec.Server) bool {
 	return s.AutoActivate
 }
 
-func activationKey(user string, s *spec.Server) string { return user + "\x00" + s.Key() }
+func activationKey(user string, s *Server) string { return user + "\x00" + s.Key() }
 
 func requestKey(user, id string) string { return user + "\x00" + id }
 

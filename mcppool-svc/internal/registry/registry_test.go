@@ -14,12 +14,11 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // open opens a registry and checks its file when the test ends.
-func open(t *testing.T, dir string, config ...*spec.Server) *Registry {
+func open(t *testing.T, dir string, config ...*Server) *Registry {
 	t.Helper()
 	st, err := store.Open(dir, Buckets()...)
 	if err != nil {
@@ -58,19 +57,19 @@ func checkFile(t *testing.T, dir string) {
 	}
 }
 
-func stdio(id, owner string) *spec.Server {
-	return &spec.Server{ID: id, Owner: owner, Stdio: &spec.Stdio{Command: "x", Env: map[string]string{"A": "b"}}, AutoActivate: true}
+func stdio(id, owner string) *Server {
+	return &Server{ID: id, Owner: owner, Stdio: &Stdio{Command: "x", Env: map[string]string{"A": "b"}}, AutoActivate: true}
 }
 
 func TestEverythingIsStored(t *testing.T) {
 	dir := t.TempDir()
-	full := &spec.Server{
+	full := &Server{
 		ID: "full", Owner: "ann", DisplayName: "Full", Description: "all of it",
-		HTTP:     &spec.HTTP{URL: "https://a.example", Headers: map[string]string{"A": "secret"}, PublicOnly: true},
+		HTTP:     &HTTP{URL: "https://a.example", Headers: map[string]string{"A": "secret"}, PublicOnly: true},
 		Disabled: true, AutoActivate: true, Trusted: true, ByOperator: true, CallTimeout: time.Minute, StartTimeout: time.Second,
-		Pinning: spec.PinNothing, Sampling: &spec.Sampling{Model: "fast", MaxTokens: 9, MaxRequests: 3},
-		Permissions: []spec.Rule{{Users: []string{"bob"}, Tools: []string{"a*"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE}, Decision: spec.Ask}},
-		Policies:    map[string]spec.Policy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH}},
+		Pinning: PinNothing, Sampling: &Sampling{Model: "fast", MaxTokens: 9, MaxRequests: 3},
+		Permissions: []Rule{{Users: []string{"bob"}, Tools: []string{"a*"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE}, Decision: Ask}},
+		Policies:    map[string]Policy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH}},
 	}
 	r := open(t, dir)
 	created, err := r.Create("ann", "r1", "digest", full)
@@ -104,7 +103,7 @@ func TestEverythingIsStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(created, got, cmpopts.IgnoreUnexported(spec.Server{})); diff != "" {
+	if diff := cmp.Diff(created, got, cmpopts.IgnoreUnexported(Server{})); diff != "" {
 		t.Error(diff)
 	}
 	if r.Active("ann", got) {
@@ -132,7 +131,7 @@ func TestFirstAnswerStaysTheFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Update("ann", "a", first.Etag(), func(s *spec.Server) error { s.Description = "new"; return nil }); err != nil {
+	if _, err := r.Update("ann", "a", first.Etag(), func(s *Server) error { s.Description = "new"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := r.Create("ann", "r1", "d", stdio("a", "ann")); err != nil || again.Description != "" {
@@ -158,7 +157,7 @@ func TestChangesAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := func(s *spec.Server) error { s.Description = "x"; return nil }
+	edit := func(s *Server) error { s.Description = "x"; return nil }
 	failing := errors.New("not that")
 	tests := []struct {
 		name string
@@ -169,7 +168,7 @@ func TestChangesAreRefused(t *testing.T) {
 		{"another's", func() error { _, err := r.Update("bob", "a", "", edit); return err }, ErrNotFound},
 		{"old etag", func() error { _, err := r.Update("ann", "a", "old", edit); return err }, ErrChanged},
 		{"edit fails", func() error {
-			_, err := r.Update("ann", "a", "", func(*spec.Server) error { return failing })
+			_, err := r.Update("ann", "a", "", func(*Server) error { return failing })
 			return err
 		}, failing},
 		{"from a file", func() error { _, err := r.Update("", "file", "", edit); return err }, ErrFromConfig},

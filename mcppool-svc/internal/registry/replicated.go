@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"fmt"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Moved is what a change that was made elsewhere means for connections.
 type Moved struct {
-	Before *spec.Server // nil: there was none
-	Now    *spec.Server // nil: there is none
-	User   string       // of a server that somebody activated or deactivated: who
+	Before *Server // nil: there was none
+	Now    *Server // nil: there is none
+	User   string  // of a server that somebody activated or deactivated: who
 }
 
 // Applied takes in what other replicas wrote.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Open reads the versions of a store's values, and gives those a version that have none: of a file from before there were any, or

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/registry/store"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 const (

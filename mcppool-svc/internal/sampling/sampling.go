@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -64,7 +64,7 @@ func (m *Models) end(user string) {
 }
 
 // Sample implements call.Models.
-func (m *Models) Sample(ctx context.Context, user string, policy *spec.Sampling, s upstream.Sample) (call.Sampled, error) {
+func (m *Models) Sample(ctx context.Context, user string, policy *registry.Sampling, s upstream.Sample) (call.Sampled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"no model answered within %v", longest))
 	defer cancel()
@@ -159,7 +159,7 @@ func collect(stream interface {
 }
 
 // request is what the planner is asked. Where the operator names a model, the server's hints do not count.
-func request(policy *spec.Sampling, s upstream.Sample) *plannerv1.GenerateRequest {
+func request(policy *registry.Sampling, s upstream.Sample) *plannerv1.GenerateRequest {
 	tokens := policy.Tokens()
 	if s.MaxTokens > 0 {
 		tokens = min(tokens, s.MaxTokens)

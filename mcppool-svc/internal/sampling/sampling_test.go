@@ -14,7 +14,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
-	"pawl.dev/mcppool-svc/internal/spec"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
@@ -59,7 +59,7 @@ func TestSlowModelsOfSomeUsers(t *testing.T) {
 		planner := &slow{ready: make(chan struct{})}
 		m := New(planner)
 		ask := func(user string) error {
-			_, err := m.Sample(t.Context(), user, &spec.Sampling{}, upstream.Sample{})
+			_, err := m.Sample(t.Context(), user, &registry.Sampling{}, upstream.Sample{})
 			return err
 		}
 		const users, each = 4, 16

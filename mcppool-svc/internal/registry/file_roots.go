@@ -1,14 +1,12 @@
-package config
+package registry
 
 import (
 	"path/filepath"
 	"strings"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // roots reads the folders that a server is told of. Relative paths count from the file's folder, as `cwd` does.
-func (f *fields) roots(s *spec.Server, dir string) error {
+func (f *fields) roots(s *Server, dir string) error {
 	var folders []string
 	ok, err := take(f, "roots", `a list of folders such as ["/srv/project", "file:///srv/data"]`, &folders)
 	if !ok || err != nil {
@@ -19,6 +17,6 @@ func (f *fields) roots(s *spec.Server, dir string) error {
 			folders[i] = filepath.Join(dir, folder)
 		}
 	}
-	s.Roots, err = spec.ReadRoots(folders)
+	s.Roots, err = ReadRoots(folders)
 	return err
 }

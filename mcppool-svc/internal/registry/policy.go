@@ -1,4 +1,4 @@
-package spec
+package registry
 
 import commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 

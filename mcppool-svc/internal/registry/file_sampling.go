@@ -1,13 +1,11 @@
-package config
+package registry
 
 import (
 	"encoding/json"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // sampling reads whether, and within which bounds, a server may have models asked.
-func (f *fields) sampling(s *spec.Server) (bool, error) {
+func (f *fields) sampling(s *Server) (bool, error) {
 	const what = `true, false, or an object such as {"model": "fast", "maxTokens": 1024, "maxRequests": 10}`
 	var raw json.RawMessage
 	if ok, err := take(f, "sampling", what, &raw); !ok || err != nil {
@@ -15,7 +13,7 @@ func (f *fields) sampling(s *spec.Server) (bool, error) {
 	}
 	switch string(raw) {
 	case "true":
-		s.Sampling = &spec.Sampling{}
+		s.Sampling = &Sampling{}
 		return true, nil
 	case "false":
 		return true, nil
@@ -29,6 +27,6 @@ func (f *fields) sampling(s *spec.Server) (bool, error) {
 	if _, err := take(f, "sampling", what, &bounds); err != nil {
 		return false, err
 	}
-	s.Sampling = &spec.Sampling{Model: bounds.Model, MaxTokens: bounds.MaxTokens, MaxRequests: bounds.MaxRequests}
+	s.Sampling = &Sampling{Model: bounds.Model, MaxTokens: bounds.MaxTokens, MaxRequests: bounds.MaxRequests}
 	return true, nil
 }

@@ -1,4 +1,4 @@
-package config
+package registry
 
 import (
 	"bytes"
@@ -13,14 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // parse reads a text as Read reads a file.
-func parse(text, name, dir string, log *slog.Logger) ([]*spec.Server, error) {
+func parse(text, name, dir string, log *slog.Logger) ([]*Server, error) {
 	entries, err := Reader{AutoActivate: true, Log: log}.Parse([]byte(text), name, dir)
-	var servers []*spec.Server
+	var servers []*Server
 	for _, entry := range entries {
 		servers = append(servers, entry.Server)
 	}
@@ -50,34 +48,34 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := spec.Server{FromConfig: true, ByOperator: true, AutoActivate: true}
+	config := Server{FromConfig: true, ByOperator: true, AutoActivate: true}
 	files, search, off, off2 := config, config, config, config
 	files.ID = "files"
-	files.Stdio = &spec.Stdio{Command: "npx", Args: []string{"-y", "server", "/data"}, Env: map[string]string{"TOKEN": "${env:TOKEN}"}, Dir: "/etc/pawl/sub"}
+	files.Stdio = &Stdio{Command: "npx", Args: []string{"-y", "server", "/data"}, Env: map[string]string{"TOKEN": "${env:TOKEN}"}, Dir: "/etc/pawl/sub"}
 	search.ID, search.DisplayName, search.Description, search.Owner = "web-search", "Web Search!", "finds things", "ann"
-	search.HTTP = &spec.HTTP{URL: "https://a.example/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}
+	search.HTTP = &HTTP{URL: "https://a.example/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}
 	search.Trusted, search.AutoActivate = true, false
 	search.CallTimeout, search.StartTimeout = 90*time.Second, 5*time.Second
-	search.Policies = map[string]spec.Policy{
+	search.Policies = map[string]Policy{
 		"search": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
 		"*":      {Effect: commonv1.Effect_EFFECT_DESTRUCTIVE},
 	}
-	search.Pinning = spec.PinAllowNew
-	search.Permissions = []spec.Rule{{
-		Users: []string{"bob"}, Tools: []string{"s*"}, Decision: spec.Ask,
+	search.Pinning = PinAllowNew
+	search.Permissions = []Rule{{
+		Users: []string{"bob"}, Tools: []string{"s*"}, Decision: Ask,
 		Effects: []commonv1.Effect{commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE},
 	}}
 	login := config
-	login.ID, login.HTTP = "login", &spec.HTTP{URL: "https://b.example/mcp", OAuth: &spec.OAuth{
-		ClientID: "c", ClientSecret: "${env:S}", Scopes: []string{"a"}, Grant: spec.GrantClientCredentials,
+	login.ID, login.HTTP = "login", &HTTP{URL: "https://b.example/mcp", OAuth: &OAuth{
+		ClientID: "c", ClientSecret: "${env:S}", Scopes: []string{"a"}, Grant: GrantClientCredentials,
 	}}
-	off.ID, off.Stdio, off.Disabled = "off", &spec.Stdio{Command: "x"}, true
-	off2.ID, off2.Stdio, off2.Disabled = "off2", &spec.Stdio{Command: "x"}, true
+	off.ID, off.Stdio, off.Disabled = "off", &Stdio{Command: "x"}, true
+	off2.ID, off2.Stdio, off2.Disabled = "off2", &Stdio{Command: "x"}, true
 	models, model := config, config
-	models.ID, models.Stdio, models.Sampling = "models", &spec.Stdio{Command: "x"}, &spec.Sampling{}
-	model.ID, model.Stdio, model.Sampling = "model", &spec.Stdio{Command: "x"}, &spec.Sampling{Model: "fast", MaxTokens: 9, MaxRequests: 3}
-	want := []*spec.Server{&files, &search, &login, &off, &models, &model, &off2}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(spec.Server{}, "UID"), cmpopts.IgnoreUnexported(spec.Server{})); diff != "" {
+	models.ID, models.Stdio, models.Sampling = "models", &Stdio{Command: "x"}, &Sampling{}
+	model.ID, model.Stdio, model.Sampling = "model", &Stdio{Command: "x"}, &Sampling{Model: "fast", MaxTokens: 9, MaxRequests: 3}
+	want := []*Server{&files, &search, &login, &off, &models, &model, &off2}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Server{}, "UID"), cmpopts.IgnoreUnexported(Server{})); diff != "" {
 		t.Error(diff)
 	}
 	for _, words := range []string{"key=autoApprove", "mcp_id=web-search"} {

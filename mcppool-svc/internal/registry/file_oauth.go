@@ -1,13 +1,11 @@
-package config
+package registry
 
 import (
 	"fmt"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // oauth reads how the pool logs in.
-func (f *fields) oauth(t *spec.HTTP) error {
+func (f *fields) oauth(t *HTTP) error {
 	var o struct {
 		Grant        string   `json:"grant"`
 		ClientID     string   `json:"clientId"`
@@ -19,10 +17,10 @@ func (f *fields) oauth(t *spec.HTTP) error {
 	if !ok || err != nil {
 		return err
 	}
-	grant, known := spec.ParseGrant(o.Grant)
+	grant, known := ParseGrant(o.Grant)
 	if !known {
 		return fmt.Errorf(`"oauth": the "grant" %q must be authorization_code or client_credentials`, o.Grant)
 	}
-	t.OAuth = &spec.OAuth{Grant: grant, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes}
+	t.OAuth = &OAuth{Grant: grant, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes}
 	return nil
 }

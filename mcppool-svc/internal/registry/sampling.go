@@ -1,4 +1,4 @@
-package spec
+package registry
 
 // Sampling is what a server may ask of models.
 type Sampling struct {

@@ -1,4 +1,4 @@
-package spec
+package registry
 
 // Pinning says which tools need an approval before they are used, once the tools of a server were seen for the first time.
 type Pinning int

@@ -1,4 +1,4 @@
-package config
+package registry
 
 import (
 	"fmt"
@@ -6,12 +6,10 @@ import (
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // permissions reads who may call what.
-func (f *fields) permissions(s *spec.Server) (bool, error) {
+func (f *fields) permissions(s *Server) (bool, error) {
 	var rules []struct {
 		Users    []string `json:"users"`
 		Tools    []string `json:"tools"`
@@ -24,14 +22,14 @@ func (f *fields) permissions(s *spec.Server) (bool, error) {
 		return false, err
 	}
 	for i, r := range rules {
-		decision, known := spec.ParseDecision(r.Decision)
+		decision, known := ParseDecision(r.Decision)
 		if !known {
 			return false, fmt.Errorf(`"permissions": the "decision" of rule %d must be allow, ask or deny`, i+1)
 		}
 		if slices.Contains(r.Users, "") || slices.Contains(r.Tools, "") {
 			return false, fmt.Errorf(`"permissions": rule %d names a user or a tool that is empty`, i+1)
 		}
-		rule := spec.Rule{Users: r.Users, Tools: r.Tools, Decision: decision}
+		rule := Rule{Users: r.Users, Tools: r.Tools, Decision: decision}
 		for _, name := range r.Effects {
 			effect := commonv1.Effect_value["EFFECT_"+strings.ToUpper(name)]
 			if effect == 0 {

@@ -1,4 +1,4 @@
-package config
+package registry
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 )
 
 // maxFile bounds a configuration file.
@@ -30,14 +28,14 @@ type Reader struct {
 
 // Entry is one server of a file.
 type Entry struct {
-	*spec.Server
+	*Server
 	// Unknown are keys that have no meaning here, such as those that other clients keep beside.
 	Unknown []string
 }
 
 // Read reads several files. A server of a later file replaces one of the same name in an earlier one.
-func Read(paths []string, log *slog.Logger) ([]*spec.Server, error) {
-	var servers []*spec.Server
+func Read(paths []string, log *slog.Logger) ([]*Server, error) {
+	var servers []*Server
 	index := make(map[string]int)
 	for _, path := range paths {
 		read, err := Reader{AutoActivate: true, Log: log}.File(path)
@@ -132,7 +130,7 @@ func (r Reader) chosen(all []stanza) []stanza {
 		switch r.Only {
 		case st.name:
 			byName = append(byName, st)
-		case spec.Slug(st.name):
+		case Slug(st.name):
 			byID = append(byID, st)
 		}
 	}

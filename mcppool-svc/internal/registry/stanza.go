@@ -1,4 +1,4 @@
-package config
+package registry
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-
-	"pawl.dev/mcppool-svc/internal/spec"
 
 	"pawl.dev/services/span"
 )
@@ -36,9 +34,9 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	s := &spec.Server{FromConfig: true, ByOperator: true, AutoActivate: r.AutoActivate, ID: st.name}
-	if !spec.IsSlug(st.name) {
-		s.ID = spec.Slug(st.name)
+	s := &Server{FromConfig: true, ByOperator: true, AutoActivate: r.AutoActivate, ID: st.name}
+	if !IsSlug(st.name) {
+		s.ID = Slug(st.name)
 		if s.ID == "" {
 			return Entry{}, errors.New("its name has no letters or digits to make an id of; rename it")
 		}
@@ -89,7 +87,7 @@ func take[T any](f *fields, key, what string, to *T) (bool, error) {
 }
 
 // common reads what all transports have.
-func (f *fields) common(s *spec.Server) error {
+func (f *fields) common(s *Server) error {
 	enabled := true
 	for _, step := range []func() (bool, error){
 		func() (bool, error) { return take(f, "disabled", "true or false", &s.Disabled) },
@@ -145,20 +143,20 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 }
 
 // pinning reads which tools need an approval.
-func (f *fields) pinning(s *spec.Server) (bool, error) {
+func (f *fields) pinning(s *Server) (bool, error) {
 	var name string
 	ok, err := take(f, "pinning", "a text", &name)
 	if !ok || err != nil {
 		return false, err
 	}
-	if s.Pinning, ok = spec.ParsePinning(name); !ok {
-		return false, fmt.Errorf(`"pinning" must be one of %s`, strings.Join(spec.Pinnings(), ", "))
+	if s.Pinning, ok = ParsePinning(name); !ok {
+		return false, fmt.Errorf(`"pinning" must be one of %s`, strings.Join(Pinnings(), ", "))
 	}
 	return true, nil
 }
 
 // transport reads how the server is reached: C1, a type that does not fit its fields is an error.
-func (f *fields) transport(s *spec.Server, dir string) error {
+func (f *fields) transport(s *Server, dir string) error {
 	var kind string
 	if _, err := take(f, "type", "a text", &kind); err != nil {
 		return err
@@ -186,8 +184,8 @@ func (f *fields) transport(s *spec.Server, dir string) error {
 	}
 }
 
-func (f *fields) stdio(s *spec.Server, dir string) error {
-	s.Stdio = &spec.Stdio{}
+func (f *fields) stdio(s *Server, dir string) error {
+	s.Stdio = &Stdio{}
 	for _, step := range []func() (bool, error){
 		func() (bool, error) { return take(f, "command", "a text", &s.Stdio.Command) },
 		func() (bool, error) { return take(f, "args", "a list of texts", &s.Stdio.Args) },
@@ -204,8 +202,8 @@ func (f *fields) stdio(s *spec.Server, dir string) error {
 	return nil
 }
 
-func (f *fields) http(s *spec.Server) error {
-	s.HTTP = &spec.HTTP{}
+func (f *fields) http(s *Server) error {
+	s.HTTP = &HTTP{}
 	if _, err := take(f, "url", "an address", &s.HTTP.URL); err != nil {
 		return err
 	}
@@ -216,7 +214,7 @@ func (f *fields) http(s *spec.Server) error {
 }
 
 // policies reads `tools`: what the operator says of them.
-func (f *fields) policies(s *spec.Server) (bool, error) {
+func (f *fields) policies(s *Server) (bool, error) {
 	var tools map[string]struct {
 		Effect     string `json:"effect"`
 		Idempotent bool   `json:"idempotent"`
@@ -227,7 +225,7 @@ func (f *fields) policies(s *spec.Server) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	s.Policies = make(map[string]spec.Policy, len(tools))
+	s.Policies = make(map[string]Policy, len(tools))
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		t := tools[name]
 		effect, ok := commonv1.Effect_value["EFFECT_"+strings.ToUpper(t.Effect)]
@@ -238,7 +236,7 @@ func (f *fields) policies(s *spec.Server) (bool, error) {
 		if t.Risk != "" && (!ok || risk == 0) {
 			return false, fmt.Errorf(`"tools": the "risk" of %q must be low, medium or high`, name)
 		}
-		s.Policies[name] = spec.Policy{
+		s.Policies[name] = Policy{
 			Effect: commonv1.Effect(effect), Idempotent: t.Idempotent, RiskFloor: commonv1.RiskLevel(risk),
 		}
 	}
