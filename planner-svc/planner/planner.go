@@ -95,7 +95,7 @@ func (c Config) named(planning *reason.Models) (*models.Book, error) {
 	}
 	names := make([]string, 0, len(book.List()))
 	for _, n := range book.List() {
-		names = append(names, n.Name)
+		names = append(names, n.Info().Name)
 	}
 	planning.Beside(names)
 	return book, nil

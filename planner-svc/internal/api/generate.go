@@ -7,7 +7,6 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
-	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/llm"
 )
@@ -15,23 +14,25 @@ import (
 // Generate implements PlannerService.
 func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
 	ctx := stream.Context()
-	p, err := identity.FromContext(ctx)
-	if err != nil {
+	if err := caller(ctx); err != nil {
 		return err
 	}
 	chosen, err := s.models.Choose(req.GetModel(), req.GetModelHints())
 	if err != nil {
 		return err
 	}
-	reply, err := s.models.Generate(ctx, chosen, p.Sub, requestOf(req), func(text string) error {
-		return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_Text{Text: text}})
+	reply, err := chosen.Generate(ctx, requestOf(req), func(d llm.Delta) error {
+		if d.Text == "" {
+			return nil
+		}
+		return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_Text{Text: d.Text}})
 	})
 	if err != nil {
 		return err
 	}
 	return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_End{End: &plannerv1.GenerateEnd{
-		StopReason: plannerv1.StopReason(reply.Stop + 1), Model: chosen.Name, ProviderModel: reply.Model,
-		Usage: &commonv1.Usage{InputTokens: reply.InputTokens, OutputTokens: reply.OutputTokens, ModelCalls: 1},
+		StopReason: plannerv1.StopReason(reply.Stop + 1), Model: reply.Name, ProviderModel: reply.Model,
+		Usage: &commonv1.Usage{InputTokens: reply.Usage.Input, OutputTokens: reply.Usage.Output, ModelCalls: 1},
 	}}})
 }
 
@@ -71,7 +72,7 @@ func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest)
 	}
 	list := s.reasoner.Models().List()
 	for i, n := range s.models.List() {
-		list = append(list, &plannerv1.Model{Name: n.Name, Description: n.Description, CanGenerate: true, IsGenerateDefault: i == 0})
+		list = append(list, &plannerv1.Model{Name: n.Info().Name, Description: n.Info().Description, CanGenerate: true, IsGenerateDefault: i == 0})
 	}
 	return &plannerv1.ListModelsResponse{Models: list}, nil
 }

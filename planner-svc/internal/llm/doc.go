@@ -1,4 +1,3 @@
-// Package llm says what a language model is here: it is asked with a conversation and answers with text, piece by piece. The
-// adapters under it (openai, anthropic) speak the providers' protocols; what stands on it never sees their libraries. It knows
-// neither tasks nor tools, nor who asks.
+// Package llm defines language models: requests, replies, usage and errors, independent of any provider. The packages under it
+// speak the providers' protocols. It knows neither tasks nor MCP.
 package llm

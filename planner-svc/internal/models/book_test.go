@@ -10,30 +10,35 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/llm"
 )
 
 // asked is a model that does what a test wants.
-type asked func(ctx context.Context, emit func(string) error) error
+type asked func(ctx context.Context, emit func(llm.Delta) error) error
 
-func (a asked) Generate(ctx context.Context, _ *llm.Request, emit func(string) error) (llm.Reply, error) {
-	return llm.Reply{}, a(ctx, emit)
+func (a asked) Info() llm.Info { return llm.Info{} }
+
+func (a asked) Generate(ctx context.Context, _ *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+	return &llm.Reply{}, a(ctx, onDelta)
 }
 
-func bookOf(atOnce int, m llm.Model) (*Book, *Named) {
+func bookOf(atOnce int, m llm.Model) (*Book, *Model) {
 	b := newBook()
-	n := &Named{Name: "it", model: m, maxTokens: 10, timeout: time.Minute, slots: make(chan struct{}, atOnce)}
+	n := &Model{Model: m, book: b, info: llm.Info{Name: "it", MaxTokens: 10}, timeout: time.Minute, slots: make(chan struct{}, atOnce)}
 	b.list = append(b.list, n)
 	return b, n
 }
 
-func nothing(string) error { return nil }
+func as(ctx context.Context, user string) context.Context {
+	return identity.NewContext(ctx, identity.Principal{Sub: user})
+}
 
 // One user's requests are limited, those included that wait; another user's are not refused for them.
 func TestLimitPerUser(t *testing.T) {
 	running := make(chan struct{}, 1)
-	b, n := bookOf(1, asked(func(ctx context.Context, _ func(string) error) error {
+	b, n := bookOf(1, asked(func(ctx context.Context, _ func(llm.Delta) error) error {
 		select {
 		case running <- struct{}{}:
 		default:
@@ -46,7 +51,7 @@ func TestLimitPerUser(t *testing.T) {
 	ended := make(chan error)
 	for range perUser + 1 {
 		go func() {
-			_, err := b.Generate(ctx, n, "ann", &llm.Request{}, nothing)
+			_, err := n.Generate(as(ctx, "ann"), &llm.Request{}, nil)
 			ended <- err
 		}()
 	}
@@ -56,7 +61,7 @@ func TestLimitPerUser(t *testing.T) {
 	}
 	late, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := b.Generate(late, n, "bob", &llm.Request{}, nothing); errs.From(err).Code != codes.Canceled {
+	if _, err := n.Generate(as(late, "bob"), &llm.Request{}, nil); errs.From(err).Code != codes.Canceled {
 		t.Errorf("another user: %v", err)
 	}
 	cancel()
@@ -69,14 +74,14 @@ func TestLimitPerUser(t *testing.T) {
 }
 
 func TestEndlessAnswer(t *testing.T) {
-	b, n := bookOf(1, asked(func(_ context.Context, emit func(string) error) error {
+	_, n := bookOf(1, asked(func(_ context.Context, emit func(llm.Delta) error) error {
 		for {
-			if err := emit(strings.Repeat("x", 1<<20)); err != nil {
+			if err := emit(llm.Delta{Text: strings.Repeat("x", 1<<20)}); err != nil {
 				return err
 			}
 		}
 	}))
-	_, err := b.Generate(t.Context(), n, "ann", &llm.Request{}, nothing)
+	_, err := n.Generate(as(t.Context(), "ann"), &llm.Request{}, nil)
 	if e := errs.From(err); e.Code != codes.Internal || e.Metadata["model_error"] != "BROKEN" || !strings.Contains(e.Message, "4 MiB") {
 		t.Errorf("%+v", e)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -92,7 +91,7 @@ func Open(path string, taken []string, getenv func(string) (string, bool)) (*Boo
 	}
 	book := newBook()
 	for i, e := range f.Models {
-		one, err := e.named(filepath.Dir(path), book.web, getenv)
+		one, err := e.model(filepath.Dir(path), book, getenv)
 		switch {
 		case err != nil:
 		case slices.Contains(taken, e.Name):
@@ -124,8 +123,8 @@ func readFile(path string) ([]byte, error) {
 // nameForm is what a model can be called.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`)
 
-// named makes the model of an entry.
-func (e entry) named(folder string, web *http.Client, getenv func(string) (string, bool)) (*Named, error) {
+// model makes the model of an entry.
+func (e entry) model(folder string, book *Book, getenv func(string) (string, bool)) (*Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
@@ -137,25 +136,26 @@ func (e entry) named(folder string, web *http.Client, getenv func(string) (strin
 	if e.Retries != nil {
 		retries = *e.Retries
 	}
-	var model llm.Model
-	switch e.Provider {
-	case "openai":
-		model = openai.New(openai.Config{Model: e.Model, BaseURL: e.BaseURL, Key: key, Retries: retries, HTTP: web})
-	case "anthropic":
-		model = anthropic.New(anthropic.Config{Model: e.Model, BaseURL: e.BaseURL, Key: key, Retries: retries, HTTP: web})
+	info := llm.Info{
+		Name: e.Name, Description: e.Description, Provider: e.Provider, ProviderModel: e.Model,
+		MaxTokens: orElse(e.MaxTokens, stdTokens),
 	}
-	n := &Named{
-		Name: e.Name, Description: e.Description, providers: e.Model, model: model,
-		maxTokens: orElse(e.MaxTokens, stdTokens), timeout: orElse(time.Duration(e.Timeout), stdTimeout),
-		slots: make(chan struct{}, orElse(e.AtOnce, stdAtOnce)),
-	}
-	if n.Description == "" {
-		n.Description = e.Provider + " " + e.Model
+	if info.Description == "" {
+		info.Description = e.Provider + " " + e.Model
 		if u, err := url.Parse(e.BaseURL); err == nil && u.Host != "" {
-			n.Description += " at " + u.Host
+			info.Description += " at " + u.Host
 		}
 	}
-	return n, nil
+	m := &Model{
+		book: book, info: info, timeout: orElse(time.Duration(e.Timeout), stdTimeout), slots: make(chan struct{}, orElse(e.AtOnce, stdAtOnce)),
+	}
+	switch e.Provider {
+	case "openai":
+		m.Model = openai.New(openai.Config{Model: e.Model, BaseURL: e.BaseURL, Key: key, Retries: retries, HTTP: book.web})
+	case "anthropic":
+		m.Model = anthropic.New(anthropic.Config{Model: e.Model, BaseURL: e.BaseURL, Key: key, Retries: retries, HTTP: book.web})
+	}
+	return m, nil
 }
 
 // check says what is wrong with an entry alone.

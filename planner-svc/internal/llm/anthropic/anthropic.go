@@ -20,6 +20,7 @@ type Config struct {
 	Key     func() (string, error) // asked for each request, since keys change
 	Retries int                    // of requests that did not come to an answer
 	HTTP    *http.Client
+	Info    llm.Info
 }
 
 // Model implements llm.Model.
@@ -40,15 +41,19 @@ func New(cfg Config) *Model {
 	return &Model{cfg: cfg, messages: anthropic.NewMessageService(options...)}
 }
 
+// Info implements llm.Model.
+func (m *Model) Info() llm.Info { return m.cfg.Info }
+
 // Generate implements llm.Model.
-func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) error) (llm.Reply, error) {
+func (m *Model) Generate(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+	reply := &llm.Reply{}
 	params, err := m.params(r)
 	if err != nil {
-		return llm.Reply{}, err
+		return reply, err
 	}
 	key, err := wire.Key(m.cfg.Key)
 	if err != nil {
-		return llm.Reply{}, err
+		return reply, err
 	}
 	var options []option.RequestOption
 	if key != "" {
@@ -56,13 +61,19 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) 
 	}
 	stream := m.messages.NewStreaming(ctx, params, options...)
 	defer func() { _ = stream.Close() }()
-	reply, err := read(stream, emit)
+	reply.Usage.Requests = 1
+	err = read(stream, reply, func(text string) error {
+		reply.Text += text
+		if onDelta == nil {
+			return nil
+		}
+		return onDelta(llm.Delta{Text: text})
+	})
 	return reply, wire.End(ctx, err, failure, key)
 }
 
 // read takes the answer, whose end is an event of its own.
-func read(stream *ssestream.Stream[anthropic.MessageStreamEventUnion], emit func(string) error) (llm.Reply, error) {
-	var reply llm.Reply
+func read(stream *ssestream.Stream[anthropic.MessageStreamEventUnion], reply *llm.Reply, emit func(string) error) error {
 	var stop anthropic.StopReason
 	whole := false
 	for stream.Next() {
@@ -71,30 +82,30 @@ func read(stream *ssestream.Stream[anthropic.MessageStreamEventUnion], emit func
 		case "message_start":
 			reply.Model = event.Message.Model
 			usage := event.Message.Usage
-			reply.InputTokens = wire.Tokens(usage.InputTokens + usage.CacheCreationInputTokens + usage.CacheReadInputTokens)
-			reply.OutputTokens = wire.Tokens(usage.OutputTokens)
+			reply.Usage.Input = wire.Tokens(usage.InputTokens + usage.CacheCreationInputTokens + usage.CacheReadInputTokens)
+			reply.Usage.Output = wire.Tokens(usage.OutputTokens)
 		case "content_block_start":
 			text = event.ContentBlock.Text
 		case "content_block_delta":
 			text = event.Delta.Text
 		case "message_delta":
 			stop = event.Delta.StopReason
-			reply.OutputTokens = max(reply.OutputTokens, wire.Tokens(event.Usage.OutputTokens))
+			reply.Usage.Output = max(reply.Usage.Output, wire.Tokens(event.Usage.OutputTokens))
 		case "message_stop":
 			whole = true
 		}
 		if err := wire.Emit(emit, text); err != nil {
-			return reply, err
+			return err
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return reply, err
+		return err
 	}
 	if !whole {
-		return reply, &llm.Failure{Problem: llm.Broken, Message: "the answer broke off before its end"}
+		return &llm.Error{Class: llm.Broken, Message: "the answer broke off before its end"}
 	}
 	reply.Stop = stopOf(stop)
-	return reply, nil
+	return nil
 }
 
 func stopOf(reason anthropic.StopReason) llm.Stop {
@@ -123,5 +134,5 @@ func failure(err error) error {
 		header = answered.Response.Header
 	}
 	said.Header = header
-	return said.Failure(nil)
+	return said.Error(nil)
 }

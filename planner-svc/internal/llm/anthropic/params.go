@@ -11,6 +11,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
 // hottest is the highest temperature here; other providers go to 2.
@@ -58,10 +59,10 @@ func blockOf(p llm.Part) (*anthropic.ContentBlockParamUnion, error) {
 	var block anthropic.ContentBlockParamUnion
 	switch p.Kind {
 	case llm.Audio:
-		return nil, &llm.Failure{Problem: llm.BadRequest, Message: "this provider takes no sound; choose another model, or send text"}
+		return nil, &llm.Error{Class: llm.BadRequest, Message: "this provider takes no sound; choose another model, or send text"}
 	case llm.Image:
 		if !slices.Contains(pictures, p.MIME) {
-			return nil, &llm.Failure{Problem: llm.BadRequest,
+			return nil, &llm.Error{Class: llm.BadRequest,
 				Message: fmt.Sprintf("pictures of the type %.60q are not taken here; send one of %s", p.MIME, strings.Join(pictures, ", "))}
 		}
 		block = anthropic.NewImageBlockBase64(p.MIME, base64.StdEncoding.EncodeToString(p.Data))
@@ -77,7 +78,7 @@ func blockOf(p llm.Part) (*anthropic.ContentBlockParamUnion, error) {
 func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // readError reads `{"type": "error", "error": {"type": …, "message": …}}`.
-func readError(raw string) llm.Answer {
+func readError(raw string) wire.ErrorAnswer {
 	var answer struct {
 		Error struct {
 			Type    string `json:"type"`
@@ -85,7 +86,7 @@ func readError(raw string) llm.Answer {
 		} `json:"error"`
 	}
 	if json.Unmarshal([]byte(raw), &answer) != nil {
-		return llm.Answer{Message: raw}
+		return wire.ErrorAnswer{Message: raw}
 	}
-	return llm.Answer{Type: answer.Error.Type, Message: answer.Error.Message}
+	return wire.ErrorAnswer{Type: answer.Error.Type, Message: answer.Error.Message}
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Key     func() (string, error) // "" where none is wanted; asked for each request, since keys change
 	Retries int                    // of requests that did not come to an answer
 	HTTP    *http.Client
+	Info    llm.Info
 }
 
 // Model implements llm.Model.
@@ -42,15 +43,19 @@ func New(cfg Config) *Model {
 	return &Model{cfg: cfg, chat: openai.NewChatCompletionService(options...), owned: cfg.BaseURL == ""}
 }
 
+// Info implements llm.Model.
+func (m *Model) Info() llm.Info { return m.cfg.Info }
+
 // Generate implements llm.Model.
-func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) error) (llm.Reply, error) {
+func (m *Model) Generate(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+	reply := &llm.Reply{}
 	params, err := m.params(r)
 	if err != nil {
-		return llm.Reply{}, err
+		return reply, err
 	}
 	key, err := wire.Key(m.cfg.Key)
 	if err != nil {
-		return llm.Reply{}, err
+		return reply, err
 	}
 	var options []option.RequestOption
 	if key != "" {
@@ -58,13 +63,19 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, emit func(string) 
 	}
 	stream := m.chat.NewStreaming(ctx, params, options...)
 	defer func() { _ = stream.Close() }()
-	reply, err := read(stream, emit)
+	reply.Usage.Requests = 1
+	err = read(stream, reply, func(text string) error {
+		reply.Text += text
+		if onDelta == nil {
+			return nil
+		}
+		return onDelta(llm.Delta{Text: text})
+	})
 	return reply, wire.End(ctx, err, failure, key)
 }
 
 // read takes the answer. The stream's end alone does not tell a whole answer from one that broke off: its reason to stop does.
-func read(stream *ssestream.Stream[openai.ChatCompletionChunk], emit func(string) error) (llm.Reply, error) {
-	var reply llm.Reply
+func read(stream *ssestream.Stream[openai.ChatCompletionChunk], reply *llm.Reply, emit func(string) error) error {
 	finish, refused := "", false
 	for stream.Next() {
 		chunk := stream.Current()
@@ -72,7 +83,7 @@ func read(stream *ssestream.Stream[openai.ChatCompletionChunk], emit func(string
 			reply.Model = chunk.Model
 		}
 		if chunk.JSON.Usage.Valid() {
-			reply.InputTokens, reply.OutputTokens = wire.Tokens(chunk.Usage.PromptTokens), wire.Tokens(chunk.Usage.CompletionTokens)
+			reply.Usage.Input, reply.Usage.Output = wire.Tokens(chunk.Usage.PromptTokens), wire.Tokens(chunk.Usage.CompletionTokens)
 		}
 		for _, choice := range chunk.Choices {
 			if choice.Index != 0 {
@@ -84,19 +95,19 @@ func read(stream *ssestream.Stream[openai.ChatCompletionChunk], emit func(string
 			}
 			for _, text := range []string{choice.Delta.Content, choice.Delta.Refusal} {
 				if err := wire.Emit(emit, text); err != nil {
-					return reply, err
+					return err
 				}
 			}
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return reply, err
+		return err
 	}
 	if finish == "" {
-		return reply, &llm.Failure{Problem: llm.Broken, Message: "the answer broke off before its end"}
+		return &llm.Error{Class: llm.Broken, Message: "the answer broke off before its end"}
 	}
 	reply.Stop = stopOf(finish, refused)
-	return reply, nil
+	return nil
 }
 
 func stopOf(finish string, refused bool) llm.Stop {
@@ -117,11 +128,11 @@ func failure(err error) error {
 		if answered.Response != nil {
 			header = answered.Response.Header
 		}
-		return llm.Answer{Status: answered.StatusCode, Type: answered.Type, Code: answered.Code, Message: answered.Message, Header: header}.Failure(err)
+		return wire.ErrorAnswer{Status: answered.StatusCode, Type: answered.Type, Code: answered.Code, Message: answered.Message, Header: header}.Error(err)
 	}
 	var inside *ssestream.StreamError
 	if errors.As(err, &inside) {
-		return readInside(inside.Event.Data).Failure(err)
+		return readInside(inside.Event.Data).Error(err)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/openai/openai-go/v3"
 
 	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
 // turnOf is a message as the wire has it. Plain text goes as plain text: not all compatible servers read lists.
@@ -20,7 +21,7 @@ func turnOf(m llm.Message) (openai.ChatCompletionMessageParamUnion, error) {
 		return openai.UserMessage(text), nil
 	}
 	if m.Role == llm.Assistant {
-		return openai.ChatCompletionMessageParamUnion{}, &llm.Failure{Problem: llm.BadRequest,
+		return openai.ChatCompletionMessageParamUnion{}, &llm.Error{Class: llm.BadRequest,
 			Message: "a message of the assistant holds a picture or sound, which this provider takes from users alone"}
 	}
 	parts := make([]openai.ChatCompletionContentPartUnionParam, 0, len(m.Parts))
@@ -58,7 +59,7 @@ func partOf(p llm.Part) (openai.ChatCompletionContentPartUnionParam, error) {
 	case llm.Audio:
 		format, ok := sounds[p.MIME]
 		if !ok {
-			return openai.ChatCompletionContentPartUnionParam{}, &llm.Failure{Problem: llm.BadRequest,
+			return openai.ChatCompletionContentPartUnionParam{}, &llm.Error{Class: llm.BadRequest,
 				Message: fmt.Sprintf("sound of the type %.60q is not taken here; send audio/wav or audio/mpeg", p.MIME)}
 		}
 		return openai.InputAudioContentPart(openai.ChatCompletionContentPartInputAudioInputAudioParam{Data: data, Format: format}), nil
@@ -68,7 +69,7 @@ func partOf(p llm.Part) (openai.ChatCompletionContentPartUnionParam, error) {
 }
 
 // readInside reads an error in the middle of a stream: an object, or whatever a compatible server thought of.
-func readInside(data []byte) llm.Answer {
+func readInside(data []byte) wire.ErrorAnswer {
 	var event struct {
 		Error json.RawMessage `json:"error"`
 	}
@@ -78,7 +79,7 @@ func readInside(data []byte) llm.Answer {
 		Message string          `json:"message"`
 	}
 	if json.Unmarshal(data, &event) != nil || json.Unmarshal(event.Error, &said) != nil {
-		return llm.Answer{Message: string(event.Error)}
+		return wire.ErrorAnswer{Message: string(event.Error)}
 	}
-	return llm.Answer{Type: said.Type, Code: strings.Trim(string(said.Code), `"`), Message: said.Message}
+	return wire.ErrorAnswer{Type: said.Type, Code: strings.Trim(string(said.Code), `"`), Message: said.Message}
 }

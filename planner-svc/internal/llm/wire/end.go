@@ -28,7 +28,7 @@ func Tokens(n int64) uint64 { return uint64(max(n, 0)) }
 func Key(key func() (string, error)) (string, error) {
 	k, err := key()
 	if err != nil {
-		return "", &llm.Failure{Problem: llm.Auth, Message: err.Error(), Err: err}
+		return "", &llm.Error{Class: llm.Auth, Message: err.Error(), Err: err}
 	}
 	return k, nil
 }

@@ -42,8 +42,8 @@ func (o *opening) look(p []byte) error {
 	if o.kind != "" {
 		kind = fmt.Sprintf("%.60s", o.kind)
 	}
-	return &llm.Failure{
-		Problem: llm.Broken,
+	return &llm.Error{
+		Class:   llm.Broken,
 		Message: fmt.Sprintf("%s came instead of a stream of events: %s", kind, excerpt(text)),
 		Advice:  "what answers there is no such model, or does not stream; an operator has to look at `baseUrl` in the file of --models (mostly it ends with /v1)",
 	}

@@ -110,19 +110,19 @@ func Failed(ctx context.Context, err error, key string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := &llm.Failure{Problem: llm.Unavailable, Err: err}
+	f := &llm.Error{Class: llm.Unavailable, Err: err}
 	var network net.Error
 	switch {
 	case errors.As(err, &f):
 		own := *f // another answer of the same model may be the same value
 		f = &own
 	case errors.Is(err, errTooMuch):
-		f.Problem = llm.Broken
+		f.Class = llm.Broken
 	case errors.Is(err, errRedirect):
-		f.Problem = llm.NotFound
+		f.Class = llm.NotFound
 	case errors.As(err, &network), errors.Is(err, errSilence), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 	default:
-		f.Problem = llm.Broken
+		f.Class = llm.Broken
 	}
 	if f.Message == "" {
 		f.Message = err.Error()

@@ -85,8 +85,9 @@ func TestOpening(t *testing.T) {
 }
 
 func TestFailed(t *testing.T) {
-	err := Failed(t.Context(), &llm.Failure{Problem: llm.Auth, Message: "wrong: sk-1234"}, "sk-1234")
-	if f := llm.AsFailure(err); f.Problem != llm.Auth || f.Message != "wrong: ***" {
+	err := Failed(t.Context(), &llm.Error{Class: llm.Auth, Message: "wrong: sk-1234"}, "sk-1234")
+	var f *llm.Error
+	if !errors.As(err, &f) || f.Class != llm.Auth || f.Message != "wrong: ***" {
 		t.Errorf("%+v", f)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
