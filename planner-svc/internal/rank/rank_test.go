@@ -1,0 +1,93 @@
+package rank
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+)
+
+func tool(name, description, schema string) *commonv1.Tool {
+	return &commonv1.Tool{Id: "s/" + name, Name: name, Description: description, InputSchemaJson: schema}
+}
+
+var tools = []*commonv1.Tool{
+	tool("send_email", "Sends an email to one or more people.", `{"type":"object","properties":{"recipient":{"type":"string"},"subject":{"type":"string"}}}`),
+	tool("get_weather", "Current conditions at a place.", `{"type":"object","properties":{"city":{"type":"string","description":"The name of the city"}}}`),
+	tool("convertCurrency", "Converts an amount of money.", `{"type":"object","properties":{"amount":{"type":"number"},"to":{"type":"string","description":"ISO code such as EUR"}}}`),
+	tool("delete_file", "Deletes a file for ever.", `{"type":"object","properties":{"path":{"type":"string"}}}`),
+	tool("查询航班", "查询两个城市之间的航班", `{"type":"object","properties":{"出发地":{"type":"string"}}}`),
+}
+
+func TestSearch(t *testing.T) {
+	x := New(tools)
+	for query, want := range map[string]string{
+		"What's the weather in Paris?":         "get_weather",
+		"mail the report to Ann":               "send_email",
+		"How many euros are 5 dollars? (EUR)":  "convertCurrency",
+		"conversion of money":                  "convertCurrency",
+		"remove notes.txt":                     "delete_file",
+		"巴黎的天气怎么样？":                            "get_weather",
+		"删除文件 notes.txt":                       "delete_file",
+		"北京到上海的航班":                             "查询航班",
+		"which flights are there from Beijing": "查询航班",
+	} {
+		hits := x.Search(query)
+		if len(hits) == 0 || hits[0].Tool.GetName() != want {
+			t.Errorf("%q: %v, want %s", query, hits, want)
+		}
+	}
+	if hits := x.Search("the of and"); len(hits) > 0 {
+		t.Errorf("stop words alone match: %v", hits)
+	}
+}
+
+func TestTerms(t *testing.T) {
+	for text, want := range map[string][]string{
+		"getUserNames2": {"get", "user", "names2"},
+		"list_files":    {"list", "file"},
+		"URLs":          {"url"},
+		"naïve café":    {"naïv", "café"},
+		"读取文件":          {"读取", "文件", "读取", "取文", "文件"},
+		"":              nil,
+	} {
+		if got := Terms(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestFast holds a decision among 500 tools to 5 ms, of which ranking may take most.
+func TestFast(t *testing.T) {
+	var many []*commonv1.Tool
+	for i := range 500 {
+		d := tools[i%len(tools)]
+		many = append(many, tool(fmt.Sprintf("%s_%d", d.GetName(), i), d.GetDescription(), d.GetInputSchemaJson()))
+	}
+	x := New(many)
+	var times []time.Duration
+	for range 21 {
+		start := time.Now()
+		x.Search("send an email about the weather to the people in Paris")
+		times = append(times, time.Since(start))
+	}
+	slices.Sort(times)
+	if p50 := times[len(times)/2]; p50 > 5*time.Millisecond {
+		t.Errorf("p50 %v, want at most 5 ms", p50)
+	}
+}
+
+func FuzzTerms(f *testing.F) {
+	for _, s := range []string{"getUserName", "读取 README.md 文件", "naïve", "\xff", "URLs"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, term := range Terms(s) {
+			if term == "" {
+				t.Errorf("%q has an empty term", s)
+			}
+		}
+	})
+}
