@@ -42,6 +42,7 @@ type Error struct {
 	Metadata   map[string]string // goes to ErrorInfo.metadata
 	Violations []Violation       // goes to BadRequest
 	RetryAfter time.Duration     // goes to RetryInfo; 0: not said
+	Usage      *commonv1.Usage   // what the failed call cost; a detail of its own; nil: nothing
 
 	cause error
 }
@@ -93,6 +94,13 @@ func (e *Error) WithViolation(field, description string) *Error {
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	c := *e
 	c.RetryAfter = d
+	return &c
+}
+
+// WithUsage returns a copy that says what the failed call cost. The usage must not be changed afterwards.
+func (e *Error) WithUsage(u *commonv1.Usage) *Error {
+	c := *e
+	c.Usage = u
 	return &c
 }
 

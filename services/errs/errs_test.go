@@ -14,6 +14,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
@@ -84,7 +86,8 @@ func TestStatusRoundTrip(t *testing.T) {
 	full := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "太多 requests").
 		With("limit", "5").With(errs.OutcomeKey, errs.OutcomeNotExecuted).With("empty", "").
 		WithViolation("task.goal", "is empty").WithViolation("", "of the whole").
-		WithRetryAfter(1500*time.Millisecond + 7)
+		WithRetryAfter(1500*time.Millisecond + 7).
+		WithUsage(&commonv1.Usage{ModelCalls: 2, InputTokens: 900, CostNanoUsd: proto.Uint64(0)})
 	for _, want := range []*errs.Error{
 		full,
 		errs.New(codes.NotFound, notFound, "no task"),
@@ -93,7 +96,7 @@ func TestStatusRoundTrip(t *testing.T) {
 		// As it goes over the wire: a status error made from a proto, wrapped by the client.
 		wire := status.FromProto(want.GRPCStatus().Proto()).Err()
 		got := errs.From(fmt.Errorf("ask the planner: %w", wire))
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(errs.Error{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(errs.Error{}), protocmp.Transform()); diff != "" {
 			t.Errorf("round trip of %v (-want +got):\n%s", want, diff)
 		}
 	}

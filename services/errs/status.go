@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
 // A status travels in HTTP/2 headers, twice (percent-encoded and as details), and gRPC's C core, under Python and many
@@ -23,7 +25,7 @@ const (
 )
 
 // GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest where there are violations, RetryInfo
-// where there is a delay. It also makes status.FromError and status.Code understand an *Error.
+// where there is a delay, Usage where there is one. It also makes status.FromError and status.Code understand an *Error.
 func (e *Error) GRPCStatus() *status.Status {
 	p := &spb.Status{Code: int32(e.code()), Message: clip(e.Message, maxMessage)}
 	p.Details = appendDetail(p.Details, e.errorInfo())
@@ -32,6 +34,9 @@ func (e *Error) GRPCStatus() *status.Status {
 	}
 	if e.RetryAfter > 0 {
 		p.Details = appendDetail(p.Details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+	}
+	if e.Usage != nil {
+		p.Details = appendDetail(p.Details, e.Usage)
 	}
 	return status.FromProto(p)
 }
@@ -107,6 +112,8 @@ func fromStatus(st *status.Status, cause error) *Error {
 			}
 		case *errdetails.RetryInfo:
 			e.RetryAfter = max(time.Duration(0), d.GetRetryDelay().AsDuration())
+		case *commonv1.Usage:
+			e.Usage = d
 		}
 	}
 	if !ours {

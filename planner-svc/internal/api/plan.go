@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
 
@@ -28,6 +30,15 @@ func (s *Server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest)
 		return nil, err
 	}
 	return &plannerv1.PlanStepsResponse{Steps: plan.Steps, Usage: plan.Usage.Proto(), FlowName: plan.Name, FlowRisk: plan.Risk, ContextName: name}, nil
+}
+
+// StreamPlanSteps implements PlannerService.
+func (s *Server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
+	plan, err := s.PlanSteps(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: plan}})
 }
 
 func (s *Server) plan(ctx context.Context, tc *plannerv1.TaskContext, begin bool) (*reason.Beginning, error) {

@@ -133,7 +133,7 @@ func TestCallsLeft(t *testing.T) {
 			continue
 		}
 		if e := errs.From(err); e == nil || e.Code != codes.ResourceExhausted || e.Reason != commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED ||
-			!strings.Contains(e.Message, tc.says) || e.Metadata["model_calls"] != map[int]string{1: "1", 2: "2"}[tc.calls] || !strings.Contains(e.Message, "no more model calls") {
+			!strings.Contains(e.Message, tc.says) || int(e.Usage.GetModelCalls()) != map[int]int{1: 1, 2: 2}[tc.calls] || !strings.Contains(e.Message, "no more model calls") {
 			t.Errorf("%d left: %v", tc.left, err)
 		}
 	}

@@ -1,8 +1,6 @@
 package reason
 
 import (
-	"strconv"
-
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -31,9 +29,7 @@ func spent(u model.Usage, e *errs.Error) error {
 	if u.Calls == 0 {
 		return e
 	}
-	return e.With("model_calls", strconv.FormatUint(uint64(u.Calls), 10)).
-		With("input_tokens", strconv.FormatUint(u.InputTokens, 10)).
-		With("output_tokens", strconv.FormatUint(u.OutputTokens, 10))
+	return e.WithUsage(u.Proto())
 }
 
 // shares divides the model calls that are left between a plan, a name and a risk that are asked for at once: one each for the

@@ -557,19 +557,23 @@ func (x *Risk) GetReason() string {
 	return ""
 }
 
-// What something has cost so far.
+// What something has cost so far. As a detail of a failed call's status, it is what the call cost before it failed.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Wall time.
 	Elapsed *durationpb.Duration `protobuf:"bytes,1,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	// Tokens sent to models.
+	// Tokens sent to models, cached ones included.
 	InputTokens uint64 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	// Tokens received from models.
 	OutputTokens uint64 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Calls of models.
 	ModelCalls uint32 `protobuf:"varint,4,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	// Calls of tools.
-	ToolCalls     uint32 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	ToolCalls uint32 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// How many of the input tokens the provider read from its cache.
+	CachedInputTokens uint64 `protobuf:"varint,6,opt,name=cached_input_tokens,json=cachedInputTokens,proto3" json:"cached_input_tokens,omitempty"`
+	// The price of the model calls in billionths of a US dollar. Absent if there were none, or if the price of one of them is unknown.
+	CostNanoUsd   *uint64 `protobuf:"varint,7,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -635,6 +639,20 @@ func (x *Usage) GetModelCalls() uint32 {
 func (x *Usage) GetToolCalls() uint32 {
 	if x != nil {
 		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *Usage) GetCachedInputTokens() uint64 {
+	if x != nil {
+		return x.CachedInputTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetCostNanoUsd() uint64 {
+	if x != nil && x.CostNanoUsd != nil {
+		return *x.CostNanoUsd
 	}
 	return 0
 }
@@ -855,7 +873,7 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\x1bpawl/common/v1/common.proto\x12\x0epawl.common.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"Y\n" +
 	"\x04Risk\x129\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x19.pawl.common.v1.RiskLevelB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05level\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc4\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xaf\x02\n" +
 	"\x05Usage\x123\n" +
 	"\aelapsed\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12!\n" +
 	"\finput_tokens\x18\x02 \x01(\x04R\vinputTokens\x12#\n" +
@@ -863,7 +881,10 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\vmodel_calls\x18\x04 \x01(\rR\n" +
 	"modelCalls\x12\x1d\n" +
 	"\n" +
-	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\"\xaf\x03\n" +
+	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\x12.\n" +
+	"\x13cached_input_tokens\x18\x06 \x01(\x04R\x11cachedInputTokens\x12'\n" +
+	"\rcost_nano_usd\x18\a \x01(\x04H\x00R\vcostNanoUsd\x88\x01\x01B\x10\n" +
+	"\x0e_cost_nano_usd\"\xaf\x03\n" +
 	"\x04Tool\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06mcp_id\x18\x02 \x01(\tR\x05mcpId\x12\x12\n" +
@@ -1004,6 +1025,7 @@ func file_pawl_common_v1_common_proto_init() {
 	if File_pawl_common_v1_common_proto != nil {
 		return
 	}
+	file_pawl_common_v1_common_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/planner/v1/planner.proto
 
-// All reasoning about tasks. What a planner answers is advice: executors and pools check it again.
+// Reasoning about tasks. A planner's answers are advice: executors and pools check them again.
 
 package plannerv1
 
@@ -26,11 +26,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What came of a step.
+// StepResult is how a step ended.
 type StepResult int32
 
 const (
-	// Not said.
+	// Not specified.
 	StepResult_STEP_RESULT_UNSPECIFIED StepResult = 0
 	// It succeeded.
 	StepResult_STEP_RESULT_SUCCESS StepResult = 1
@@ -38,7 +38,7 @@ const (
 	StepResult_STEP_RESULT_ERROR StepResult = 2
 	// It was cancelled.
 	StepResult_STEP_RESULT_CANCELLED StepResult = 3
-	// Whether it ran is not known, and a person said to go on without it.
+	// It is not known whether it ran, and a person decided to continue without it.
 	StepResult_STEP_RESULT_SKIPPED StepResult = 4
 )
 
@@ -87,13 +87,184 @@ func (StepResult) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{0}
 }
 
-// Who says something.
+// GoalResult says whether a task reached its goal.
+type GoalResult int32
+
+const (
+	// Not known, or the task goes on.
+	GoalResult_GOAL_RESULT_UNSPECIFIED GoalResult = 0
+	// The answer fulfils the goal.
+	GoalResult_GOAL_RESULT_FULFILLED GoalResult = 1
+	// The goal was not reached; the answer says what is missing.
+	GoalResult_GOAL_RESULT_NOT_FULFILLED GoalResult = 2
+)
+
+// Enum value maps for GoalResult.
+var (
+	GoalResult_name = map[int32]string{
+		0: "GOAL_RESULT_UNSPECIFIED",
+		1: "GOAL_RESULT_FULFILLED",
+		2: "GOAL_RESULT_NOT_FULFILLED",
+	}
+	GoalResult_value = map[string]int32{
+		"GOAL_RESULT_UNSPECIFIED":   0,
+		"GOAL_RESULT_FULFILLED":     1,
+		"GOAL_RESULT_NOT_FULFILLED": 2,
+	}
+)
+
+func (x GoalResult) Enum() *GoalResult {
+	p := new(GoalResult)
+	*p = x
+	return p
+}
+
+func (x GoalResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GoalResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_planner_v1_planner_proto_enumTypes[1].Descriptor()
+}
+
+func (GoalResult) Type() protoreflect.EnumType {
+	return &file_pawl_planner_v1_planner_proto_enumTypes[1]
+}
+
+func (x GoalResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GoalResult.Descriptor instead.
+func (GoalResult) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+}
+
+// Decision is how an agent responds to a message.
+type Decision int32
+
+const (
+	// Not specified.
+	Decision_DECISION_UNSPECIFIED Decision = 0
+	// It replies.
+	Decision_DECISION_REPLY Decision = 1
+	// It stays silent.
+	Decision_DECISION_SILENT Decision = 2
+	// It asks a person first.
+	Decision_DECISION_ASK_HUMAN Decision = 3
+	// It leaves the message to another agent.
+	Decision_DECISION_DELEGATE Decision = 4
+)
+
+// Enum value maps for Decision.
+var (
+	Decision_name = map[int32]string{
+		0: "DECISION_UNSPECIFIED",
+		1: "DECISION_REPLY",
+		2: "DECISION_SILENT",
+		3: "DECISION_ASK_HUMAN",
+		4: "DECISION_DELEGATE",
+	}
+	Decision_value = map[string]int32{
+		"DECISION_UNSPECIFIED": 0,
+		"DECISION_REPLY":       1,
+		"DECISION_SILENT":      2,
+		"DECISION_ASK_HUMAN":   3,
+		"DECISION_DELEGATE":    4,
+	}
+)
+
+func (x Decision) Enum() *Decision {
+	p := new(Decision)
+	*p = x
+	return p
+}
+
+func (x Decision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Decision) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_planner_v1_planner_proto_enumTypes[2].Descriptor()
+}
+
+func (Decision) Type() protoreflect.EnumType {
+	return &file_pawl_planner_v1_planner_proto_enumTypes[2]
+}
+
+func (x Decision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Decision.Descriptor instead.
+func (Decision) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+}
+
+// ModelToolChoice says whether a model may or must call tools.
+type ModelToolChoice int32
+
+const (
+	// The model decides.
+	ModelToolChoice_MODEL_TOOL_CHOICE_UNSPECIFIED ModelToolChoice = 0
+	// The model decides.
+	ModelToolChoice_MODEL_TOOL_CHOICE_AUTO ModelToolChoice = 1
+	// It must not call tools.
+	ModelToolChoice_MODEL_TOOL_CHOICE_NONE ModelToolChoice = 2
+	// It must call at least one.
+	ModelToolChoice_MODEL_TOOL_CHOICE_REQUIRED ModelToolChoice = 3
+)
+
+// Enum value maps for ModelToolChoice.
+var (
+	ModelToolChoice_name = map[int32]string{
+		0: "MODEL_TOOL_CHOICE_UNSPECIFIED",
+		1: "MODEL_TOOL_CHOICE_AUTO",
+		2: "MODEL_TOOL_CHOICE_NONE",
+		3: "MODEL_TOOL_CHOICE_REQUIRED",
+	}
+	ModelToolChoice_value = map[string]int32{
+		"MODEL_TOOL_CHOICE_UNSPECIFIED": 0,
+		"MODEL_TOOL_CHOICE_AUTO":        1,
+		"MODEL_TOOL_CHOICE_NONE":        2,
+		"MODEL_TOOL_CHOICE_REQUIRED":    3,
+	}
+)
+
+func (x ModelToolChoice) Enum() *ModelToolChoice {
+	p := new(ModelToolChoice)
+	*p = x
+	return p
+}
+
+func (x ModelToolChoice) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ModelToolChoice) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_planner_v1_planner_proto_enumTypes[3].Descriptor()
+}
+
+func (ModelToolChoice) Type() protoreflect.EnumType {
+	return &file_pawl_planner_v1_planner_proto_enumTypes[3]
+}
+
+func (x ModelToolChoice) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ModelToolChoice.Descriptor instead.
+func (ModelToolChoice) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+}
+
+// ModelRole is the author of a message.
 type ModelRole int32
 
 const (
-	// Not said; refused.
+	// Not specified; refused.
 	ModelRole_MODEL_ROLE_UNSPECIFIED ModelRole = 0
-	// Whoever asks.
+	// The user. Tool results are the user's, too.
 	ModelRole_MODEL_ROLE_USER ModelRole = 1
 	// The model.
 	ModelRole_MODEL_ROLE_ASSISTANT ModelRole = 2
@@ -124,11 +295,11 @@ func (x ModelRole) String() string {
 }
 
 func (ModelRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_planner_v1_planner_proto_enumTypes[1].Descriptor()
+	return file_pawl_planner_v1_planner_proto_enumTypes[4].Descriptor()
 }
 
 func (ModelRole) Type() protoreflect.EnumType {
-	return &file_pawl_planner_v1_planner_proto_enumTypes[1]
+	return &file_pawl_planner_v1_planner_proto_enumTypes[4]
 }
 
 func (x ModelRole) Number() protoreflect.EnumNumber {
@@ -137,23 +308,25 @@ func (x ModelRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelRole.Descriptor instead.
 func (ModelRole) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
 }
 
-// Why a model stopped.
+// StopReason is why a model stopped.
 type StopReason int32
 
 const (
-	// Not said.
+	// Not specified.
 	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
-	// It had said everything.
+	// The reply is complete.
 	StopReason_STOP_REASON_END StopReason = 1
-	// The answer is as long as it may be.
+	// The reply reached its maximum length.
 	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
-	// One of the stop sequences came up.
+	// A stop sequence occurred.
 	StopReason_STOP_REASON_STOP_SEQUENCE StopReason = 3
-	// The model, or its provider, would not answer; what came before may be there.
+	// The model or its provider refused to reply; there may be text before that.
 	StopReason_STOP_REASON_REFUSED StopReason = 4
+	// The model waits for the results of its tool calls.
+	StopReason_STOP_REASON_TOOL_CALLS StopReason = 5
 )
 
 // Enum value maps for StopReason.
@@ -164,6 +337,7 @@ var (
 		2: "STOP_REASON_MAX_TOKENS",
 		3: "STOP_REASON_STOP_SEQUENCE",
 		4: "STOP_REASON_REFUSED",
+		5: "STOP_REASON_TOOL_CALLS",
 	}
 	StopReason_value = map[string]int32{
 		"STOP_REASON_UNSPECIFIED":   0,
@@ -171,6 +345,7 @@ var (
 		"STOP_REASON_MAX_TOKENS":    2,
 		"STOP_REASON_STOP_SEQUENCE": 3,
 		"STOP_REASON_REFUSED":       4,
+		"STOP_REASON_TOOL_CALLS":    5,
 	}
 )
 
@@ -185,11 +360,11 @@ func (x StopReason) String() string {
 }
 
 func (StopReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_planner_v1_planner_proto_enumTypes[2].Descriptor()
+	return file_pawl_planner_v1_planner_proto_enumTypes[5].Descriptor()
 }
 
 func (StopReason) Type() protoreflect.EnumType {
-	return &file_pawl_planner_v1_planner_proto_enumTypes[2]
+	return &file_pawl_planner_v1_planner_proto_enumTypes[5]
 }
 
 func (x StopReason) Number() protoreflect.EnumNumber {
@@ -198,17 +373,17 @@ func (x StopReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StopReason.Descriptor instead.
 func (StopReason) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
 }
 
-// What a planner reads of a task.
+// TaskContext is what a planner knows about a task.
 type TaskContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task's id; for logs alone.
+	// The task's id; used for logs and to route requests to the provider's prompt cache.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// What the user wants.
 	Goal string `protobuf:"bytes,2,opt,name=goal,proto3" json:"goal,omitempty"`
-	// The language of what people read.
+	// The language of texts for people.
 	Language v1.Language `protobuf:"varint,3,opt,name=language,proto3,enum=pawl.common.v1.Language" json:"language,omitempty"`
 	// The model to use; empty for the default.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
@@ -216,20 +391,29 @@ type TaskContext struct {
 	Playbook string `protobuf:"bytes,5,opt,name=playbook,proto3" json:"playbook,omitempty"`
 	// What the agent is for; may be empty.
 	AgentDescription string `protobuf:"bytes,6,opt,name=agent_description,json=agentDescription,proto3" json:"agent_description,omitempty"`
-	// The tools, FINAL not among them.
+	// The tools, without FINAL and the planner's own tools.
 	Tools []*v1.Tool `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What was done so far, oldest first; one entry per step.
+	// The finished steps, oldest first.
 	History []*HistoryEntry `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
 	// Earlier questions and answers of the conversation, oldest first; 3 at most.
 	Rounds []*Round `protobuf:"bytes,9,rep,name=rounds,proto3" json:"rounds,omitempty"`
-	// A context_name that the planner gave for this task: everything that was sent then stands, and `history` goes on from
-	// there; the other fields are not read. A planner that does not have it any more answers FAILED_PRECONDITION with
-	// CONTEXT_MISSING, and the context has to be sent whole.
+	// A context_name that the planner gave for this task. The context is then what was sent until that name was given, and `history` continues
+	// it. Of the other fields only the limits are read. A planner that no longer has the context answers FAILED_PRECONDITION with
+	// CONTEXT_MISSING; send the context whole then.
 	Base string `protobuf:"bytes,10,opt,name=base,proto3" json:"base,omitempty"`
-	// How many more model calls the task may make; absent: any number.
+	// How many more model calls the task may make; absent if not limited.
 	ModelCallsLeft *uint32 `protobuf:"varint,11,opt,name=model_calls_left,json=modelCallsLeft,proto3,oneof" json:"model_calls_left,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How many more tokens the task may send to models; absent if not limited.
+	InputTokensLeft *uint64 `protobuf:"varint,12,opt,name=input_tokens_left,json=inputTokensLeft,proto3,oneof" json:"input_tokens_left,omitempty"`
+	// How many more tokens the task may receive from models; absent if not limited.
+	OutputTokensLeft *uint64 `protobuf:"varint,13,opt,name=output_tokens_left,json=outputTokensLeft,proto3,oneof" json:"output_tokens_left,omitempty"`
+	// How much more the task may spend on models, in billionths of a US dollar; absent if not limited. A model without a configured price is then
+	// refused.
+	CostNanoUsdLeft *uint64 `protobuf:"varint,14,opt,name=cost_nano_usd_left,json=costNanoUsdLeft,proto3,oneof" json:"cost_nano_usd_left,omitempty"`
+	// The summary of the oldest steps, as the last response of this task that had one gave it; absent if there was none. The history stays whole.
+	Memory        *Memory `protobuf:"bytes,15,opt,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskContext) Reset() {
@@ -339,7 +523,90 @@ func (x *TaskContext) GetModelCallsLeft() uint32 {
 	return 0
 }
 
-// A step that was done.
+func (x *TaskContext) GetInputTokensLeft() uint64 {
+	if x != nil && x.InputTokensLeft != nil {
+		return *x.InputTokensLeft
+	}
+	return 0
+}
+
+func (x *TaskContext) GetOutputTokensLeft() uint64 {
+	if x != nil && x.OutputTokensLeft != nil {
+		return *x.OutputTokensLeft
+	}
+	return 0
+}
+
+func (x *TaskContext) GetCostNanoUsdLeft() uint64 {
+	if x != nil && x.CostNanoUsdLeft != nil {
+		return *x.CostNanoUsdLeft
+	}
+	return 0
+}
+
+func (x *TaskContext) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// Memory is a summary that stands for the beginning of a history in prompts.
+type Memory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is worth knowing of the steps, in the task's language.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The last step that the summary covers.
+	LastStepId    string `protobuf:"bytes,2,opt,name=last_step_id,json=lastStepId,proto3" json:"last_step_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Memory) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Memory) GetLastStepId() string {
+	if x != nil {
+		return x.LastStepId
+	}
+	return ""
+}
+
+// HistoryEntry is a finished step.
 type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The step.
@@ -350,11 +617,11 @@ type HistoryEntry struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Exact JSON of its input.
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// What came of it.
+	// How it ended.
 	Result StepResult `protobuf:"varint,5,opt,name=result,proto3,enum=pawl.planner.v1.StepResult" json:"result,omitempty"`
-	// Exact JSON of its output, `{"message": …, "structured": …, "media": …}`; empty where it failed.
+	// Exact JSON of its output, `{"message": …, "structured": …, "media": …}`; empty if it failed.
 	OutputJson string `protobuf:"bytes,6,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
-	// Why it failed; empty where it did not.
+	// Why it failed; empty if it did not.
 	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	// What is known of its call.
 	Outcome       v1.Outcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
@@ -364,7 +631,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +643,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +656,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HistoryEntry) GetStepId() string {
@@ -448,12 +715,12 @@ func (x *HistoryEntry) GetOutcome() v1.Outcome {
 	return v1.Outcome(0)
 }
 
-// A question and its answer.
+// Round is a question and its answer.
 type Round struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the user asked.
+	// The user's question.
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	// What was answered.
+	// The answer.
 	Answer        string `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -461,7 +728,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +740,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +753,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Round) GetQuestion() string {
@@ -503,12 +770,12 @@ func (x *Round) GetAnswer() string {
 	return ""
 }
 
-// A step that the planner proposes.
+// PlannedStep is a step that the planner proposes.
 type PlannedStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool; `FINAL` where nothing is left to do.
+	// The tool; `FINAL` if nothing is left to do.
 	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
-	// Why.
+	// Why it is called, for people.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Exact JSON of the input; empty for FINAL.
 	InputJson string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
@@ -516,16 +783,24 @@ type PlannedStep struct {
 	Risk *v1.Risk `protobuf:"bytes,4,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Required fields of the input that could not be filled.
 	Missing []string `protobuf:"bytes,5,rep,name=missing,proto3" json:"missing,omitempty"`
-	// The input and the description hold references that can be resolved once the steps before are done: `${step-3.message}`
-	// is the text that step 3 gave, `${goal}` the goal, `$${` a literal `${`. Only steps after the first one may have some.
-	Unresolved    bool `protobuf:"varint,6,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
+	// The input or the description has references that can be resolved once the steps before are done: `${step-3.message}` is the text that
+	// step 3 returned, `${goal}` the goal, `$${` a literal `${`. Never set for the first step of a plan.
+	Unresolved bool `protobuf:"varint,6,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
+	// The executor answers this call itself, from the task's history: it calls no pool, asks nobody for approval, and the tool is not one of the
+	// context's. So far this is `pawl/read_output` only, with the input `{"step": "step-3", "offset": 16000}`. Its result is the part of that
+	// step's text from that byte on, cut at a character so that it has at most 16,000 bytes:
+	// `{"message": <part>, "structured": {"step": …, "offset": …, "next_offset": …, "total": …}}`, where `next_offset` is absent at the end.
+	// The text of a step is the error if it failed; else the output's `message`; if the output has a `structured` that is not null, and the
+	// message is not JSON itself, the message, a line feed unless it is empty, and the compact JSON of `structured`. An unknown step, and an
+	// offset beyond the end, are errors of the call.
+	FromHistory   bool `protobuf:"varint,7,opt,name=from_history,json=fromHistory,proto3" json:"from_history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlannedStep) Reset() {
 	*x = PlannedStep{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +812,7 @@ func (x *PlannedStep) String() string {
 func (*PlannedStep) ProtoMessage() {}
 
 func (x *PlannedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +825,7 @@ func (x *PlannedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedStep.ProtoReflect.Descriptor instead.
 func (*PlannedStep) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PlannedStep) GetToolId() string {
@@ -595,7 +870,14 @@ func (x *PlannedStep) GetUnresolved() bool {
 	return false
 }
 
-// What to name.
+func (x *PlannedStep) GetFromHistory() bool {
+	if x != nil {
+		return x.FromHistory
+	}
+	return false
+}
+
+// GetFlowNameRequest asks for the flow's name.
 type GetFlowNameRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -606,7 +888,7 @@ type GetFlowNameRequest struct {
 
 func (x *GetFlowNameRequest) Reset() {
 	*x = GetFlowNameRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +900,7 @@ func (x *GetFlowNameRequest) String() string {
 func (*GetFlowNameRequest) ProtoMessage() {}
 
 func (x *GetFlowNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +913,7 @@ func (x *GetFlowNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowNameRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowNameRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetFlowNameRequest) GetContext() *TaskContext {
@@ -641,12 +923,12 @@ func (x *GetFlowNameRequest) GetContext() *TaskContext {
 	return nil
 }
 
-// A name.
+// GetFlowNameResponse is the flow's name.
 type GetFlowNameResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A few words.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -654,7 +936,7 @@ type GetFlowNameResponse struct {
 
 func (x *GetFlowNameResponse) Reset() {
 	*x = GetFlowNameResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +948,7 @@ func (x *GetFlowNameResponse) String() string {
 func (*GetFlowNameResponse) ProtoMessage() {}
 
 func (x *GetFlowNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +961,7 @@ func (x *GetFlowNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowNameResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowNameResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetFlowNameResponse) GetName() string {
@@ -696,7 +978,7 @@ func (x *GetFlowNameResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to assess.
+// AssessFlowRiskRequest asks for the flow's risk.
 type AssessFlowRiskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -707,7 +989,7 @@ type AssessFlowRiskRequest struct {
 
 func (x *AssessFlowRiskRequest) Reset() {
 	*x = AssessFlowRiskRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +1001,7 @@ func (x *AssessFlowRiskRequest) String() string {
 func (*AssessFlowRiskRequest) ProtoMessage() {}
 
 func (x *AssessFlowRiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +1014,7 @@ func (x *AssessFlowRiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessFlowRiskRequest.ProtoReflect.Descriptor instead.
 func (*AssessFlowRiskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AssessFlowRiskRequest) GetContext() *TaskContext {
@@ -742,12 +1024,12 @@ func (x *AssessFlowRiskRequest) GetContext() *TaskContext {
 	return nil
 }
 
-// A risk.
+// AssessFlowRiskResponse is the flow's risk.
 type AssessFlowRiskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The risk.
 	Risk *v1.Risk `protobuf:"bytes,1,opt,name=risk,proto3" json:"risk,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -755,7 +1037,7 @@ type AssessFlowRiskResponse struct {
 
 func (x *AssessFlowRiskResponse) Reset() {
 	*x = AssessFlowRiskResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +1049,7 @@ func (x *AssessFlowRiskResponse) String() string {
 func (*AssessFlowRiskResponse) ProtoMessage() {}
 
 func (x *AssessFlowRiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +1062,7 @@ func (x *AssessFlowRiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessFlowRiskResponse.ProtoReflect.Descriptor instead.
 func (*AssessFlowRiskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{7}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AssessFlowRiskResponse) GetRisk() *v1.Risk {
@@ -797,12 +1079,12 @@ func (x *AssessFlowRiskResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to plan.
+// PlanStepsRequest asks for the next steps.
 type PlanStepsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Nothing was done yet: name the flow and assess its risk, too.
+	// No step was made yet: the response also names the flow and assesses its risk.
 	Begin         bool `protobuf:"varint,2,opt,name=begin,proto3" json:"begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -810,7 +1092,7 @@ type PlanStepsRequest struct {
 
 func (x *PlanStepsRequest) Reset() {
 	*x = PlanStepsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1104,7 @@ func (x *PlanStepsRequest) String() string {
 func (*PlanStepsRequest) ProtoMessage() {}
 
 func (x *PlanStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1117,7 @@ func (x *PlanStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStepsRequest.ProtoReflect.Descriptor instead.
 func (*PlanStepsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{8}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlanStepsRequest) GetContext() *TaskContext {
@@ -852,27 +1134,33 @@ func (x *PlanStepsRequest) GetBegin() bool {
 	return false
 }
 
-// The plan.
+// PlanStepsResponse is the plan.
 type PlanStepsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The next step, and further ones where they are certain: where each one before has succeeded, they are what this call
-	// would answer then. FINAL may be the last of them. At least one.
+	// The next step, and further steps if they are certain: if each step before them succeeds, they are what this call would return then.
+	// FINAL can only be the last. At least one.
 	Steps []*PlannedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
-	// A short name for the flow, where the request said `begin`.
+	// A short name for the flow, if the request said `begin`.
 	FlowName string `protobuf:"bytes,3,opt,name=flow_name,json=flowName,proto3" json:"flow_name,omitempty"`
-	// The flow's risk, where the request said `begin`.
+	// The flow's risk, if the request said `begin`.
 	FlowRisk *v1.Risk `protobuf:"bytes,4,opt,name=flow_risk,json=flowRisk,proto3" json:"flow_risk,omitempty"`
-	// Names the context for the next call; see TaskContext.base. Empty where the planner keeps none.
-	ContextName   string `protobuf:"bytes,5,opt,name=context_name,json=contextName,proto3" json:"context_name,omitempty"`
+	// Names the context for the next call; see TaskContext.base. Empty if the planner keeps none.
+	ContextName string `protobuf:"bytes,5,opt,name=context_name,json=contextName,proto3" json:"context_name,omitempty"`
+	// The whole answer to the user, if the first step is FINAL and the planner has written it already. GenerateAnswer is not needed then.
+	Answer *string `protobuf:"bytes,6,opt,name=answer,proto3,oneof" json:"answer,omitempty"`
+	// Whether the goal was reached, if the first step is FINAL and that is known.
+	GoalResult GoalResult `protobuf:"varint,7,opt,name=goal_result,json=goalResult,proto3,enum=pawl.planner.v1.GoalResult" json:"goal_result,omitempty"`
+	// Set if the planner summarized the beginning of the history. Keep it, and send it with later requests of the task.
+	Memory        *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanStepsResponse) Reset() {
 	*x = PlanStepsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1172,7 @@ func (x *PlanStepsResponse) String() string {
 func (*PlanStepsResponse) ProtoMessage() {}
 
 func (x *PlanStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1185,7 @@ func (x *PlanStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStepsResponse.ProtoReflect.Descriptor instead.
 func (*PlanStepsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{9}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlanStepsResponse) GetSteps() []*PlannedStep {
@@ -935,7 +1223,171 @@ func (x *PlanStepsResponse) GetContextName() string {
 	return ""
 }
 
-// What to plan.
+func (x *PlanStepsResponse) GetAnswer() string {
+	if x != nil && x.Answer != nil {
+		return *x.Answer
+	}
+	return ""
+}
+
+func (x *PlanStepsResponse) GetGoalResult() GoalResult {
+	if x != nil {
+		return x.GoalResult
+	}
+	return GoalResult_GOAL_RESULT_UNSPECIFIED
+}
+
+func (x *PlanStepsResponse) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// StreamPlanStepsRequest asks for the next steps.
+type StreamPlanStepsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// No step was made yet: the response also names the flow and assesses its risk.
+	Begin         bool `protobuf:"varint,2,opt,name=begin,proto3" json:"begin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamPlanStepsRequest) Reset() {
+	*x = StreamPlanStepsRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamPlanStepsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamPlanStepsRequest) ProtoMessage() {}
+
+func (x *StreamPlanStepsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamPlanStepsRequest.ProtoReflect.Descriptor instead.
+func (*StreamPlanStepsRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StreamPlanStepsRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *StreamPlanStepsRequest) GetBegin() bool {
+	if x != nil {
+		return x.Begin
+	}
+	return false
+}
+
+// StreamPlanStepsResponse is a piece of the answer, or the plan.
+type StreamPlanStepsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The piece.
+	//
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*StreamPlanStepsResponse_AnswerText
+	//	*StreamPlanStepsResponse_Plan
+	Piece         isStreamPlanStepsResponse_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamPlanStepsResponse) Reset() {
+	*x = StreamPlanStepsResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamPlanStepsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamPlanStepsResponse) ProtoMessage() {}
+
+func (x *StreamPlanStepsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamPlanStepsResponse.ProtoReflect.Descriptor instead.
+func (*StreamPlanStepsResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *StreamPlanStepsResponse) GetPiece() isStreamPlanStepsResponse_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *StreamPlanStepsResponse) GetAnswerText() string {
+	if x != nil {
+		if x, ok := x.Piece.(*StreamPlanStepsResponse_AnswerText); ok {
+			return x.AnswerText
+		}
+	}
+	return ""
+}
+
+func (x *StreamPlanStepsResponse) GetPlan() *PlanStepsResponse {
+	if x != nil {
+		if x, ok := x.Piece.(*StreamPlanStepsResponse_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+type isStreamPlanStepsResponse_Piece interface {
+	isStreamPlanStepsResponse_Piece()
+}
+
+type StreamPlanStepsResponse_AnswerText struct {
+	// The next piece of the answer to the user. All pieces together are the plan's `answer`, unless the plan goes on with a tool: then the
+	// pieces were a remark of the model before its call, and no part of the answer.
+	AnswerText string `protobuf:"bytes,1,opt,name=answer_text,json=answerText,proto3,oneof"`
+}
+
+type StreamPlanStepsResponse_Plan struct {
+	// The plan; comes last, once.
+	Plan *PlanStepsResponse `protobuf:"bytes,2,opt,name=plan,proto3,oneof"`
+}
+
+func (*StreamPlanStepsResponse_AnswerText) isStreamPlanStepsResponse_Piece() {}
+
+func (*StreamPlanStepsResponse_Plan) isStreamPlanStepsResponse_Piece() {}
+
+// CreateNextStepRequest asks for the next step.
 type CreateNextStepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -946,7 +1398,7 @@ type CreateNextStepRequest struct {
 
 func (x *CreateNextStepRequest) Reset() {
 	*x = CreateNextStepRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1410,7 @@ func (x *CreateNextStepRequest) String() string {
 func (*CreateNextStepRequest) ProtoMessage() {}
 
 func (x *CreateNextStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1423,7 @@ func (x *CreateNextStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNextStepRequest.ProtoReflect.Descriptor instead.
 func (*CreateNextStepRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{10}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateNextStepRequest) GetContext() *TaskContext {
@@ -981,14 +1433,14 @@ func (x *CreateNextStepRequest) GetContext() *TaskContext {
 	return nil
 }
 
-// The next step; without input and risk.
+// CreateNextStepResponse is the next step, without input and risk.
 type CreateNextStepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool; `FINAL` where nothing is left to do.
+	// The tool; `FINAL` if nothing is left to do.
 	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
-	// Why.
+	// Why it is called.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -996,7 +1448,7 @@ type CreateNextStepResponse struct {
 
 func (x *CreateNextStepResponse) Reset() {
 	*x = CreateNextStepResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1460,7 @@ func (x *CreateNextStepResponse) String() string {
 func (*CreateNextStepResponse) ProtoMessage() {}
 
 func (x *CreateNextStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1473,7 @@ func (x *CreateNextStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNextStepResponse.ProtoReflect.Descriptor instead.
 func (*CreateNextStepResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateNextStepResponse) GetToolId() string {
@@ -1045,7 +1497,7 @@ func (x *CreateNextStepResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to make an input for.
+// GetFirstInputParamsRequest asks for the input of a call.
 type GetFirstInputParamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1064,7 +1516,7 @@ type GetFirstInputParamsRequest struct {
 
 func (x *GetFirstInputParamsRequest) Reset() {
 	*x = GetFirstInputParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1528,7 @@ func (x *GetFirstInputParamsRequest) String() string {
 func (*GetFirstInputParamsRequest) ProtoMessage() {}
 
 func (x *GetFirstInputParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1541,7 @@ func (x *GetFirstInputParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFirstInputParamsRequest.ProtoReflect.Descriptor instead.
 func (*GetFirstInputParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetFirstInputParamsRequest) GetContext() *TaskContext {
@@ -1127,14 +1579,14 @@ func (x *GetFirstInputParamsRequest) GetError() string {
 	return ""
 }
 
-// An input.
+// GetFirstInputParamsResponse is the input.
 type GetFirstInputParamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exact JSON of the input.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Required fields that could not be filled.
 	Missing []string `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1142,7 +1594,7 @@ type GetFirstInputParamsResponse struct {
 
 func (x *GetFirstInputParamsResponse) Reset() {
 	*x = GetFirstInputParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1606,7 @@ func (x *GetFirstInputParamsResponse) String() string {
 func (*GetFirstInputParamsResponse) ProtoMessage() {}
 
 func (x *GetFirstInputParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1619,7 @@ func (x *GetFirstInputParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFirstInputParamsResponse.ProtoReflect.Descriptor instead.
 func (*GetFirstInputParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{13}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetFirstInputParamsResponse) GetInputJson() string {
@@ -1191,20 +1643,20 @@ func (x *GetFirstInputParamsResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to mend.
+// FillParamsRequest asks for a corrected input.
 type FillParamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The tool; one of the context's.
 	ToolId string `protobuf:"bytes,2,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
-	// The input as it was.
+	// The input so far.
 	InputJson string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Why it failed.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// What the person supplied, as exact JSON; may be empty.
 	ContentJson string `protobuf:"bytes,5,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
-	// What the person said; may be empty.
+	// The person's comment; may be empty.
 	Description   string `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1212,7 +1664,7 @@ type FillParamsRequest struct {
 
 func (x *FillParamsRequest) Reset() {
 	*x = FillParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1676,7 @@ func (x *FillParamsRequest) String() string {
 func (*FillParamsRequest) ProtoMessage() {}
 
 func (x *FillParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1689,7 @@ func (x *FillParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillParamsRequest.ProtoReflect.Descriptor instead.
 func (*FillParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{14}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FillParamsRequest) GetContext() *TaskContext {
@@ -1282,12 +1734,12 @@ func (x *FillParamsRequest) GetDescription() string {
 	return ""
 }
 
-// An input.
+// FillParamsResponse is the corrected input.
 type FillParamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exact JSON of the input.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1295,7 +1747,7 @@ type FillParamsResponse struct {
 
 func (x *FillParamsResponse) Reset() {
 	*x = FillParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1759,7 @@ func (x *FillParamsResponse) String() string {
 func (*FillParamsResponse) ProtoMessage() {}
 
 func (x *FillParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1772,7 @@ func (x *FillParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillParamsResponse.ProtoReflect.Descriptor instead.
 func (*FillParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{15}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FillParamsResponse) GetInputJson() string {
@@ -1337,7 +1789,7 @@ func (x *FillParamsResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to assess.
+// AssessToolRiskRequest asks for the risk of a call.
 type AssessToolRiskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1352,7 +1804,7 @@ type AssessToolRiskRequest struct {
 
 func (x *AssessToolRiskRequest) Reset() {
 	*x = AssessToolRiskRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1816,7 @@ func (x *AssessToolRiskRequest) String() string {
 func (*AssessToolRiskRequest) ProtoMessage() {}
 
 func (x *AssessToolRiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1829,7 @@ func (x *AssessToolRiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessToolRiskRequest.ProtoReflect.Descriptor instead.
 func (*AssessToolRiskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{16}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AssessToolRiskRequest) GetContext() *TaskContext {
@@ -1401,12 +1853,12 @@ func (x *AssessToolRiskRequest) GetInputJson() string {
 	return ""
 }
 
-// A risk.
+// AssessToolRiskResponse is the risk of the call.
 type AssessToolRiskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The risk.
 	Risk *v1.Risk `protobuf:"bytes,1,opt,name=risk,proto3" json:"risk,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1414,7 +1866,7 @@ type AssessToolRiskResponse struct {
 
 func (x *AssessToolRiskResponse) Reset() {
 	*x = AssessToolRiskResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1878,7 @@ func (x *AssessToolRiskResponse) String() string {
 func (*AssessToolRiskResponse) ProtoMessage() {}
 
 func (x *AssessToolRiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1891,7 @@ func (x *AssessToolRiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessToolRiskResponse.ProtoReflect.Descriptor instead.
 func (*AssessToolRiskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{17}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AssessToolRiskResponse) GetRisk() *v1.Risk {
@@ -1456,7 +1908,7 @@ func (x *AssessToolRiskResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What went wrong.
+// IsParamErrorRequest asks whether an error is about the input.
 type IsParamErrorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1473,7 +1925,7 @@ type IsParamErrorRequest struct {
 
 func (x *IsParamErrorRequest) Reset() {
 	*x = IsParamErrorRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1937,7 @@ func (x *IsParamErrorRequest) String() string {
 func (*IsParamErrorRequest) ProtoMessage() {}
 
 func (x *IsParamErrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1950,7 @@ func (x *IsParamErrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsParamErrorRequest.ProtoReflect.Descriptor instead.
 func (*IsParamErrorRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{18}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *IsParamErrorRequest) GetContext() *TaskContext {
@@ -1529,12 +1981,12 @@ func (x *IsParamErrorRequest) GetError() string {
 	return ""
 }
 
-// A judgement.
+// IsParamErrorResponse says whether the error is about the input.
 type IsParamErrorResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Another input may help.
 	IsParamError bool `protobuf:"varint,1,opt,name=is_param_error,json=isParamError,proto3" json:"is_param_error,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1542,7 +1994,7 @@ type IsParamErrorResponse struct {
 
 func (x *IsParamErrorResponse) Reset() {
 	*x = IsParamErrorResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +2006,7 @@ func (x *IsParamErrorResponse) String() string {
 func (*IsParamErrorResponse) ProtoMessage() {}
 
 func (x *IsParamErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +2019,7 @@ func (x *IsParamErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsParamErrorResponse.ProtoReflect.Descriptor instead.
 func (*IsParamErrorResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{19}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *IsParamErrorResponse) GetIsParamError() bool {
@@ -1584,7 +2036,7 @@ func (x *IsParamErrorResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What went wrong.
+// DescribeErrorRequest asks for a description of an error for a person.
 type DescribeErrorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1601,7 +2053,7 @@ type DescribeErrorRequest struct {
 
 func (x *DescribeErrorRequest) Reset() {
 	*x = DescribeErrorRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +2065,7 @@ func (x *DescribeErrorRequest) String() string {
 func (*DescribeErrorRequest) ProtoMessage() {}
 
 func (x *DescribeErrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +2078,7 @@ func (x *DescribeErrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeErrorRequest.ProtoReflect.Descriptor instead.
 func (*DescribeErrorRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{20}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DescribeErrorRequest) GetContext() *TaskContext {
@@ -1657,12 +2109,12 @@ func (x *DescribeErrorRequest) GetError() string {
 	return ""
 }
 
-// The same for a person.
+// DescribeErrorResponse is the description.
 type DescribeErrorResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 50 words (characters in Chinese).
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1670,7 +2122,7 @@ type DescribeErrorResponse struct {
 
 func (x *DescribeErrorResponse) Reset() {
 	*x = DescribeErrorResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +2134,7 @@ func (x *DescribeErrorResponse) String() string {
 func (*DescribeErrorResponse) ProtoMessage() {}
 
 func (x *DescribeErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +2147,7 @@ func (x *DescribeErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeErrorResponse.ProtoReflect.Descriptor instead.
 func (*DescribeErrorResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{21}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DescribeErrorResponse) GetMessage() string {
@@ -1712,7 +2164,7 @@ func (x *DescribeErrorResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What went wrong.
+// GetMissingParamsRequest asks what a person must supply.
 type GetMissingParamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1729,7 +2181,7 @@ type GetMissingParamsRequest struct {
 
 func (x *GetMissingParamsRequest) Reset() {
 	*x = GetMissingParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +2193,7 @@ func (x *GetMissingParamsRequest) String() string {
 func (*GetMissingParamsRequest) ProtoMessage() {}
 
 func (x *GetMissingParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +2206,7 @@ func (x *GetMissingParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMissingParamsRequest.ProtoReflect.Descriptor instead.
 func (*GetMissingParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{22}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetMissingParamsRequest) GetContext() *TaskContext {
@@ -1785,12 +2237,12 @@ func (x *GetMissingParamsRequest) GetError() string {
 	return ""
 }
 
-// What is missing.
+// GetMissingParamsResponse is a form for a person.
 type GetMissingParamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// JSON Schema of an object whose fields a person is to supply; every field is nullable.
+	// JSON Schema of an object whose fields the person is to supply; every field is nullable.
 	SchemaJson string `protobuf:"bytes,1,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// What it cost.
+	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1798,7 +2250,7 @@ type GetMissingParamsResponse struct {
 
 func (x *GetMissingParamsResponse) Reset() {
 	*x = GetMissingParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2262,7 @@ func (x *GetMissingParamsResponse) String() string {
 func (*GetMissingParamsResponse) ProtoMessage() {}
 
 func (x *GetMissingParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2275,7 @@ func (x *GetMissingParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMissingParamsResponse.ProtoReflect.Descriptor instead.
 func (*GetMissingParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{23}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetMissingParamsResponse) GetSchemaJson() string {
@@ -1840,12 +2292,12 @@ func (x *GetMissingParamsResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to answer.
+// GenerateAnswerRequest asks for the answer.
 type GenerateAnswerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Why it ended before the planner said so, such as a limit that was reached; may be empty.
+	// Why the task ended before the planner said FINAL, such as a limit that was reached; may be empty.
 	CutShort      string `protobuf:"bytes,2,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1853,7 +2305,7 @@ type GenerateAnswerRequest struct {
 
 func (x *GenerateAnswerRequest) Reset() {
 	*x = GenerateAnswerRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2317,7 @@ func (x *GenerateAnswerRequest) String() string {
 func (*GenerateAnswerRequest) ProtoMessage() {}
 
 func (x *GenerateAnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2330,7 @@ func (x *GenerateAnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAnswerRequest.ProtoReflect.Descriptor instead.
 func (*GenerateAnswerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{24}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GenerateAnswerRequest) GetContext() *TaskContext {
@@ -1895,20 +2347,22 @@ func (x *GenerateAnswerRequest) GetCutShort() string {
 	return ""
 }
 
-// A piece of the answer.
+// GenerateAnswerResponse is a piece of the answer.
 type GenerateAnswerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The piece.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// What it cost; with the last piece.
-	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	// What the answer cost; with the last piece.
+	Usage *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Whether the goal was reached, if that is known; with the last piece.
+	GoalResult    GoalResult `protobuf:"varint,3,opt,name=goal_result,json=goalResult,proto3,enum=pawl.planner.v1.GoalResult" json:"goal_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateAnswerResponse) Reset() {
 	*x = GenerateAnswerResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2374,7 @@ func (x *GenerateAnswerResponse) String() string {
 func (*GenerateAnswerResponse) ProtoMessage() {}
 
 func (x *GenerateAnswerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2387,7 @@ func (x *GenerateAnswerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAnswerResponse.ProtoReflect.Descriptor instead.
 func (*GenerateAnswerResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{25}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GenerateAnswerResponse) GetText() string {
@@ -1950,7 +2404,906 @@ func (x *GenerateAnswerResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
-// What to check.
+func (x *GenerateAnswerResponse) GetGoalResult() GoalResult {
+	if x != nil {
+		return x.GoalResult
+	}
+	return GoalResult_GOAL_RESULT_UNSPECIFIED
+}
+
+// CreatePlanRequest asks for a plan of subtasks.
+type CreatePlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The most subtasks; 0 for 10.
+	MaxSubtasks   uint32 `protobuf:"varint,2,opt,name=max_subtasks,json=maxSubtasks,proto3" json:"max_subtasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreatePlanRequest) Reset() {
+	*x = CreatePlanRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreatePlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreatePlanRequest) ProtoMessage() {}
+
+func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
+func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CreatePlanRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *CreatePlanRequest) GetMaxSubtasks() uint32 {
+	if x != nil {
+		return x.MaxSubtasks
+	}
+	return 0
+}
+
+// CreatePlanResponse is a plan of subtasks.
+type CreatePlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The whole task in one sentence.
+	MainTask string `protobuf:"bytes,1,opt,name=main_task,json=mainTask,proto3" json:"main_task,omitempty"`
+	// The subtasks in an order in which they can be done: each one after those it depends on. At least one.
+	Subtasks []*Subtask `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreatePlanResponse) Reset() {
+	*x = CreatePlanResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreatePlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreatePlanResponse) ProtoMessage() {}
+
+func (x *CreatePlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreatePlanResponse.ProtoReflect.Descriptor instead.
+func (*CreatePlanResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CreatePlanResponse) GetMainTask() string {
+	if x != nil {
+		return x.MainTask
+	}
+	return ""
+}
+
+func (x *CreatePlanResponse) GetSubtasks() []*Subtask {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
+func (x *CreatePlanResponse) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// Subtask is a part of a plan.
+type Subtask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique within the plan.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A short name.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// What has to be done and how to tell that it is done.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// The ids of the subtasks that must be completed before. There are no cycles.
+	DependsOn     []string `protobuf:"bytes,4,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subtask) Reset() {
+	*x = Subtask{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subtask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subtask) ProtoMessage() {}
+
+func (x *Subtask) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
+func (*Subtask) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Subtask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Subtask) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Subtask) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Subtask) GetDependsOn() []string {
+	if x != nil {
+		return x.DependsOn
+	}
+	return nil
+}
+
+// ThinkRequest asks for the next actions of a subtask.
+type ThinkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task. Its history has the steps that the thought should take into account.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// What to think about: a subtask's description. Empty for the task's goal.
+	Subtask string `protobuf:"bytes,2,opt,name=subtask,proto3" json:"subtask,omitempty"`
+	// What was observed last, if that is not in the history; may be empty.
+	Observation   string `protobuf:"bytes,3,opt,name=observation,proto3" json:"observation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThinkRequest) Reset() {
+	*x = ThinkRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThinkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThinkRequest) ProtoMessage() {}
+
+func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThinkRequest.ProtoReflect.Descriptor instead.
+func (*ThinkRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ThinkRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *ThinkRequest) GetSubtask() string {
+	if x != nil {
+		return x.Subtask
+	}
+	return ""
+}
+
+func (x *ThinkRequest) GetObservation() string {
+	if x != nil {
+		return x.Observation
+	}
+	return ""
+}
+
+// ThinkResponse is a piece of a thought, or its result.
+type ThinkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The piece.
+	//
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*ThinkResponse_Text
+	//	*ThinkResponse_Result
+	Piece         isThinkResponse_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThinkResponse) Reset() {
+	*x = ThinkResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThinkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThinkResponse) ProtoMessage() {}
+
+func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThinkResponse.ProtoReflect.Descriptor instead.
+func (*ThinkResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ThinkResponse) GetPiece() isThinkResponse_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *ThinkResponse) GetText() string {
+	if x != nil {
+		if x, ok := x.Piece.(*ThinkResponse_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *ThinkResponse) GetResult() *ThinkResult {
+	if x != nil {
+		if x, ok := x.Piece.(*ThinkResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isThinkResponse_Piece interface {
+	isThinkResponse_Piece()
+}
+
+type ThinkResponse_Text struct {
+	// More of the thought.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
+}
+
+type ThinkResponse_Result struct {
+	// The result; comes last, once.
+	Result *ThinkResult `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
+}
+
+func (*ThinkResponse_Text) isThinkResponse_Piece() {}
+
+func (*ThinkResponse_Result) isThinkResponse_Piece() {}
+
+// ThinkResult is what a thought led to.
+type ThinkResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The whole thought.
+	Thought string `protobuf:"bytes,1,opt,name=thought,proto3" json:"thought,omitempty"`
+	// The tool calls to make, in this order; none if nothing is left to do. FINAL is never among them.
+	Steps []*PlannedStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThinkResult) Reset() {
+	*x = ThinkResult{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThinkResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThinkResult) ProtoMessage() {}
+
+func (x *ThinkResult) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThinkResult.ProtoReflect.Descriptor instead.
+func (*ThinkResult) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ThinkResult) GetThought() string {
+	if x != nil {
+		return x.Thought
+	}
+	return ""
+}
+
+func (x *ThinkResult) GetSteps() []*PlannedStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *ThinkResult) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// ReflectRequest asks whether a subtask is done.
+type ReflectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task, with the subtask's steps as history.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The subtask's description. Empty for the task's goal.
+	Subtask       string `protobuf:"bytes,2,opt,name=subtask,proto3" json:"subtask,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReflectRequest) Reset() {
+	*x = ReflectRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReflectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReflectRequest) ProtoMessage() {}
+
+func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReflectRequest.ProtoReflect.Descriptor instead.
+func (*ReflectRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReflectRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *ReflectRequest) GetSubtask() string {
+	if x != nil {
+		return x.Subtask
+	}
+	return ""
+}
+
+// ReflectResponse says whether the subtask is done.
+type ReflectResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It is done.
+	Done bool `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// What was reached so far.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What to do next; empty if it is done.
+	Next string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReflectResponse) Reset() {
+	*x = ReflectResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReflectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReflectResponse) ProtoMessage() {}
+
+func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReflectResponse.ProtoReflect.Descriptor instead.
+func (*ReflectResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ReflectResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *ReflectResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ReflectResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *ReflectResponse) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// DecideRequest asks how an agent responds to a message.
+type DecideRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent's context: what it is for, its tools, earlier rounds, and the message as the goal.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The sender's name; may be empty.
+	Sender string `protobuf:"bytes,2,opt,name=sender,proto3" json:"sender,omitempty"`
+	// The names of the other agents of the topic, to which the message can be delegated.
+	Agents        []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideRequest) Reset() {
+	*x = DecideRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideRequest) ProtoMessage() {}
+
+func (x *DecideRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
+func (*DecideRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *DecideRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *DecideRequest) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *DecideRequest) GetAgents() []string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+// DecideResponse is the decision.
+type DecideResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decision.
+	Decision Decision `protobuf:"varint,1,opt,name=decision,proto3,enum=pawl.planner.v1.Decision" json:"decision,omitempty"`
+	// Why, in one sentence.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The question for the person, if one is asked.
+	Question string `protobuf:"bytes,3,opt,name=question,proto3" json:"question,omitempty"`
+	// The agent that the message is delegated to, if it is; one of the request's.
+	DelegateTo string `protobuf:"bytes,4,opt,name=delegate_to,json=delegateTo,proto3" json:"delegate_to,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideResponse) Reset() {
+	*x = DecideResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideResponse) ProtoMessage() {}
+
+func (x *DecideResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
+func (*DecideResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *DecideResponse) GetDecision() Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return Decision_DECISION_UNSPECIFIED
+}
+
+func (x *DecideResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DecideResponse) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
+func (x *DecideResponse) GetDelegateTo() string {
+	if x != nil {
+		return x.DelegateTo
+	}
+	return ""
+}
+
+func (x *DecideResponse) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// SelectToolsRequest asks for the tool calls that a message needs.
+type SelectToolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context: the tools to choose from, and the message as the goal.
+	Context       *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelectToolsRequest) Reset() {
+	*x = SelectToolsRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelectToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelectToolsRequest) ProtoMessage() {}
+
+func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelectToolsRequest.ProtoReflect.Descriptor instead.
+func (*SelectToolsRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SelectToolsRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+// SelectToolsResponse is the tool calls.
+type SelectToolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The calls, independent of each other; none if no tool is needed.
+	Steps []*PlannedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelectToolsResponse) Reset() {
+	*x = SelectToolsResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelectToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelectToolsResponse) ProtoMessage() {}
+
+func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelectToolsResponse.ProtoReflect.Descriptor instead.
+func (*SelectToolsResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *SelectToolsResponse) GetSteps() []*PlannedStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *SelectToolsResponse) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// SummarizeMemoryRequest asks for a summary.
+type SummarizeMemoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context. Its history is summarized; an earlier summary in `memory` is continued.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// Messages of a conversation to summarize together with the history, oldest first; may be empty.
+	Messages      []*ModelMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeMemoryRequest) Reset() {
+	*x = SummarizeMemoryRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeMemoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeMemoryRequest) ProtoMessage() {}
+
+func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeMemoryRequest.ProtoReflect.Descriptor instead.
+func (*SummarizeMemoryRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *SummarizeMemoryRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *SummarizeMemoryRequest) GetMessages() []*ModelMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+// SummarizeMemoryResponse is the summary.
+type SummarizeMemoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The summary.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeMemoryResponse) Reset() {
+	*x = SummarizeMemoryResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeMemoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeMemoryResponse) ProtoMessage() {}
+
+func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeMemoryResponse.ProtoReflect.Descriptor instead.
+func (*SummarizeMemoryResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *SummarizeMemoryResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *SummarizeMemoryResponse) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// CheckPlaybookRequest asks for a check of a playbook.
 type CheckPlaybookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The playbook, as YAML.
@@ -1961,7 +3314,7 @@ type CheckPlaybookRequest struct {
 
 func (x *CheckPlaybookRequest) Reset() {
 	*x = CheckPlaybookRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +3326,7 @@ func (x *CheckPlaybookRequest) String() string {
 func (*CheckPlaybookRequest) ProtoMessage() {}
 
 func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +3339,7 @@ func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookRequest.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{26}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CheckPlaybookRequest) GetPlaybook() string {
@@ -1996,16 +3349,16 @@ func (x *CheckPlaybookRequest) GetPlaybook() string {
 	return ""
 }
 
-// What it holds.
+// CheckPlaybookResponse says what the playbook contains.
 type CheckPlaybookResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its steps.
+	// The number of its steps.
 	StepCount uint32 `protobuf:"varint,2,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
 	// The tools it calls, each once.
 	ToolIds []string `protobuf:"bytes,3,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
-	// What it is for, in its own words; may be empty.
+	// Its goal, in its own words; may be empty.
 	Goal          string `protobuf:"bytes,4,opt,name=goal,proto3" json:"goal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2013,7 +3366,7 @@ type CheckPlaybookResponse struct {
 
 func (x *CheckPlaybookResponse) Reset() {
 	*x = CheckPlaybookResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +3378,7 @@ func (x *CheckPlaybookResponse) String() string {
 func (*CheckPlaybookResponse) ProtoMessage() {}
 
 func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +3391,7 @@ func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookResponse.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{27}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CheckPlaybookResponse) GetName() string {
@@ -2069,30 +3422,37 @@ func (x *CheckPlaybookResponse) GetGoal() string {
 	return ""
 }
 
-// What to ask a model.
+// GenerateRequest asks a language model.
 type GenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The model, by the name that its configuration gives it; empty: the hints choose, else the default of the named models.
+	// The model's configured name; empty: the hints choose, else the default of the named models.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// Names, or parts of names, of models that would do, the best first; read where `model` is empty. What fits none is left out.
+	// Names, or parts of names, of suitable models, the best first; read if `model` is empty. Hints that match no model are ignored.
 	ModelHints []string `protobuf:"bytes,2,rep,name=model_hints,json=modelHints,proto3" json:"model_hints,omitempty"`
-	// What the model is told before the conversation; may be empty.
+	// Instructions before the conversation; may be empty.
 	System string `protobuf:"bytes,3,opt,name=system,proto3" json:"system,omitempty"`
 	// The conversation, oldest first. 16 MiB together at most.
 	Messages []*ModelMessage `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
-	// The longest answer; 0, or more than the model's configuration allows: what that allows.
+	// The longest reply; 0, or more than the model's configuration allows: what that allows.
 	MaxOutputTokens uint32 `protobuf:"varint,5,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
-	// How much chance there is in the answer; absent: the provider's default.
+	// The randomness of the reply; absent: the provider's default.
 	Temperature *float64 `protobuf:"fixed64,6,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
-	// Texts that end the answer.
+	// Texts that end the reply.
 	StopSequences []string `protobuf:"bytes,7,rep,name=stop_sequences,json=stopSequences,proto3" json:"stop_sequences,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Tools that the model may call. The caller runs them and continues the conversation with their results.
+	Tools []*ModelTool `protobuf:"bytes,8,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Whether the model may or must call tools; AUTO if not specified.
+	ToolChoice ModelToolChoice `protobuf:"varint,9,opt,name=tool_choice,json=toolChoice,proto3,enum=pawl.planner.v1.ModelToolChoice" json:"tool_choice,omitempty"`
+	// JSON Schema of an object. If set, the reply's text is JSON that was validated against it, and comes in one piece; a reply that does not fit is
+	// corrected by the model, three tries in all, and then MODEL_ERROR. Cannot be combined with tools.
+	OutputSchemaJson string `protobuf:"bytes,10,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +3464,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +3477,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GenerateRequest) GetModel() string {
@@ -2169,12 +3529,97 @@ func (x *GenerateRequest) GetStopSequences() []string {
 	return nil
 }
 
-// What somebody says.
+func (x *GenerateRequest) GetTools() []*ModelTool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *GenerateRequest) GetToolChoice() ModelToolChoice {
+	if x != nil {
+		return x.ToolChoice
+	}
+	return ModelToolChoice_MODEL_TOOL_CHOICE_UNSPECIFIED
+}
+
+func (x *GenerateRequest) GetOutputSchemaJson() string {
+	if x != nil {
+		return x.OutputSchemaJson
+	}
+	return ""
+}
+
+// ModelTool is a tool that a model may call.
+type ModelTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// JSON Schema of its input, an object; empty for an object without properties.
+	InputSchemaJson string `protobuf:"bytes,3,opt,name=input_schema_json,json=inputSchemaJson,proto3" json:"input_schema_json,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ModelTool) Reset() {
+	*x = ModelTool{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelTool) ProtoMessage() {}
+
+func (x *ModelTool) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelTool.ProtoReflect.Descriptor instead.
+func (*ModelTool) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ModelTool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ModelTool) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *ModelTool) GetInputSchemaJson() string {
+	if x != nil {
+		return x.InputSchemaJson
+	}
+	return ""
+}
+
+// ModelMessage is a turn of a conversation with a model.
 type ModelMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who.
+	// The author.
 	Role ModelRole `protobuf:"varint,1,opt,name=role,proto3,enum=pawl.planner.v1.ModelRole" json:"role,omitempty"`
-	// What, in this order.
+	// The content, in this order.
 	Parts         []*ModelPart `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2182,7 +3627,7 @@ type ModelMessage struct {
 
 func (x *ModelMessage) Reset() {
 	*x = ModelMessage{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +3639,7 @@ func (x *ModelMessage) String() string {
 func (*ModelMessage) ProtoMessage() {}
 
 func (x *ModelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +3652,7 @@ func (x *ModelMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
 func (*ModelMessage) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ModelMessage) GetRole() ModelRole {
@@ -2224,16 +3669,18 @@ func (x *ModelMessage) GetParts() []*ModelPart {
 	return nil
 }
 
-// A piece of what somebody says.
+// ModelPart is a piece of a message.
 type ModelPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The piece.
 	//
 	// Types that are valid to be assigned to Part:
 	//
 	//	*ModelPart_Text
 	//	*ModelPart_Image
 	//	*ModelPart_Audio
+	//	*ModelPart_ToolCall
+	//	*ModelPart_ToolResult
 	Part          isModelPart_Part `protobuf_oneof:"part"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2241,7 +3688,7 @@ type ModelPart struct {
 
 func (x *ModelPart) Reset() {
 	*x = ModelPart{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +3700,7 @@ func (x *ModelPart) String() string {
 func (*ModelPart) ProtoMessage() {}
 
 func (x *ModelPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +3713,7 @@ func (x *ModelPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPart.ProtoReflect.Descriptor instead.
 func (*ModelPart) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ModelPart) GetPart() isModelPart_Part {
@@ -2303,6 +3750,24 @@ func (x *ModelPart) GetAudio() *ModelMedia {
 	return nil
 }
 
+func (x *ModelPart) GetToolCall() *ModelToolCall {
+	if x != nil {
+		if x, ok := x.Part.(*ModelPart_ToolCall); ok {
+			return x.ToolCall
+		}
+	}
+	return nil
+}
+
+func (x *ModelPart) GetToolResult() *ModelToolResult {
+	if x != nil {
+		if x, ok := x.Part.(*ModelPart_ToolResult); ok {
+			return x.ToolResult
+		}
+	}
+	return nil
+}
+
 type isModelPart_Part interface {
 	isModelPart_Part()
 }
@@ -2322,18 +3787,32 @@ type ModelPart_Audio struct {
 	Audio *ModelMedia `protobuf:"bytes,3,opt,name=audio,proto3,oneof"`
 }
 
+type ModelPart_ToolCall struct {
+	// A tool call of the model; in its own messages only.
+	ToolCall *ModelToolCall `protobuf:"bytes,4,opt,name=tool_call,json=toolCall,proto3,oneof"`
+}
+
+type ModelPart_ToolResult struct {
+	// The result of a tool call; in the message right after the call.
+	ToolResult *ModelToolResult `protobuf:"bytes,5,opt,name=tool_result,json=toolResult,proto3,oneof"`
+}
+
 func (*ModelPart_Text) isModelPart_Part() {}
 
 func (*ModelPart_Image) isModelPart_Part() {}
 
 func (*ModelPart_Audio) isModelPart_Part() {}
 
-// A picture or sound.
+func (*ModelPart_ToolCall) isModelPart_Part() {}
+
+func (*ModelPart_ToolResult) isModelPart_Part() {}
+
+// ModelMedia is a picture or sound.
 type ModelMedia struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as `image/png` or `audio/wav`.
 	MimeType string `protobuf:"bytes,1,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// The bytes themselves.
+	// The content.
 	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2341,7 +3820,7 @@ type ModelMedia struct {
 
 func (x *ModelMedia) Reset() {
 	*x = ModelMedia{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +3832,7 @@ func (x *ModelMedia) String() string {
 func (*ModelMedia) ProtoMessage() {}
 
 func (x *ModelMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +3845,7 @@ func (x *ModelMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMedia.ProtoReflect.Descriptor instead.
 func (*ModelMedia) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ModelMedia) GetMimeType() string {
@@ -2383,15 +3862,144 @@ func (x *ModelMedia) GetData() []byte {
 	return nil
 }
 
-// A piece of what a model says, or the end.
+// ModelToolCall is a model's request to call a tool.
+type ModelToolCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique within the conversation.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The tool's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The input as the model wrote it: usually, but not certainly, a JSON object.
+	InputJson     string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelToolCall) Reset() {
+	*x = ModelToolCall{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelToolCall) ProtoMessage() {}
+
+func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
+func (*ModelToolCall) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ModelToolCall) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ModelToolCall) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ModelToolCall) GetInputJson() string {
+	if x != nil {
+		return x.InputJson
+	}
+	return ""
+}
+
+// ModelToolResult is the result of a tool call.
+type ModelToolResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call's id.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The result, or the error.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The call failed.
+	IsError       bool `protobuf:"varint,3,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelToolResult) Reset() {
+	*x = ModelToolResult{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelToolResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelToolResult) ProtoMessage() {}
+
+func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelToolResult.ProtoReflect.Descriptor instead.
+func (*ModelToolResult) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ModelToolResult) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ModelToolResult) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ModelToolResult) GetIsError() bool {
+	if x != nil {
+		return x.IsError
+	}
+	return false
+}
+
+// GenerateResponse is a piece of a model's reply, or its end.
 type GenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which of both.
+	// The piece.
 	//
 	// Types that are valid to be assigned to Piece:
 	//
 	//	*GenerateResponse_Text
 	//	*GenerateResponse_End
+	//	*GenerateResponse_ToolCall
 	Piece         isGenerateResponse_Piece `protobuf_oneof:"piece"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2399,7 +4007,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +4019,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +4032,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GenerateResponse) GetPiece() isGenerateResponse_Piece {
@@ -2452,6 +4060,15 @@ func (x *GenerateResponse) GetEnd() *GenerateEnd {
 	return nil
 }
 
+func (x *GenerateResponse) GetToolCall() *ModelToolCall {
+	if x != nil {
+		if x, ok := x.Piece.(*GenerateResponse_ToolCall); ok {
+			return x.ToolCall
+		}
+	}
+	return nil
+}
+
 type isGenerateResponse_Piece interface {
 	isGenerateResponse_Piece()
 }
@@ -2462,24 +4079,31 @@ type GenerateResponse_Text struct {
 }
 
 type GenerateResponse_End struct {
-	// How it ended; comes last, once.
+	// How the reply ended; comes last, once.
 	End *GenerateEnd `protobuf:"bytes,2,opt,name=end,proto3,oneof"`
+}
+
+type GenerateResponse_ToolCall struct {
+	// A whole tool call.
+	ToolCall *ModelToolCall `protobuf:"bytes,3,opt,name=tool_call,json=toolCall,proto3,oneof"`
 }
 
 func (*GenerateResponse_Text) isGenerateResponse_Piece() {}
 
 func (*GenerateResponse_End) isGenerateResponse_Piece() {}
 
-// How an answer ended.
+func (*GenerateResponse_ToolCall) isGenerateResponse_Piece() {}
+
+// GenerateEnd is how a reply ended.
 type GenerateEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// Why it ended.
 	StopReason StopReason `protobuf:"varint,1,opt,name=stop_reason,json=stopReason,proto3,enum=pawl.planner.v1.StopReason" json:"stop_reason,omitempty"`
-	// The configured name of the model that answered.
+	// The configured name of the model that replied.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// The provider's name of it, as the provider gave it.
+	// The provider's name of the model.
 	ProviderModel string `protobuf:"bytes,3,opt,name=provider_model,json=providerModel,proto3" json:"provider_model,omitempty"`
-	// What it cost; zero tokens where the provider did not say.
+	// What the reply cost; zero tokens if the provider did not say.
 	Usage         *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2487,7 +4111,7 @@ type GenerateEnd struct {
 
 func (x *GenerateEnd) Reset() {
 	*x = GenerateEnd{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +4123,7 @@ func (x *GenerateEnd) String() string {
 func (*GenerateEnd) ProtoMessage() {}
 
 func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +4136,7 @@ func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateEnd.ProtoReflect.Descriptor instead.
 func (*GenerateEnd) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GenerateEnd) GetStopReason() StopReason {
@@ -2543,7 +4167,7 @@ func (x *GenerateEnd) GetUsage() *v1.Usage {
 	return nil
 }
 
-// Which models.
+// ListModelsRequest asks for the models.
 type ListModelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2552,7 +4176,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +4188,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,13 +4201,13 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
 }
 
-// The models.
+// ListModelsResponse is the models.
 type ListModelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The models that plan, the default first; then those that can only be asked as they are.
+	// The models that plan, the default first; then those that only Generate can ask.
 	Models        []*Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2591,7 +4215,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +4227,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +4240,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2626,20 +4250,20 @@ func (x *ListModelsResponse) GetModels() []*Model {
 	return nil
 }
 
-// A model.
+// Model is a model or a planner without one.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name, as tasks and agents give it.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it is.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// It plans where none is named.
+	// It plans tasks that name no model.
 	IsDefault bool `protobuf:"varint,3,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
 	// It can plan: tasks and agents may name it.
 	CanPlan bool `protobuf:"varint,4,opt,name=can_plan,json=canPlan,proto3" json:"can_plan,omitempty"`
-	// It can be asked as it is (Generate).
+	// Generate can ask it.
 	CanGenerate bool `protobuf:"varint,5,opt,name=can_generate,json=canGenerate,proto3" json:"can_generate,omitempty"`
-	// Generate uses it where none is named.
+	// Generate asks it if no model is named.
 	IsGenerateDefault bool `protobuf:"varint,6,opt,name=is_generate_default,json=isGenerateDefault,proto3" json:"is_generate_default,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -2647,7 +4271,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +4283,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +4296,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Model) GetName() string {
@@ -2721,7 +4345,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xbc\x03\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xc7\x05\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -2734,8 +4358,19 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x06rounds\x18\t \x03(\v2\x16.pawl.planner.v1.RoundR\x06rounds\x12\x12\n" +
 	"\x04base\x18\n" +
 	" \x01(\tR\x04base\x12-\n" +
-	"\x10model_calls_left\x18\v \x01(\rH\x00R\x0emodelCallsLeft\x88\x01\x01B\x13\n" +
-	"\x11_model_calls_left\"\xa0\x02\n" +
+	"\x10model_calls_left\x18\v \x01(\rH\x00R\x0emodelCallsLeft\x88\x01\x01\x12/\n" +
+	"\x11input_tokens_left\x18\f \x01(\x04H\x01R\x0finputTokensLeft\x88\x01\x01\x121\n" +
+	"\x12output_tokens_left\x18\r \x01(\x04H\x02R\x10outputTokensLeft\x88\x01\x01\x120\n" +
+	"\x12cost_nano_usd_left\x18\x0e \x01(\x04H\x03R\x0fcostNanoUsdLeft\x88\x01\x01\x12/\n" +
+	"\x06memory\x18\x0f \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memoryB\x13\n" +
+	"\x11_model_calls_leftB\x14\n" +
+	"\x12_input_tokens_leftB\x15\n" +
+	"\x13_output_tokens_leftB\x15\n" +
+	"\x13_cost_nano_usd_left\"D\n" +
+	"\x06Memory\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
+	"\flast_step_id\x18\x02 \x01(\tR\n" +
+	"lastStepId\"\xa0\x02\n" +
 	"\fHistoryEntry\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12 \n" +
@@ -2749,7 +4384,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\aoutcome\x18\b \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\";\n" +
 	"\x05Round\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x16\n" +
-	"\x06answer\x18\x02 \x01(\tR\x06answer\"\xcb\x01\n" +
+	"\x06answer\x18\x02 \x01(\tR\x06answer\"\xee\x01\n" +
 	"\vPlannedStep\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
@@ -2759,7 +4394,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\amissing\x18\x05 \x03(\tR\amissing\x12\x1e\n" +
 	"\n" +
 	"unresolved\x18\x06 \x01(\bR\n" +
-	"unresolved\"T\n" +
+	"unresolved\x12!\n" +
+	"\ffrom_history\x18\a \x01(\bR\vfromHistory\"T\n" +
 	"\x12GetFlowNameRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"V\n" +
 	"\x13GetFlowNameResponse\x12\x12\n" +
@@ -2772,13 +4408,26 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"h\n" +
 	"\x10PlanStepsRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x14\n" +
-	"\x05begin\x18\x02 \x01(\bR\x05begin\"\xe7\x01\n" +
+	"\x05begin\x18\x02 \x01(\bR\x05begin\"\xfe\x02\n" +
 	"\x11PlanStepsResponse\x122\n" +
 	"\x05steps\x18\x01 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12\x1b\n" +
 	"\tflow_name\x18\x03 \x01(\tR\bflowName\x121\n" +
 	"\tflow_risk\x18\x04 \x01(\v2\x14.pawl.common.v1.RiskR\bflowRisk\x12!\n" +
-	"\fcontext_name\x18\x05 \x01(\tR\vcontextName\"W\n" +
+	"\fcontext_name\x18\x05 \x01(\tR\vcontextName\x12\x1b\n" +
+	"\x06answer\x18\x06 \x01(\tH\x00R\x06answer\x88\x01\x01\x12<\n" +
+	"\vgoal_result\x18\a \x01(\x0e2\x1b.pawl.planner.v1.GoalResultR\n" +
+	"goalResult\x12/\n" +
+	"\x06memory\x18\b \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memoryB\t\n" +
+	"\a_answer\"n\n" +
+	"\x16StreamPlanStepsRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x14\n" +
+	"\x05begin\x18\x02 \x01(\bR\x05begin\"\x86\x01\n" +
+	"\x17StreamPlanStepsResponse\x12!\n" +
+	"\vanswer_text\x18\x01 \x01(\tH\x00R\n" +
+	"answerText\x128\n" +
+	"\x04plan\x18\x02 \x01(\v2\".pawl.planner.v1.PlanStepsResponseH\x00R\x04planB\x0e\n" +
+	"\x05piece\x12\x05\xbaH\x02\b\x01\"W\n" +
 	"\x15CreateNextStepRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"\x80\x01\n" +
 	"\x16CreateNextStepResponse\x12\x17\n" +
@@ -2846,9 +4495,66 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"t\n" +
 	"\x15GenerateAnswerRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x1b\n" +
-	"\tcut_short\x18\x02 \x01(\tR\bcutShort\"Y\n" +
+	"\tcut_short\x18\x02 \x01(\tR\bcutShort\"\x97\x01\n" +
 	"\x16GenerateAnswerResponse\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12<\n" +
+	"\vgoal_result\x18\x03 \x01(\x0e2\x1b.pawl.planner.v1.GoalResultR\n" +
+	"goalResult\"\x7f\n" +
+	"\x11CreatePlanRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12*\n" +
+	"\fmax_subtasks\x18\x02 \x01(\rB\a\xbaH\x04*\x02\x18dR\vmaxSubtasks\"\x94\x01\n" +
+	"\x12CreatePlanResponse\x12\x1b\n" +
+	"\tmain_task\x18\x01 \x01(\tR\bmainTask\x124\n" +
+	"\bsubtasks\x18\x02 \x03(\v2\x18.pawl.planner.v1.SubtaskR\bsubtasks\x12+\n" +
+	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"p\n" +
+	"\aSubtask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1d\n" +
+	"\n" +
+	"depends_on\x18\x04 \x03(\tR\tdependsOn\"\x8a\x01\n" +
+	"\fThinkRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x18\n" +
+	"\asubtask\x18\x02 \x01(\tR\asubtask\x12 \n" +
+	"\vobservation\x18\x03 \x01(\tR\vobservation\"m\n" +
+	"\rThinkResponse\x12\x14\n" +
+	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x126\n" +
+	"\x06result\x18\x02 \x01(\v2\x1c.pawl.planner.v1.ThinkResultH\x00R\x06resultB\x0e\n" +
+	"\x05piece\x12\x05\xbaH\x02\b\x01\"\x88\x01\n" +
+	"\vThinkResult\x12\x18\n" +
+	"\athought\x18\x01 \x01(\tR\athought\x122\n" +
+	"\x05steps\x18\x02 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
+	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"j\n" +
+	"\x0eReflectRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x18\n" +
+	"\asubtask\x18\x02 \x01(\tR\asubtask\"\x80\x01\n" +
+	"\x0fReflectResponse\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\x12+\n" +
+	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x9a\x01\n" +
+	"\rDecideRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12 \n" +
+	"\x06sender\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06sender\x12'\n" +
+	"\x06agents\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10d\"\x05r\x03\x18\xc8\x01R\x06agents\"\xc9\x01\n" +
+	"\x0eDecideResponse\x125\n" +
+	"\bdecision\x18\x01 \x01(\x0e2\x19.pawl.planner.v1.DecisionR\bdecision\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bquestion\x18\x03 \x01(\tR\bquestion\x12\x1f\n" +
+	"\vdelegate_to\x18\x04 \x01(\tR\n" +
+	"delegateTo\x12+\n" +
+	"\x05usage\x18\x05 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"T\n" +
+	"\x12SelectToolsRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"v\n" +
+	"\x13SelectToolsResponse\x122\n" +
+	"\x05steps\x18\x01 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x9e\x01\n" +
+	"\x16SummarizeMemoryRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12D\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmessages\"`\n" +
+	"\x17SummarizeMemoryResponse\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"?\n" +
 	"\x14CheckPlaybookRequest\x12'\n" +
 	"\bplaybook\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x10R\bplaybook\"y\n" +
@@ -2857,7 +4563,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
 	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
-	"\x04goal\x18\x04 \x01(\tR\x04goal\"\x84\x03\n" +
+	"\x04goal\x18\x04 \x01(\tR\x04goal\"\xc7\x04\n" +
 	"\x0fGenerateRequest\x12\x1e\n" +
 	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
 	"\vmodel_hints\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\n" +
@@ -2866,25 +4572,50 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\bmessages\x18\x04 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\v\xbaH\b\x92\x01\x05\b\x01\x10\xc8\x01R\bmessages\x12*\n" +
 	"\x11max_output_tokens\x18\x05 \x01(\rR\x0fmaxOutputTokens\x12>\n" +
 	"\vtemperature\x18\x06 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\x00@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\vtemperature\x88\x01\x01\x128\n" +
-	"\x0estop_sequences\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01\x18\xc8\x01R\rstopSequencesB\x0e\n" +
-	"\f_temperature\"\x88\x01\n" +
+	"\x0estop_sequences\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01\x18\xc8\x01R\rstopSequences\x12;\n" +
+	"\x05tools\x18\b \x03(\v2\x1a.pawl.planner.v1.ModelToolB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x05tools\x12K\n" +
+	"\vtool_choice\x18\t \x01(\x0e2 .pawl.planner.v1.ModelToolChoiceB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"toolChoice\x127\n" +
+	"\x12output_schema_json\x18\n" +
+	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x10outputSchemaJsonB\x0e\n" +
+	"\f_temperature\"\xa1\x01\n" +
+	"\tModelTool\x120\n" +
+	"\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-zA-Z0-9_-]{1,64}$R\x04name\x12+\n" +
+	"\vdescription\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vdescription\x125\n" +
+	"\x11input_schema_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x0finputSchemaJson\"\x88\x01\n" +
 	"\fModelMessage\x12:\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x1a.pawl.planner.v1.ModelRoleB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04role\x12<\n" +
 	"\x05parts\x18\x02 \x03(\v2\x1a.pawl.planner.v1.ModelPartB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x102R\x05parts\"\x9a\x01\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x102R\x05parts\"\x9e\x02\n" +
 	"\tModelPart\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x123\n" +
 	"\x05image\x18\x02 \x01(\v2\x1b.pawl.planner.v1.ModelMediaH\x00R\x05image\x123\n" +
-	"\x05audio\x18\x03 \x01(\v2\x1b.pawl.planner.v1.ModelMediaH\x00R\x05audioB\r\n" +
+	"\x05audio\x18\x03 \x01(\v2\x1b.pawl.planner.v1.ModelMediaH\x00R\x05audio\x12=\n" +
+	"\ttool_call\x18\x04 \x01(\v2\x1e.pawl.planner.v1.ModelToolCallH\x00R\btoolCall\x12C\n" +
+	"\vtool_result\x18\x05 \x01(\v2 .pawl.planner.v1.ModelToolResultH\x00R\n" +
+	"toolResultB\r\n" +
 	"\x04part\x12\x05\xbaH\x02\b\x01\"Q\n" +
 	"\n" +
 	"ModelMedia\x12&\n" +
 	"\tmime_type\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x03\x18dR\bmimeType\x12\x1b\n" +
-	"\x04data\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x04data\"c\n" +
+	"\x04data\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x04data\"j\n" +
+	"\rModelToolCall\x12\x1a\n" +
+	"\x02id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x02id\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x04name\x12\x1d\n" +
+	"\n" +
+	"input_json\x18\x03 \x01(\tR\tinputJson\"e\n" +
+	"\x0fModelToolResult\x12#\n" +
+	"\acall_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06callId\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x19\n" +
+	"\bis_error\x18\x03 \x01(\bR\aisError\"\xa2\x01\n" +
 	"\x10GenerateResponse\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x120\n" +
-	"\x03end\x18\x02 \x01(\v2\x1c.pawl.planner.v1.GenerateEndH\x00R\x03endB\a\n" +
+	"\x03end\x18\x02 \x01(\v2\x1c.pawl.planner.v1.GenerateEndH\x00R\x03end\x12=\n" +
+	"\ttool_call\x18\x03 \x01(\v2\x1e.pawl.planner.v1.ModelToolCallH\x00R\btoolCallB\a\n" +
 	"\x05piece\"\xb5\x01\n" +
 	"\vGenerateEnd\x12<\n" +
 	"\vstop_reason\x18\x01 \x01(\x0e2\x1b.pawl.planner.v1.StopReasonR\n" +
@@ -2909,22 +4640,40 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x13STEP_RESULT_SUCCESS\x10\x01\x12\x15\n" +
 	"\x11STEP_RESULT_ERROR\x10\x02\x12\x19\n" +
 	"\x15STEP_RESULT_CANCELLED\x10\x03\x12\x17\n" +
-	"\x13STEP_RESULT_SKIPPED\x10\x04*V\n" +
+	"\x13STEP_RESULT_SKIPPED\x10\x04*c\n" +
+	"\n" +
+	"GoalResult\x12\x1b\n" +
+	"\x17GOAL_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15GOAL_RESULT_FULFILLED\x10\x01\x12\x1d\n" +
+	"\x19GOAL_RESULT_NOT_FULFILLED\x10\x02*|\n" +
+	"\bDecision\x12\x18\n" +
+	"\x14DECISION_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eDECISION_REPLY\x10\x01\x12\x13\n" +
+	"\x0fDECISION_SILENT\x10\x02\x12\x16\n" +
+	"\x12DECISION_ASK_HUMAN\x10\x03\x12\x15\n" +
+	"\x11DECISION_DELEGATE\x10\x04*\x8c\x01\n" +
+	"\x0fModelToolChoice\x12!\n" +
+	"\x1dMODEL_TOOL_CHOICE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16MODEL_TOOL_CHOICE_AUTO\x10\x01\x12\x1a\n" +
+	"\x16MODEL_TOOL_CHOICE_NONE\x10\x02\x12\x1e\n" +
+	"\x1aMODEL_TOOL_CHOICE_REQUIRED\x10\x03*V\n" +
 	"\tModelRole\x12\x1a\n" +
 	"\x16MODEL_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMODEL_ROLE_USER\x10\x01\x12\x18\n" +
-	"\x14MODEL_ROLE_ASSISTANT\x10\x02*\x92\x01\n" +
+	"\x14MODEL_ROLE_ASSISTANT\x10\x02*\xae\x01\n" +
 	"\n" +
 	"StopReason\x12\x1b\n" +
 	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTOP_REASON_END\x10\x01\x12\x1a\n" +
 	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1d\n" +
 	"\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x17\n" +
-	"\x13STOP_REASON_REFUSED\x10\x042\xce\x0e\n" +
+	"\x13STOP_REASON_REFUSED\x10\x04\x12\x1a\n" +
+	"\x16STOP_REASON_TOOL_CALLS\x10\x052\xa6\x15\n" +
 	"\x0ePlannerService\x12|\n" +
 	"\vGetFlowName\x12#.pawl.planner.v1.GetFlowNameRequest\x1a$.pawl.planner.v1.GetFlowNameResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:getFlowName\x12\x88\x01\n" +
 	"\x0eAssessFlowRisk\x12&.pawl.planner.v1.AssessFlowRiskRequest\x1a'.pawl.planner.v1.AssessFlowRiskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:assessFlowRisk\x12t\n" +
-	"\tPlanSteps\x12!.pawl.planner.v1.PlanStepsRequest\x1a\".pawl.planner.v1.PlanStepsResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/planner:planSteps\x12\x88\x01\n" +
+	"\tPlanSteps\x12!.pawl.planner.v1.PlanStepsRequest\x1a\".pawl.planner.v1.PlanStepsResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/planner:planSteps\x12\x8e\x01\n" +
+	"\x0fStreamPlanSteps\x12'.pawl.planner.v1.StreamPlanStepsRequest\x1a(.pawl.planner.v1.StreamPlanStepsResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/planner:streamPlanSteps0\x01\x12\x88\x01\n" +
 	"\x0eCreateNextStep\x12&.pawl.planner.v1.CreateNextStepRequest\x1a'.pawl.planner.v1.CreateNextStepResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:createNextStep\x12\x9c\x01\n" +
 	"\x13GetFirstInputParams\x12+.pawl.planner.v1.GetFirstInputParamsRequest\x1a,.pawl.planner.v1.GetFirstInputParamsResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/planner:getFirstInputParams\x12x\n" +
 	"\n" +
@@ -2933,7 +4682,14 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\fIsParamError\x12$.pawl.planner.v1.IsParamErrorRequest\x1a%.pawl.planner.v1.IsParamErrorResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/planner:isParamError\x12\x84\x01\n" +
 	"\rDescribeError\x12%.pawl.planner.v1.DescribeErrorRequest\x1a&.pawl.planner.v1.DescribeErrorResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:describeError\x12\x90\x01\n" +
 	"\x10GetMissingParams\x12(.pawl.planner.v1.GetMissingParamsRequest\x1a).pawl.planner.v1.GetMissingParamsResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/planner:getMissingParams\x12\x8a\x01\n" +
-	"\x0eGenerateAnswer\x12&.pawl.planner.v1.GenerateAnswerRequest\x1a'.pawl.planner.v1.GenerateAnswerResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:generateAnswer0\x01\x12\x84\x01\n" +
+	"\x0eGenerateAnswer\x12&.pawl.planner.v1.GenerateAnswerRequest\x1a'.pawl.planner.v1.GenerateAnswerResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:generateAnswer0\x01\x12x\n" +
+	"\n" +
+	"CreatePlan\x12\".pawl.planner.v1.CreatePlanRequest\x1a#.pawl.planner.v1.CreatePlanResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/planner:createPlan\x12f\n" +
+	"\x05Think\x12\x1d.pawl.planner.v1.ThinkRequest\x1a\x1e.pawl.planner.v1.ThinkResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/planner:think0\x01\x12l\n" +
+	"\aReflect\x12\x1f.pawl.planner.v1.ReflectRequest\x1a .pawl.planner.v1.ReflectResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/planner:reflect\x12h\n" +
+	"\x06Decide\x12\x1e.pawl.planner.v1.DecideRequest\x1a\x1f.pawl.planner.v1.DecideResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/planner:decide\x12|\n" +
+	"\vSelectTools\x12#.pawl.planner.v1.SelectToolsRequest\x1a$.pawl.planner.v1.SelectToolsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:selectTools\x12\x8c\x01\n" +
+	"\x0fSummarizeMemory\x12'.pawl.planner.v1.SummarizeMemoryRequest\x1a(.pawl.planner.v1.SummarizeMemoryResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/planner:summarizeMemory\x12\x84\x01\n" +
 	"\rCheckPlaybook\x12%.pawl.planner.v1.CheckPlaybookRequest\x1a&.pawl.planner.v1.CheckPlaybookResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:checkPlaybook\x12r\n" +
 	"\bGenerate\x12 .pawl.planner.v1.GenerateRequest\x1a!.pawl.planner.v1.GenerateResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/planner:generate0\x01\x12i\n" +
 	"\n" +
@@ -2952,131 +4708,197 @@ func file_pawl_planner_v1_planner_proto_rawDescGZIP() []byte {
 	return file_pawl_planner_v1_planner_proto_rawDescData
 }
 
-var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(StepResult)(0),                     // 0: pawl.planner.v1.StepResult
-	(ModelRole)(0),                      // 1: pawl.planner.v1.ModelRole
-	(StopReason)(0),                     // 2: pawl.planner.v1.StopReason
-	(*TaskContext)(nil),                 // 3: pawl.planner.v1.TaskContext
-	(*HistoryEntry)(nil),                // 4: pawl.planner.v1.HistoryEntry
-	(*Round)(nil),                       // 5: pawl.planner.v1.Round
-	(*PlannedStep)(nil),                 // 6: pawl.planner.v1.PlannedStep
-	(*GetFlowNameRequest)(nil),          // 7: pawl.planner.v1.GetFlowNameRequest
-	(*GetFlowNameResponse)(nil),         // 8: pawl.planner.v1.GetFlowNameResponse
-	(*AssessFlowRiskRequest)(nil),       // 9: pawl.planner.v1.AssessFlowRiskRequest
-	(*AssessFlowRiskResponse)(nil),      // 10: pawl.planner.v1.AssessFlowRiskResponse
-	(*PlanStepsRequest)(nil),            // 11: pawl.planner.v1.PlanStepsRequest
-	(*PlanStepsResponse)(nil),           // 12: pawl.planner.v1.PlanStepsResponse
-	(*CreateNextStepRequest)(nil),       // 13: pawl.planner.v1.CreateNextStepRequest
-	(*CreateNextStepResponse)(nil),      // 14: pawl.planner.v1.CreateNextStepResponse
-	(*GetFirstInputParamsRequest)(nil),  // 15: pawl.planner.v1.GetFirstInputParamsRequest
-	(*GetFirstInputParamsResponse)(nil), // 16: pawl.planner.v1.GetFirstInputParamsResponse
-	(*FillParamsRequest)(nil),           // 17: pawl.planner.v1.FillParamsRequest
-	(*FillParamsResponse)(nil),          // 18: pawl.planner.v1.FillParamsResponse
-	(*AssessToolRiskRequest)(nil),       // 19: pawl.planner.v1.AssessToolRiskRequest
-	(*AssessToolRiskResponse)(nil),      // 20: pawl.planner.v1.AssessToolRiskResponse
-	(*IsParamErrorRequest)(nil),         // 21: pawl.planner.v1.IsParamErrorRequest
-	(*IsParamErrorResponse)(nil),        // 22: pawl.planner.v1.IsParamErrorResponse
-	(*DescribeErrorRequest)(nil),        // 23: pawl.planner.v1.DescribeErrorRequest
-	(*DescribeErrorResponse)(nil),       // 24: pawl.planner.v1.DescribeErrorResponse
-	(*GetMissingParamsRequest)(nil),     // 25: pawl.planner.v1.GetMissingParamsRequest
-	(*GetMissingParamsResponse)(nil),    // 26: pawl.planner.v1.GetMissingParamsResponse
-	(*GenerateAnswerRequest)(nil),       // 27: pawl.planner.v1.GenerateAnswerRequest
-	(*GenerateAnswerResponse)(nil),      // 28: pawl.planner.v1.GenerateAnswerResponse
-	(*CheckPlaybookRequest)(nil),        // 29: pawl.planner.v1.CheckPlaybookRequest
-	(*CheckPlaybookResponse)(nil),       // 30: pawl.planner.v1.CheckPlaybookResponse
-	(*GenerateRequest)(nil),             // 31: pawl.planner.v1.GenerateRequest
-	(*ModelMessage)(nil),                // 32: pawl.planner.v1.ModelMessage
-	(*ModelPart)(nil),                   // 33: pawl.planner.v1.ModelPart
-	(*ModelMedia)(nil),                  // 34: pawl.planner.v1.ModelMedia
-	(*GenerateResponse)(nil),            // 35: pawl.planner.v1.GenerateResponse
-	(*GenerateEnd)(nil),                 // 36: pawl.planner.v1.GenerateEnd
-	(*ListModelsRequest)(nil),           // 37: pawl.planner.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 38: pawl.planner.v1.ListModelsResponse
-	(*Model)(nil),                       // 39: pawl.planner.v1.Model
-	(v1.Language)(0),                    // 40: pawl.common.v1.Language
-	(*v1.Tool)(nil),                     // 41: pawl.common.v1.Tool
-	(v1.Outcome)(0),                     // 42: pawl.common.v1.Outcome
-	(*v1.Risk)(nil),                     // 43: pawl.common.v1.Risk
-	(*v1.Usage)(nil),                    // 44: pawl.common.v1.Usage
+	(GoalResult)(0),                     // 1: pawl.planner.v1.GoalResult
+	(Decision)(0),                       // 2: pawl.planner.v1.Decision
+	(ModelToolChoice)(0),                // 3: pawl.planner.v1.ModelToolChoice
+	(ModelRole)(0),                      // 4: pawl.planner.v1.ModelRole
+	(StopReason)(0),                     // 5: pawl.planner.v1.StopReason
+	(*TaskContext)(nil),                 // 6: pawl.planner.v1.TaskContext
+	(*Memory)(nil),                      // 7: pawl.planner.v1.Memory
+	(*HistoryEntry)(nil),                // 8: pawl.planner.v1.HistoryEntry
+	(*Round)(nil),                       // 9: pawl.planner.v1.Round
+	(*PlannedStep)(nil),                 // 10: pawl.planner.v1.PlannedStep
+	(*GetFlowNameRequest)(nil),          // 11: pawl.planner.v1.GetFlowNameRequest
+	(*GetFlowNameResponse)(nil),         // 12: pawl.planner.v1.GetFlowNameResponse
+	(*AssessFlowRiskRequest)(nil),       // 13: pawl.planner.v1.AssessFlowRiskRequest
+	(*AssessFlowRiskResponse)(nil),      // 14: pawl.planner.v1.AssessFlowRiskResponse
+	(*PlanStepsRequest)(nil),            // 15: pawl.planner.v1.PlanStepsRequest
+	(*PlanStepsResponse)(nil),           // 16: pawl.planner.v1.PlanStepsResponse
+	(*StreamPlanStepsRequest)(nil),      // 17: pawl.planner.v1.StreamPlanStepsRequest
+	(*StreamPlanStepsResponse)(nil),     // 18: pawl.planner.v1.StreamPlanStepsResponse
+	(*CreateNextStepRequest)(nil),       // 19: pawl.planner.v1.CreateNextStepRequest
+	(*CreateNextStepResponse)(nil),      // 20: pawl.planner.v1.CreateNextStepResponse
+	(*GetFirstInputParamsRequest)(nil),  // 21: pawl.planner.v1.GetFirstInputParamsRequest
+	(*GetFirstInputParamsResponse)(nil), // 22: pawl.planner.v1.GetFirstInputParamsResponse
+	(*FillParamsRequest)(nil),           // 23: pawl.planner.v1.FillParamsRequest
+	(*FillParamsResponse)(nil),          // 24: pawl.planner.v1.FillParamsResponse
+	(*AssessToolRiskRequest)(nil),       // 25: pawl.planner.v1.AssessToolRiskRequest
+	(*AssessToolRiskResponse)(nil),      // 26: pawl.planner.v1.AssessToolRiskResponse
+	(*IsParamErrorRequest)(nil),         // 27: pawl.planner.v1.IsParamErrorRequest
+	(*IsParamErrorResponse)(nil),        // 28: pawl.planner.v1.IsParamErrorResponse
+	(*DescribeErrorRequest)(nil),        // 29: pawl.planner.v1.DescribeErrorRequest
+	(*DescribeErrorResponse)(nil),       // 30: pawl.planner.v1.DescribeErrorResponse
+	(*GetMissingParamsRequest)(nil),     // 31: pawl.planner.v1.GetMissingParamsRequest
+	(*GetMissingParamsResponse)(nil),    // 32: pawl.planner.v1.GetMissingParamsResponse
+	(*GenerateAnswerRequest)(nil),       // 33: pawl.planner.v1.GenerateAnswerRequest
+	(*GenerateAnswerResponse)(nil),      // 34: pawl.planner.v1.GenerateAnswerResponse
+	(*CreatePlanRequest)(nil),           // 35: pawl.planner.v1.CreatePlanRequest
+	(*CreatePlanResponse)(nil),          // 36: pawl.planner.v1.CreatePlanResponse
+	(*Subtask)(nil),                     // 37: pawl.planner.v1.Subtask
+	(*ThinkRequest)(nil),                // 38: pawl.planner.v1.ThinkRequest
+	(*ThinkResponse)(nil),               // 39: pawl.planner.v1.ThinkResponse
+	(*ThinkResult)(nil),                 // 40: pawl.planner.v1.ThinkResult
+	(*ReflectRequest)(nil),              // 41: pawl.planner.v1.ReflectRequest
+	(*ReflectResponse)(nil),             // 42: pawl.planner.v1.ReflectResponse
+	(*DecideRequest)(nil),               // 43: pawl.planner.v1.DecideRequest
+	(*DecideResponse)(nil),              // 44: pawl.planner.v1.DecideResponse
+	(*SelectToolsRequest)(nil),          // 45: pawl.planner.v1.SelectToolsRequest
+	(*SelectToolsResponse)(nil),         // 46: pawl.planner.v1.SelectToolsResponse
+	(*SummarizeMemoryRequest)(nil),      // 47: pawl.planner.v1.SummarizeMemoryRequest
+	(*SummarizeMemoryResponse)(nil),     // 48: pawl.planner.v1.SummarizeMemoryResponse
+	(*CheckPlaybookRequest)(nil),        // 49: pawl.planner.v1.CheckPlaybookRequest
+	(*CheckPlaybookResponse)(nil),       // 50: pawl.planner.v1.CheckPlaybookResponse
+	(*GenerateRequest)(nil),             // 51: pawl.planner.v1.GenerateRequest
+	(*ModelTool)(nil),                   // 52: pawl.planner.v1.ModelTool
+	(*ModelMessage)(nil),                // 53: pawl.planner.v1.ModelMessage
+	(*ModelPart)(nil),                   // 54: pawl.planner.v1.ModelPart
+	(*ModelMedia)(nil),                  // 55: pawl.planner.v1.ModelMedia
+	(*ModelToolCall)(nil),               // 56: pawl.planner.v1.ModelToolCall
+	(*ModelToolResult)(nil),             // 57: pawl.planner.v1.ModelToolResult
+	(*GenerateResponse)(nil),            // 58: pawl.planner.v1.GenerateResponse
+	(*GenerateEnd)(nil),                 // 59: pawl.planner.v1.GenerateEnd
+	(*ListModelsRequest)(nil),           // 60: pawl.planner.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 61: pawl.planner.v1.ListModelsResponse
+	(*Model)(nil),                       // 62: pawl.planner.v1.Model
+	(v1.Language)(0),                    // 63: pawl.common.v1.Language
+	(*v1.Tool)(nil),                     // 64: pawl.common.v1.Tool
+	(v1.Outcome)(0),                     // 65: pawl.common.v1.Outcome
+	(*v1.Risk)(nil),                     // 66: pawl.common.v1.Risk
+	(*v1.Usage)(nil),                    // 67: pawl.common.v1.Usage
 }
 var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
-	40, // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
-	41, // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
-	4,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
-	5,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
-	0,  // 4: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
-	42, // 5: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
-	43, // 6: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
-	3,  // 7: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 8: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 9: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	43, // 10: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	44, // 11: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 12: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	6,  // 13: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	44, // 14: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
-	43, // 15: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
-	3,  // 16: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 17: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 18: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 19: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 20: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 21: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 22: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	43, // 23: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	44, // 24: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 25: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 26: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 27: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 28: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 29: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 30: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	3,  // 31: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	44, // 32: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	32, // 33: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	1,  // 34: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	33, // 35: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	34, // 36: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	34, // 37: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	36, // 38: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	2,  // 39: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	44, // 40: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	39, // 41: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	7,  // 42: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	9,  // 43: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	11, // 44: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	13, // 45: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	15, // 46: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	17, // 47: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	19, // 48: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	21, // 49: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	23, // 50: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	25, // 51: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	27, // 52: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	29, // 53: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	31, // 54: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	37, // 55: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	8,  // 56: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	10, // 57: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	12, // 58: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	14, // 59: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	16, // 60: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	18, // 61: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	20, // 62: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	22, // 63: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	24, // 64: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	26, // 65: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	28, // 66: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	30, // 67: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	35, // 68: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	38, // 69: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	56, // [56:70] is the sub-list for method output_type
-	42, // [42:56] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	63, // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
+	64, // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
+	8,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
+	9,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
+	7,  // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
+	0,  // 5: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
+	65, // 6: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
+	66, // 7: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
+	6,  // 8: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 9: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 10: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	66, // 11: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	67, // 12: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 13: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	10, // 14: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	67, // 15: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
+	66, // 16: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
+	1,  // 17: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	7,  // 18: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
+	6,  // 19: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	16, // 20: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
+	6,  // 21: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 22: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 23: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 24: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 25: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 26: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 27: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	66, // 28: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	67, // 29: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 30: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 31: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 32: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 33: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 34: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 35: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 36: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 37: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	1,  // 38: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	6,  // 39: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37, // 40: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
+	67, // 41: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 42: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
+	40, // 43: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
+	10, // 44: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
+	67, // 45: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
+	6,  // 46: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
+	67, // 47: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 48: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
+	2,  // 49: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
+	67, // 50: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 51: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	10, // 52: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	67, // 53: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,  // 54: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
+	53, // 55: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	67, // 56: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
+	53, // 57: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	52, // 58: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
+	3,  // 59: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
+	4,  // 60: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	54, // 61: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	55, // 62: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	55, // 63: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	56, // 64: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	57, // 65: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	59, // 66: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	56, // 67: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	5,  // 68: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	67, // 69: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	62, // 70: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	11, // 71: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	13, // 72: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	15, // 73: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	17, // 74: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	19, // 75: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	21, // 76: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	23, // 77: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	25, // 78: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	27, // 79: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	29, // 80: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	31, // 81: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	33, // 82: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	35, // 83: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	38, // 84: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	41, // 85: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	43, // 86: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	45, // 87: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	47, // 88: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	49, // 89: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	51, // 90: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	60, // 91: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	12, // 92: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	14, // 93: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	16, // 94: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	18, // 95: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	20, // 96: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	22, // 97: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	24, // 98: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	26, // 99: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	28, // 100: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	30, // 101: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	32, // 102: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	34, // 103: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	36, // 104: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	39, // 105: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	42, // 106: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	44, // 107: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	46, // 108: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	48, // 109: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	50, // 110: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	58, // 111: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	61, // 112: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	92, // [92:113] is the sub-list for method output_type
+	71, // [71:92] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
@@ -3085,23 +4907,35 @@ func file_pawl_planner_v1_planner_proto_init() {
 		return
 	}
 	file_pawl_planner_v1_planner_proto_msgTypes[0].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[28].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[30].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[10].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[12].OneofWrappers = []any{
+		(*StreamPlanStepsResponse_AnswerText)(nil),
+		(*StreamPlanStepsResponse_Plan)(nil),
+	}
+	file_pawl_planner_v1_planner_proto_msgTypes[33].OneofWrappers = []any{
+		(*ThinkResponse_Text)(nil),
+		(*ThinkResponse_Result)(nil),
+	}
+	file_pawl_planner_v1_planner_proto_msgTypes[45].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[48].OneofWrappers = []any{
 		(*ModelPart_Text)(nil),
 		(*ModelPart_Image)(nil),
 		(*ModelPart_Audio)(nil),
+		(*ModelPart_ToolCall)(nil),
+		(*ModelPart_ToolResult)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[32].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[52].OneofWrappers = []any{
 		(*GenerateResponse_Text)(nil),
 		(*GenerateResponse_End)(nil),
+		(*GenerateResponse_ToolCall)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_planner_v1_planner_proto_rawDesc), len(file_pawl_planner_v1_planner_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   37,
+			NumEnums:      6,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: pawl/planner/v1/planner.proto
 
-// All reasoning about tasks. What a planner answers is advice: executors and pools check it again.
+// Reasoning about tasks. A planner's answers are advice: executors and pools check them again.
 
 package plannerv1
 
@@ -24,6 +24,7 @@ const (
 	PlannerService_GetFlowName_FullMethodName         = "/pawl.planner.v1.PlannerService/GetFlowName"
 	PlannerService_AssessFlowRisk_FullMethodName      = "/pawl.planner.v1.PlannerService/AssessFlowRisk"
 	PlannerService_PlanSteps_FullMethodName           = "/pawl.planner.v1.PlannerService/PlanSteps"
+	PlannerService_StreamPlanSteps_FullMethodName     = "/pawl.planner.v1.PlannerService/StreamPlanSteps"
 	PlannerService_CreateNextStep_FullMethodName      = "/pawl.planner.v1.PlannerService/CreateNextStep"
 	PlannerService_GetFirstInputParams_FullMethodName = "/pawl.planner.v1.PlannerService/GetFirstInputParams"
 	PlannerService_FillParams_FullMethodName          = "/pawl.planner.v1.PlannerService/FillParams"
@@ -32,6 +33,12 @@ const (
 	PlannerService_DescribeError_FullMethodName       = "/pawl.planner.v1.PlannerService/DescribeError"
 	PlannerService_GetMissingParams_FullMethodName    = "/pawl.planner.v1.PlannerService/GetMissingParams"
 	PlannerService_GenerateAnswer_FullMethodName      = "/pawl.planner.v1.PlannerService/GenerateAnswer"
+	PlannerService_CreatePlan_FullMethodName          = "/pawl.planner.v1.PlannerService/CreatePlan"
+	PlannerService_Think_FullMethodName               = "/pawl.planner.v1.PlannerService/Think"
+	PlannerService_Reflect_FullMethodName             = "/pawl.planner.v1.PlannerService/Reflect"
+	PlannerService_Decide_FullMethodName              = "/pawl.planner.v1.PlannerService/Decide"
+	PlannerService_SelectTools_FullMethodName         = "/pawl.planner.v1.PlannerService/SelectTools"
+	PlannerService_SummarizeMemory_FullMethodName     = "/pawl.planner.v1.PlannerService/SummarizeMemory"
 	PlannerService_CheckPlaybook_FullMethodName       = "/pawl.planner.v1.PlannerService/CheckPlaybook"
 	PlannerService_Generate_FullMethodName            = "/pawl.planner.v1.PlannerService/Generate"
 	PlannerService_ListModels_FullMethodName          = "/pawl.planner.v1.PlannerService/ListModels"
@@ -41,35 +48,54 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Names flows, chooses steps, makes and repairs their inputs, explains errors and writes answers. Stateless.
+// PlannerService decides what tasks do next: it chooses steps, fills and corrects their inputs, explains errors and writes
+// answers. It is stateless, apart from caches.
+//
+// A failed call that had asked a model carries what that cost as a pawl.common.v1.Usage message in its status details.
 type PlannerServiceClient interface {
-	// A short name for the flow (A3).
+	// Returns a short name for the flow (A3).
 	GetFlowName(ctx context.Context, in *GetFlowNameRequest, opts ...grpc.CallOption) (*GetFlowNameResponse, error)
-	// The risk of the whole flow (A3).
+	// Assesses the risk of the whole flow (A3).
 	AssessFlowRisk(ctx context.Context, in *AssessFlowRiskRequest, opts ...grpc.CallOption) (*AssessFlowRiskResponse, error)
-	// The next step, its input and its risk, asked at once; and further steps where they are certain.
+	// Plans the next step with its input and risk, and further steps if they are certain. If nothing is left to do, the step is
+	// FINAL and the response may hold the answer.
 	PlanSteps(ctx context.Context, in *PlanStepsRequest, opts ...grpc.CallOption) (*PlanStepsResponse, error)
-	// The next step alone (A21).
+	// Does what PlanSteps does and sends a model's answer while it is written.
+	StreamPlanSteps(ctx context.Context, in *StreamPlanStepsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamPlanStepsResponse], error)
+	// Plans the next step, without input and risk (A21).
 	CreateNextStep(ctx context.Context, in *CreateNextStepRequest, opts ...grpc.CallOption) (*CreateNextStepResponse, error)
-	// The input of a step whose tool is chosen (A7); with an error, the input is made anew with it in view (A11).
+	// Makes the input of a step whose tool is chosen (A7). After an error it makes another input that avoids the error (A11).
 	GetFirstInputParams(ctx context.Context, in *GetFirstInputParamsRequest, opts ...grpc.CallOption) (*GetFirstInputParamsResponse, error)
-	// The input mended with what a person supplied (A10).
+	// Corrects an input with what a person supplied (A10).
 	FillParams(ctx context.Context, in *FillParamsRequest, opts ...grpc.CallOption) (*FillParamsResponse, error)
-	// The risk of one call (A8).
+	// Assesses the risk of one call (A8).
 	AssessToolRisk(ctx context.Context, in *AssessToolRiskRequest, opts ...grpc.CallOption) (*AssessToolRiskResponse, error)
-	// Whether a tool's error is about its input (A15).
+	// Decides whether a tool's error is about its input (A15).
 	IsParamError(ctx context.Context, in *IsParamErrorRequest, opts ...grpc.CallOption) (*IsParamErrorResponse, error)
-	// A tool's error in a person's words (A16).
+	// Describes a tool's error for a person (A16).
 	DescribeError(ctx context.Context, in *DescribeErrorRequest, opts ...grpc.CallOption) (*DescribeErrorResponse, error)
-	// What a person must supply (A16).
+	// Returns a form for what a person must supply (A16).
 	GetMissingParams(ctx context.Context, in *GetMissingParamsRequest, opts ...grpc.CallOption) (*GetMissingParamsResponse, error)
-	// The answer, piece by piece (A22).
+	// Writes the answer, piece by piece (A22). It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
 	GenerateAnswer(ctx context.Context, in *GenerateAnswerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateAnswerResponse], error)
-	// Checks a playbook without running it; INVALID_ARGUMENT names the line and what is wrong.
+	// Divides a goal into subtasks with dependencies (D1, D7). Needs a language model.
+	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error)
+	// Thinks about a subtask and chooses its next tool calls (D4). Needs a language model.
+	Think(ctx context.Context, in *ThinkRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ThinkResponse], error)
+	// Decides whether a subtask is done (D3). Needs a language model.
+	Reflect(ctx context.Context, in *ReflectRequest, opts ...grpc.CallOption) (*ReflectResponse, error)
+	// Decides whether and how an agent responds to a message (B2). Needs a language model.
+	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
+	// Chooses the tool calls that a message needs (B8). Needs a language model.
+	SelectTools(ctx context.Context, in *SelectToolsRequest, opts ...grpc.CallOption) (*SelectToolsResponse, error)
+	// Summarizes old steps or messages, so that they need less of the context (B13). Needs a language model.
+	SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error)
+	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error)
-	// A model asked as it is: the plain model call, its answer piece by piece. Only named models (`--models`) can.
+	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. Only named models
+	// (`--models`) can be asked.
 	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateResponse], error)
-	// The models: those that can plan, and those that can be asked as they are.
+	// Lists the models: those that plan and those that only Generate can ask.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
 }
 
@@ -110,6 +136,25 @@ func (c *plannerServiceClient) PlanSteps(ctx context.Context, in *PlanStepsReque
 	}
 	return out, nil
 }
+
+func (c *plannerServiceClient) StreamPlanSteps(ctx context.Context, in *StreamPlanStepsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamPlanStepsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[0], PlannerService_StreamPlanSteps_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamPlanStepsRequest, StreamPlanStepsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_StreamPlanStepsClient = grpc.ServerStreamingClient[StreamPlanStepsResponse]
 
 func (c *plannerServiceClient) CreateNextStep(ctx context.Context, in *CreateNextStepRequest, opts ...grpc.CallOption) (*CreateNextStepResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -183,7 +228,7 @@ func (c *plannerServiceClient) GetMissingParams(ctx context.Context, in *GetMiss
 
 func (c *plannerServiceClient) GenerateAnswer(ctx context.Context, in *GenerateAnswerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateAnswerResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[0], PlannerService_GenerateAnswer_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[1], PlannerService_GenerateAnswer_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +245,75 @@ func (c *plannerServiceClient) GenerateAnswer(ctx context.Context, in *GenerateA
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PlannerService_GenerateAnswerClient = grpc.ServerStreamingClient[GenerateAnswerResponse]
 
+func (c *plannerServiceClient) CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreatePlanResponse)
+	err := c.cc.Invoke(ctx, PlannerService_CreatePlan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *plannerServiceClient) Think(ctx context.Context, in *ThinkRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ThinkResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[2], PlannerService_Think_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ThinkRequest, ThinkResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_ThinkClient = grpc.ServerStreamingClient[ThinkResponse]
+
+func (c *plannerServiceClient) Reflect(ctx context.Context, in *ReflectRequest, opts ...grpc.CallOption) (*ReflectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReflectResponse)
+	err := c.cc.Invoke(ctx, PlannerService_Reflect_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *plannerServiceClient) Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DecideResponse)
+	err := c.cc.Invoke(ctx, PlannerService_Decide_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *plannerServiceClient) SelectTools(ctx context.Context, in *SelectToolsRequest, opts ...grpc.CallOption) (*SelectToolsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SelectToolsResponse)
+	err := c.cc.Invoke(ctx, PlannerService_SelectTools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *plannerServiceClient) SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SummarizeMemoryResponse)
+	err := c.cc.Invoke(ctx, PlannerService_SummarizeMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *plannerServiceClient) CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckPlaybookResponse)
@@ -212,7 +326,7 @@ func (c *plannerServiceClient) CheckPlaybook(ctx context.Context, in *CheckPlayb
 
 func (c *plannerServiceClient) Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[1], PlannerService_Generate_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[3], PlannerService_Generate_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -243,35 +357,54 @@ func (c *plannerServiceClient) ListModels(ctx context.Context, in *ListModelsReq
 // All implementations must embed UnimplementedPlannerServiceServer
 // for forward compatibility.
 //
-// Names flows, chooses steps, makes and repairs their inputs, explains errors and writes answers. Stateless.
+// PlannerService decides what tasks do next: it chooses steps, fills and corrects their inputs, explains errors and writes
+// answers. It is stateless, apart from caches.
+//
+// A failed call that had asked a model carries what that cost as a pawl.common.v1.Usage message in its status details.
 type PlannerServiceServer interface {
-	// A short name for the flow (A3).
+	// Returns a short name for the flow (A3).
 	GetFlowName(context.Context, *GetFlowNameRequest) (*GetFlowNameResponse, error)
-	// The risk of the whole flow (A3).
+	// Assesses the risk of the whole flow (A3).
 	AssessFlowRisk(context.Context, *AssessFlowRiskRequest) (*AssessFlowRiskResponse, error)
-	// The next step, its input and its risk, asked at once; and further steps where they are certain.
+	// Plans the next step with its input and risk, and further steps if they are certain. If nothing is left to do, the step is
+	// FINAL and the response may hold the answer.
 	PlanSteps(context.Context, *PlanStepsRequest) (*PlanStepsResponse, error)
-	// The next step alone (A21).
+	// Does what PlanSteps does and sends a model's answer while it is written.
+	StreamPlanSteps(*StreamPlanStepsRequest, grpc.ServerStreamingServer[StreamPlanStepsResponse]) error
+	// Plans the next step, without input and risk (A21).
 	CreateNextStep(context.Context, *CreateNextStepRequest) (*CreateNextStepResponse, error)
-	// The input of a step whose tool is chosen (A7); with an error, the input is made anew with it in view (A11).
+	// Makes the input of a step whose tool is chosen (A7). After an error it makes another input that avoids the error (A11).
 	GetFirstInputParams(context.Context, *GetFirstInputParamsRequest) (*GetFirstInputParamsResponse, error)
-	// The input mended with what a person supplied (A10).
+	// Corrects an input with what a person supplied (A10).
 	FillParams(context.Context, *FillParamsRequest) (*FillParamsResponse, error)
-	// The risk of one call (A8).
+	// Assesses the risk of one call (A8).
 	AssessToolRisk(context.Context, *AssessToolRiskRequest) (*AssessToolRiskResponse, error)
-	// Whether a tool's error is about its input (A15).
+	// Decides whether a tool's error is about its input (A15).
 	IsParamError(context.Context, *IsParamErrorRequest) (*IsParamErrorResponse, error)
-	// A tool's error in a person's words (A16).
+	// Describes a tool's error for a person (A16).
 	DescribeError(context.Context, *DescribeErrorRequest) (*DescribeErrorResponse, error)
-	// What a person must supply (A16).
+	// Returns a form for what a person must supply (A16).
 	GetMissingParams(context.Context, *GetMissingParamsRequest) (*GetMissingParamsResponse, error)
-	// The answer, piece by piece (A22).
+	// Writes the answer, piece by piece (A22). It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
 	GenerateAnswer(*GenerateAnswerRequest, grpc.ServerStreamingServer[GenerateAnswerResponse]) error
-	// Checks a playbook without running it; INVALID_ARGUMENT names the line and what is wrong.
+	// Divides a goal into subtasks with dependencies (D1, D7). Needs a language model.
+	CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error)
+	// Thinks about a subtask and chooses its next tool calls (D4). Needs a language model.
+	Think(*ThinkRequest, grpc.ServerStreamingServer[ThinkResponse]) error
+	// Decides whether a subtask is done (D3). Needs a language model.
+	Reflect(context.Context, *ReflectRequest) (*ReflectResponse, error)
+	// Decides whether and how an agent responds to a message (B2). Needs a language model.
+	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
+	// Chooses the tool calls that a message needs (B8). Needs a language model.
+	SelectTools(context.Context, *SelectToolsRequest) (*SelectToolsResponse, error)
+	// Summarizes old steps or messages, so that they need less of the context (B13). Needs a language model.
+	SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error)
+	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error)
-	// A model asked as it is: the plain model call, its answer piece by piece. Only named models (`--models`) can.
+	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. Only named models
+	// (`--models`) can be asked.
 	Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateResponse]) error
-	// The models: those that can plan, and those that can be asked as they are.
+	// Lists the models: those that plan and those that only Generate can ask.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }
@@ -291,6 +424,9 @@ func (UnimplementedPlannerServiceServer) AssessFlowRisk(context.Context, *Assess
 }
 func (UnimplementedPlannerServiceServer) PlanSteps(context.Context, *PlanStepsRequest) (*PlanStepsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanSteps not implemented")
+}
+func (UnimplementedPlannerServiceServer) StreamPlanSteps(*StreamPlanStepsRequest, grpc.ServerStreamingServer[StreamPlanStepsResponse]) error {
+	return status.Error(codes.Unimplemented, "method StreamPlanSteps not implemented")
 }
 func (UnimplementedPlannerServiceServer) CreateNextStep(context.Context, *CreateNextStepRequest) (*CreateNextStepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateNextStep not implemented")
@@ -315,6 +451,24 @@ func (UnimplementedPlannerServiceServer) GetMissingParams(context.Context, *GetM
 }
 func (UnimplementedPlannerServiceServer) GenerateAnswer(*GenerateAnswerRequest, grpc.ServerStreamingServer[GenerateAnswerResponse]) error {
 	return status.Error(codes.Unimplemented, "method GenerateAnswer not implemented")
+}
+func (UnimplementedPlannerServiceServer) CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreatePlan not implemented")
+}
+func (UnimplementedPlannerServiceServer) Think(*ThinkRequest, grpc.ServerStreamingServer[ThinkResponse]) error {
+	return status.Error(codes.Unimplemented, "method Think not implemented")
+}
+func (UnimplementedPlannerServiceServer) Reflect(context.Context, *ReflectRequest) (*ReflectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reflect not implemented")
+}
+func (UnimplementedPlannerServiceServer) Decide(context.Context, *DecideRequest) (*DecideResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Decide not implemented")
+}
+func (UnimplementedPlannerServiceServer) SelectTools(context.Context, *SelectToolsRequest) (*SelectToolsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SelectTools not implemented")
+}
+func (UnimplementedPlannerServiceServer) SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SummarizeMemory not implemented")
 }
 func (UnimplementedPlannerServiceServer) CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckPlaybook not implemented")
@@ -399,6 +553,17 @@ func _PlannerService_PlanSteps_Handler(srv interface{}, ctx context.Context, dec
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _PlannerService_StreamPlanSteps_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamPlanStepsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PlannerServiceServer).StreamPlanSteps(m, &grpc.GenericServerStream[StreamPlanStepsRequest, StreamPlanStepsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_StreamPlanStepsServer = grpc.ServerStreamingServer[StreamPlanStepsResponse]
 
 func _PlannerService_CreateNextStep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateNextStepRequest)
@@ -537,6 +702,107 @@ func _PlannerService_GenerateAnswer_Handler(srv interface{}, stream grpc.ServerS
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PlannerService_GenerateAnswerServer = grpc.ServerStreamingServer[GenerateAnswerResponse]
 
+func _PlannerService_CreatePlan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreatePlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).CreatePlan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_CreatePlan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).CreatePlan(ctx, req.(*CreatePlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlannerService_Think_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ThinkRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PlannerServiceServer).Think(m, &grpc.GenericServerStream[ThinkRequest, ThinkResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_ThinkServer = grpc.ServerStreamingServer[ThinkResponse]
+
+func _PlannerService_Reflect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReflectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).Reflect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_Reflect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).Reflect(ctx, req.(*ReflectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlannerService_Decide_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DecideRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).Decide(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_Decide_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).Decide(ctx, req.(*DecideRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlannerService_SelectTools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SelectToolsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).SelectTools(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_SelectTools_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).SelectTools(ctx, req.(*SelectToolsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlannerService_SummarizeMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SummarizeMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).SummarizeMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_SummarizeMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).SummarizeMemory(ctx, req.(*SummarizeMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PlannerService_CheckPlaybook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckPlaybookRequest)
 	if err := dec(in); err != nil {
@@ -632,6 +898,26 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PlannerService_GetMissingParams_Handler,
 		},
 		{
+			MethodName: "CreatePlan",
+			Handler:    _PlannerService_CreatePlan_Handler,
+		},
+		{
+			MethodName: "Reflect",
+			Handler:    _PlannerService_Reflect_Handler,
+		},
+		{
+			MethodName: "Decide",
+			Handler:    _PlannerService_Decide_Handler,
+		},
+		{
+			MethodName: "SelectTools",
+			Handler:    _PlannerService_SelectTools_Handler,
+		},
+		{
+			MethodName: "SummarizeMemory",
+			Handler:    _PlannerService_SummarizeMemory_Handler,
+		},
+		{
 			MethodName: "CheckPlaybook",
 			Handler:    _PlannerService_CheckPlaybook_Handler,
 		},
@@ -642,8 +928,18 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 	},
 	Streams: []grpc.StreamDesc{
 		{
+			StreamName:    "StreamPlanSteps",
+			Handler:       _PlannerService_StreamPlanSteps_Handler,
+			ServerStreams: true,
+		},
+		{
 			StreamName:    "GenerateAnswer",
 			Handler:       _PlannerService_GenerateAnswer_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Think",
+			Handler:       _PlannerService_Think_Handler,
 			ServerStreams: true,
 		},
 		{
