@@ -69,8 +69,11 @@ type Config struct {
 	Locked func(err error) bool                     // says that another process holds the data folder; nil: never
 	Alive  func(pid int) bool                       // nil: serverfile.Alive
 
-	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s where 0.
+	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s if 0.
 	Patience time.Duration
+	// ReconnectPatience is how long to wait for a server that went away; 30 s if 0. A server that stops gracefully first finishes
+	// its running calls.
+	ReconnectPatience time.Duration
 }
 
 const (
@@ -81,6 +84,9 @@ const (
 	guessTimeout = time.Second
 	retryEvery   = 50 * time.Millisecond
 	patience     = 3 * time.Second
+
+	reconnectEvery    = 500 * time.Millisecond
+	reconnectPatience = 30 * time.Second
 )
 
 // Finder finds servers.
@@ -91,6 +97,9 @@ func New(cfg Config) *Finder {
 	if cfg.Patience == 0 {
 		cfg.Patience = patience
 	}
+	if cfg.ReconnectPatience == 0 {
+		cfg.ReconnectPatience = reconnectPatience
+	}
 	if cfg.Alive == nil {
 		cfg.Alive = serverfile.Alive
 	}
@@ -100,18 +109,17 @@ func New(cfg Config) *Finder {
 	return &Finder{cfg: cfg}
 }
 
-// Open returns a server that answers, and starts one in this process where there is none.
+// Open returns a server that answers, and starts one in this process if there is none.
 func (f *Finder) Open(ctx context.Context) (*Server, error) {
-	return f.open(ctx, f.cfg.Patience)
-}
-
-func (f *Finder) open(ctx context.Context, wait time.Duration) (*Server, error) {
 	if f.cfg.Server != "" {
 		return f.named(ctx)
 	}
-	enough := time.Now().Add(wait)
+	enough := time.Now().Add(f.cfg.Patience)
 	for {
-		server, err := f.once(ctx)
+		server, err := f.existing(ctx)
+		if errors.Is(err, ErrNone) && f.cfg.Start != nil {
+			server, err = f.start(ctx)
+		}
 		if err == nil || !f.cfg.Locked(err) {
 			return server, err
 		}
@@ -126,8 +134,11 @@ func (f *Finder) open(ctx context.Context, wait time.Duration) (*Server, error) 
 	}
 }
 
-// once looks at each place a single time.
-func (f *Finder) once(ctx context.Context) (*Server, error) {
+// existing returns a server that runs already: the named one, else the one of the data folder, else the one at the usual address.
+func (f *Finder) existing(ctx context.Context) (*Server, error) {
+	if f.cfg.Server != "" {
+		return f.named(ctx)
+	}
 	if info := serverfile.Read(f.cfg.DataDir); info != nil && info.GRPC != "" && f.cfg.Alive(info.PID) {
 		if server, err := f.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
 			return server, nil
@@ -138,10 +149,11 @@ func (f *Finder) once(ctx context.Context) (*Server, error) {
 			return server, nil
 		}
 	}
-	if f.cfg.Start == nil {
-		return nil, ErrNone
-	}
-	// The suite outlives this search: its context is not bound to our patience.
+	return nil, ErrNone
+}
+
+// start runs a suite in this process. It outlives the search for a server: its context is not bound to the search's patience.
+func (f *Finder) start(ctx context.Context) (*Server, error) {
 	suite, err := f.cfg.Start(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err

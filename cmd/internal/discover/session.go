@@ -2,6 +2,7 @@ package discover
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -45,10 +46,8 @@ func (s *Session) Close() error {
 	return s.Server().close()
 }
 
-// reconnectPatience is longer than a graceful stop takes: the server that leaves finishes its running calls first.
-const reconnectPatience = 20 * time.Second
-
-// Reconnect finds a server again after lost went away. Who comes second gets what the first one found.
+// Reconnect finds a server again after lost went away; later callers get the server that the first one found. It never starts a
+// server in this process: one that was killed is started again with its own settings, and needs its data folder for that.
 func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,33 +57,40 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	if lost.Kind == Embedded {
 		return nil, exit.Newf("the server inside this command ended").Then("run the command again; tasks go on where they were")
 	}
-	s.note("the server at " + lost.Addr + " went away; looking for it again")
-	server, err := s.reopen(ctx)
+	s.note("the server at " + lost.Addr + " went away; waiting for it to come back")
+	server, err := s.await(ctx, lost.Addr)
 	if err != nil {
 		return nil, err
 	}
 	_ = lost.close()
 	s.server = server
-	if server.Kind == Embedded {
-		s.note("no other server is left: this command goes on by itself")
-	}
 	return server, nil
 }
 
-// reopen tries until a server is there or patience ends; a named server may take a moment to come back.
-func (s *Session) reopen(ctx context.Context) (*Server, error) {
-	if s.finder.cfg.Server == "" {
-		return s.finder.open(ctx, reconnectPatience)
-	}
-	deadline := time.Now().Add(reconnectPatience)
+// await looks for a server until one answers or ReconnectPatience ends.
+func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
+	cfg := s.finder.cfg
+	ctx, cancel := context.WithTimeout(ctx, cfg.ReconnectPatience)
+	defer cancel()
+	retry := time.NewTicker(reconnectEvery)
+	defer retry.Stop()
 	for {
-		server, err := s.finder.named(ctx)
-		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
-			return server, err
+		server, err := s.finder.existing(ctx)
+		if err == nil {
+			return server, nil
 		}
 		select {
+		case <-retry.C:
 		case <-ctx.Done():
-		case <-time.After(10 * retryEvery):
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, ctx.Err()
+			}
+			if cfg.Server != "" {
+				return nil, exit.Wrap(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
+					Then("start it again, then repeat the command; tasks go on where they were")
+			}
+			return nil, exit.Wrap(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
+				Then("start one with pawl up, then repeat the command; tasks go on where they were")
 		}
 	}
 }

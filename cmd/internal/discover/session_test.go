@@ -6,12 +6,14 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/exit"
 	"pawl.dev/cmd/internal/fake"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -35,21 +37,24 @@ func newInside(services ...fake.Registrar) *inside {
 	return s
 }
 
-// The server ends in the middle: a call is made again at the suite that is started then.
-func TestCallGoesOnAtTheNextServer(t *testing.T) {
+// The server ends in the middle of a session and is started again elsewhere: a call is repeated there.
+func TestCallIsRepeatedAtTheNextServer(t *testing.T) {
 	first, second := fake.NewExecutor(), fake.NewExecutor()
 	first.Add("one")
 	second.Add("two")
 	server := fake.Serve(t, first)
 	cfg := config(t)
 	note(t, cfg.DataDir, server.Addr)
-	own := newInside(second)
-	cfg.Start = func(context.Context) (discover.Suite, error) { return own, nil }
+	cfg.Start = neverStart(t)
 	var notes []string
-	session, err := discover.New(cfg).NewSession(t.Context(), func(s string) { notes = append(notes, s) })
+	session, err := discover.New(cfg).NewSession(t.Context(), func(s string) {
+		notes = append(notes, s)
+		note(t, cfg.DataDir, fake.Serve(t, second).Addr)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer session.Close()
 	client := executorv1.NewExecutorServiceClient(session)
 	for _, want := range []string{"one", "two", "two"} {
 		list, err := client.ListTasks(t.Context(), &executorv1.ListTasksRequest{})
@@ -58,11 +63,35 @@ func TestCallGoesOnAtTheNextServer(t *testing.T) {
 		}
 		server.Stop()
 	}
-	if session.Server().Kind != discover.Embedded || len(notes) != 2 || !strings.Contains(notes[0], server.Addr) {
+	if session.Server().Kind != discover.Running || len(notes) != 1 || !strings.Contains(notes[0], "went away") {
 		t.Errorf("kind %v, notes %q", session.Server().Kind, notes)
 	}
-	if err := session.Close(); err != nil || !own.stopped.Load() {
-		t.Errorf("the suite runs on: %v", err)
+}
+
+// neverStart fails the test if a client becomes a server.
+func neverStart(t *testing.T) func(context.Context) (discover.Suite, error) {
+	return func(context.Context) (discover.Suite, error) {
+		t.Error("the client took the data folder over")
+		return newInside(), nil
+	}
+}
+
+// A server that does not come back ends the session with advice; the client does not take its place.
+func TestClientDoesNotBecomeAServer(t *testing.T) {
+	server := fake.Serve(t, fake.NewExecutor())
+	cfg := config(t)
+	note(t, cfg.DataDir, server.Addr)
+	cfg.Start, cfg.ReconnectPatience = neverStart(t), 100*time.Millisecond
+	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	server.Stop()
+	_, err = executorv1.NewExecutorServiceClient(session).ListTasks(t.Context(), &executorv1.ListTasksRequest{})
+	var e *exit.Error
+	if !errors.As(err, &e) || !strings.Contains(e.Message, "did not come back within 100ms") || !strings.Contains(e.Next, "start one with pawl up") {
+		t.Errorf("%#v", err)
 	}
 }
 
@@ -85,8 +114,10 @@ func TestWhoComesSecondGetsWhatTheFirstFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer session.Close()
 	lost := session.Server()
 	server.Stop()
+	note(t, cfg.DataDir, fake.Serve(t).Addr)
 	first, err1 := session.Reconnect(t.Context(), lost)
 	second, err2 := session.Reconnect(t.Context(), lost)
 	if err := errors.Join(err1, err2); err != nil || first != second {
