@@ -14,14 +14,14 @@ import (
 	"time"
 
 	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/mcp"
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 )
@@ -95,11 +95,11 @@ func directCaller(b *testing.B) caller {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	if _, err := c.Initialize(b.Context(), mcp.InitializeRequest{}); err != nil {
+	if _, err := c.Initialize(b.Context(), mcpgo.InitializeRequest{}); err != nil {
 		b.Fatal(err)
 	}
 	return func(ctx context.Context) error {
-		_, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{
+		_, err := c.CallTool(ctx, mcpgo.CallToolRequest{Params: mcpgo.CallToolParams{
 			Name: "echo", Arguments: map[string]any{"text": "a"},
 		}})
 		return err
@@ -190,7 +190,7 @@ func BenchmarkBuiltin(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer client.Close()
-			call := upstream.Call{Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {}, Meta: []upstream.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}}}
+			call := mcp.Call{Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(mcp.Notification) {}, Meta: []mcp.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := client.CallTool(b.Context(), call); err != nil {

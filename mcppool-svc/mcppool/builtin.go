@@ -15,7 +15,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/workspace"
 )
 
@@ -74,7 +73,7 @@ type connector struct {
 }
 
 // Connect returns a connection to a server for a user.
-func (c *connector) Connect(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
+func (c *connector) Connect(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 	if s.Builtin != nil {
 		if client := c.functions.Connect(s.Builtin.Name); client != nil {
 			return client, nil

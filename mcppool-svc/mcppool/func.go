@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"pawl.dev/mcppool-svc/internal/gofunc"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/schema"
 )
 
@@ -47,13 +47,13 @@ type Content struct {
 
 // Progress tells who follows the call of a function how far it is; total is 0 where that is not known. ctx is the function's.
 func Progress(ctx context.Context, done, total float64, message string) {
-	gofunc.Notify(ctx, upstream.Notification{Progress: &upstream.Progress{Done: done, Total: total, Message: bounded(message)}})
+	gofunc.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: bounded(message)}})
 }
 
 // Log tells who follows the call of a function something; the level is one of MCP's: debug, info, warning, error.
 func Log(ctx context.Context, level, message string) {
 	data := string(strict.AppendString(nil, bounded(message)))
-	gofunc.Notify(ctx, upstream.Notification{Log: &upstream.Log{Level: level, Data: data}})
+	gofunc.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 
 // bounded is a message as long as one may be.

@@ -7,7 +7,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/identity"
 )
 
@@ -27,20 +27,20 @@ func (s *Server) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallReques
 	return &mcppoolv1.AnswerCallResponse{}, nil
 }
 
-func toAnswer(a *mcppoolv1.CallAnswer) (upstream.Answer, error) {
-	actions := map[mcppoolv1.CallAnswer_Action]upstream.Action{
-		mcppoolv1.CallAnswer_ACTION_ACCEPT: upstream.Accept, mcppoolv1.CallAnswer_ACTION_DECLINE: upstream.Decline,
-		mcppoolv1.CallAnswer_ACTION_CANCEL: upstream.Cancel,
+func toAnswer(a *mcppoolv1.CallAnswer) (mcp.Answer, error) {
+	actions := map[mcppoolv1.CallAnswer_Action]mcp.Action{
+		mcppoolv1.CallAnswer_ACTION_ACCEPT: mcp.Accept, mcppoolv1.CallAnswer_ACTION_DECLINE: mcp.Decline,
+		mcppoolv1.CallAnswer_ACTION_CANCEL: mcp.Cancel,
 	}
 	action, ok := actions[a.GetAction()]
 	if !ok {
-		return upstream.Answer{}, invalid("answer.action", "it must be ACCEPT, DECLINE or CANCEL")
+		return mcp.Answer{}, invalid("answer.action", "it must be ACCEPT, DECLINE or CANCEL")
 	}
 	content := json.RawMessage(a.GetContentJson())
 	if len(content) > 0 && !json.Valid(content) {
-		return upstream.Answer{}, invalid("answer.content_json", "it is not JSON")
+		return mcp.Answer{}, invalid("answer.content_json", "it is not JSON")
 	}
-	return upstream.Answer{Action: action, Content: content}, nil
+	return mcp.Answer{Action: action, Content: content}, nil
 }
 
 // resume reads what a call goes on with that ended by asking.
@@ -51,11 +51,11 @@ func resume(req *mcppoolv1.CallToolRequest, r *call.Request) error {
 		}
 		return nil
 	}
-	from, err := upstream.DecodeContinuation(req.GetRequestState())
+	from, err := mcp.DecodeContinuation(req.GetRequestState())
 	if err != nil {
 		return invalid("request_state", err.Error())
 	}
-	answers := make(map[string]upstream.Answer, len(req.GetAnswers()))
+	answers := make(map[string]mcp.Answer, len(req.GetAnswers()))
 	for _, a := range req.GetAnswers() {
 		answer, err := toAnswer(a)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
@@ -44,7 +44,7 @@ type slow struct {
 	begun chan struct{}
 }
 
-func (s slow) CallTool(ctx context.Context, _ upstream.Call) (json.RawMessage, error) {
+func (s slow) CallTool(ctx context.Context, _ mcp.Call) (json.RawMessage, error) {
 	s.begun <- struct{}{}
 	<-serve.Stopping(ctx)
 	return json.RawMessage(echoResult), nil

@@ -15,11 +15,11 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -32,12 +32,12 @@ const (
 // echo is a connection whose server answers at once, so that nothing is measured but the pool around it.
 type echo struct{ done chan struct{} }
 
-func (echo) Info() upstream.Info { return upstream.Info{Name: "echo", Protocol: "2025-11-25"} }
+func (echo) Info() mcp.Info { return mcp.Info{Name: "echo", Protocol: "2025-11-25"} }
 func (echo) ListTools(context.Context) ([]json.RawMessage, error) {
 	return []json.RawMessage{json.RawMessage(echoDefinition)}, nil
 }
 func (echo) ToolsVersion() uint64 { return 0 }
-func (echo) CallTool(_ context.Context, c upstream.Call) (json.RawMessage, error) {
+func (echo) CallTool(_ context.Context, c mcp.Call) (json.RawMessage, error) {
 	if err := c.Gate(); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (echo) Err() error              { return nil }
 func (echo) Close() error            { return nil }
 
 // serverOf is a Server of the one MCP server `echo`, which client leads to.
-func serverOf(t testing.TB, client upstream.Client) *Server {
+func serverOf(t testing.TB, client mcp.Client) *Server {
 	t.Helper()
 	st, err := store.Open("", append(registry.Buckets(), pin.Buckets()...)...)
 	if err != nil {
@@ -65,7 +65,7 @@ func serverOf(t testing.TB, client upstream.Client) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
+	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (mcp.Client, error) {
 		return client, nil
 	}, log)
 	l := ledger.New(ledger.Config{}, "pool")

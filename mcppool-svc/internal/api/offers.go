@@ -9,7 +9,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // use is how the caller uses a server beside its tools.
@@ -19,7 +19,7 @@ func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 }
 
 // list returns the raw entries of a list, and the scope of its page tokens.
-func (s *Server) list(ctx context.Context, id string, list upstream.List) (entries []json.RawMessage, scope string, err error) {
+func (s *Server) list(ctx context.Context, id string, list mcp.List) (entries []json.RawMessage, scope string, err error) {
 	use, err := s.use(ctx, id)
 	if err != nil {
 		return nil, "", err
@@ -30,7 +30,7 @@ func (s *Server) list(ctx context.Context, id string, list upstream.List) (entri
 
 // ListResources implements McpPoolService.
 func (s *Server) ListResources(ctx context.Context, req *mcppoolv1.ListResourcesRequest) (*mcppoolv1.ListResourcesResponse, error) {
-	entries, scope, err := s.list(ctx, req.GetMcpId(), upstream.Resources)
+	entries, scope, err := s.list(ctx, req.GetMcpId(), mcp.Resources)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Server) ListResources(ctx context.Context, req *mcppoolv1.ListResources
 
 // ListResourceTemplates implements McpPoolService.
 func (s *Server) ListResourceTemplates(ctx context.Context, req *mcppoolv1.ListResourceTemplatesRequest) (*mcppoolv1.ListResourceTemplatesResponse, error) {
-	entries, scope, err := s.list(ctx, req.GetMcpId(), upstream.ResourceTemplates)
+	entries, scope, err := s.list(ctx, req.GetMcpId(), mcp.ResourceTemplates)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Server) ListResourceTemplates(ctx context.Context, req *mcppoolv1.ListR
 
 // ListPrompts implements McpPoolService.
 func (s *Server) ListPrompts(ctx context.Context, req *mcppoolv1.ListPromptsRequest) (*mcppoolv1.ListPromptsResponse, error) {
-	entries, scope, err := s.list(ctx, req.GetMcpId(), upstream.Prompts)
+	entries, scope, err := s.list(ctx, req.GetMcpId(), mcp.Prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) Complete(ctx context.Context, req *mcppoolv1.CompleteRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return s.caller.Complete(ctx, use, upstream.Completion{
+	return s.caller.Complete(ctx, use, mcp.Completion{
 		Prompt: req.GetPrompt(), URITemplate: req.GetUriTemplate(), Argument: req.GetArgument(), Value: req.GetValue(), Context: req.GetContext(),
 	})
 }

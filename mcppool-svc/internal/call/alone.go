@@ -7,7 +7,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -32,7 +32,7 @@ func say(call *ledger.Call, level, text string) {
 	if err != nil {
 		return
 	}
-	call.Notify(upstream.Notification{Log: &upstream.Log{Level: level, Logger: "pawl", Data: string(data)}})
+	call.Notify(mcp.Notification{Log: &mcp.Log{Level: level, Logger: "pawl", Data: string(data)}})
 }
 
 // unheard says whether a call is to be made again because a question was refused that may have been its own: over a connection of

@@ -13,8 +13,8 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
 )
@@ -22,10 +22,10 @@ import (
 // maxFields is how many values one form may ask for.
 const maxFields = 100
 
-// ask implements upstream.Call.Ask. The call's time stands still meanwhile; after InputTimeout nobody answered.
-func (t *try) ask(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+// ask implements mcp.Call.Ask. The call's time stands still meanwhile; after InputTimeout nobody answered.
+func (t *try) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
 	if err := ctx.Err(); err != nil {
-		return upstream.Answer{}, err
+		return mcp.Answer{}, err
 	}
 	t.f.asked.Store(true)
 	if t.n > 1 {
@@ -34,12 +34,12 @@ func (t *try) ask(ctx context.Context, q upstream.Question) (upstream.Answer, er
 	q.Message, q.Schema, q.URL = clean(q.Message), clean(q.Schema), clean(q.URL)
 	check, err := checker(q)
 	if err != nil {
-		return upstream.Answer{}, err
+		return mcp.Answer{}, err
 	}
 	if t.r.Unnamed {
-		t.call.Notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl",
+		t.call.Notify(mcp.Notification{Log: &mcp.Log{Level: "warning", Logger: "pawl",
 			Data: `"the server asked for input; nobody can answer during a call without a call_id, so it was told that nobody did"`}})
-		return upstream.Answer{Action: upstream.Cancel}, nil
+		return mcp.Answer{Action: mcp.Cancel}, nil
 	}
 	limit := t.deps.InputTimeout
 	q.Expire = t.deps.Now().Add(limit)
@@ -47,26 +47,26 @@ func (t *try) ask(ctx context.Context, q upstream.Question) (upstream.Answer, er
 	defer t.watch.resume()
 	answered, err := t.call.Ask(q, check)
 	if err != nil {
-		return upstream.Answer{}, err
+		return mcp.Answer{}, err
 	}
 	defer t.call.Close(q.ID)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case answer := <-answered:
-		if answer.Action == upstream.Accept && q.URL == "" {
+		if answer.Action == mcp.Accept && q.URL == "" {
 			answer.Content = suggested(q.Schema, answer.Content)
 		}
 		return answer, nil
 	case <-timer.C:
-		return upstream.Answer{Action: upstream.Cancel}, nil
+		return mcp.Answer{Action: mcp.Cancel}, nil
 	case <-ctx.Done():
-		return upstream.Answer{}, ctx.Err()
+		return mcp.Answer{}, ctx.Err()
 	}
 }
 
 // checker makes the check of answers to a question. Its own error is why the question cannot be asked.
-func checker(q upstream.Question) (func(upstream.Answer) error, error) {
+func checker(q mcp.Question) (func(mcp.Answer) error, error) {
 	var form *schema.Schema
 	if q.URL == "" {
 		if err := flat(q.Schema); err != nil {
@@ -78,8 +78,8 @@ func checker(q upstream.Question) (func(upstream.Answer) error, error) {
 		}
 		form = compiled
 	}
-	return func(a upstream.Answer) error {
-		if a.Action != upstream.Accept || form == nil {
+	return func(a mcp.Answer) error {
+		if a.Action != mcp.Accept || form == nil {
 			if len(a.Content) > 0 {
 				return badAnswer("content_json goes only with the acceptance of a form")
 			}
@@ -146,7 +146,7 @@ func plain(raw json.RawMessage) string {
 }
 
 // Answer gives an answer to a question of a user's running call. Errors are *errs.Error.
-func (c *Caller) Answer(ctx context.Context, user, callID, questionID string, a upstream.Answer) error {
+func (c *Caller) Answer(ctx context.Context, user, callID, questionID string, a mcp.Answer) error {
 	if err := c.ledger.Answer(user, callID, questionID, a); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // keeper is what the cache is to one call.
@@ -17,7 +17,7 @@ type keeper struct {
 	user   string
 	ttl    time.Duration // 0: its result is not kept
 	key    cache.Key
-	client upstream.Client
+	client mcp.Client
 	before uint64 // how often the server had said that its tools changed, when the call began
 }
 

@@ -14,10 +14,10 @@ import (
 	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/span"
 )
@@ -101,7 +101,7 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 	return m.lead(ctx, running)
 }
 
-var errStopping = upstream.ErrStopping
+var errStopping = mcp.ErrStopping
 
 // cancelled is why a call ends on somebody's wish.
 type cancelled struct{ reason string }

@@ -16,20 +16,20 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func progress(n int) upstream.Notification {
-	return upstream.Notification{Progress: &upstream.Progress{Done: float64(n)}}
+func progress(n int) mcp.Notification {
+	return mcp.Notification{Progress: &mcp.Progress{Done: float64(n)}}
 }
 
 func TestExplain(t *testing.T) {
-	failed := func(kind upstream.Kind, sent bool, code int, text string) error {
-		return &upstream.Error{Kind: kind, Sent: sent, Code: code, Message: text}
+	failed := func(kind mcp.Kind, sent bool, code int, text string) error {
+		return &mcp.Error{Kind: kind, Sent: sent, Code: code, Message: text}
 	}
 	tests := []struct {
 		name    string
@@ -39,21 +39,21 @@ func TestExplain(t *testing.T) {
 		reason  string
 		outcome string
 	}{
-		{"not started", Preparing, failed(upstream.Unavailable, false, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
-		{"list not answered", Preparing, failed(upstream.Unavailable, true, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
-		{"wrong key", Executing, failed(upstream.Unauthorized, false, 0, "x"), codes.FailedPrecondition, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
-		{"lost", Executing, failed(upstream.Unavailable, true, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN"},
-		{"never sent", Executing, failed(upstream.Unavailable, false, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
-		{"rubbish", Executing, failed(upstream.Protocol, true, 0, "x"), codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN"},
-		{"large", Executing, failed(upstream.TooLarge, true, 0, "x"), codes.ResourceExhausted, "TOO_LARGE", "UNKNOWN"},
-		{"invalid params", Executing, failed(upstream.Answered, true, -32602, "a is missing"), codes.InvalidArgument, "INVALID_TOOL_INPUT", "KNOWN"},
-		{"unknown tool", Executing, failed(upstream.Answered, true, -32602, "Unknown tool: x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
-		{"tool not found", Executing, failed(upstream.Answered, true, -32602, "Tool x not found"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
-		{"no such method", Executing, failed(upstream.Answered, true, -32601, "x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
-		{"other error", Executing, failed(upstream.Answered, true, -32000, "x"), codes.FailedPrecondition, "TOOL_EXECUTION_FAILED", "KNOWN"},
-		{"deadline", Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Err: context.DeadlineExceeded}, codes.DeadlineExceeded, "TIMEOUT", "UNKNOWN"},
-		{"cancelled", Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Err: context.Canceled}, codes.Canceled, "CANCELLED", "UNKNOWN"},
-		{"cancelled in time", Executing, &upstream.Error{Kind: upstream.Interrupted, Err: context.Canceled}, codes.Canceled, "CANCELLED", "NOT_EXECUTED"},
+		{"not started", Preparing, failed(mcp.Unavailable, false, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"list not answered", Preparing, failed(mcp.Unavailable, true, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"wrong key", Executing, failed(mcp.Unauthorized, false, 0, "x"), codes.FailedPrecondition, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"lost", Executing, failed(mcp.Unavailable, true, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN"},
+		{"never sent", Executing, failed(mcp.Unavailable, false, 0, "x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "NOT_EXECUTED"},
+		{"rubbish", Executing, failed(mcp.Protocol, true, 0, "x"), codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN"},
+		{"large", Executing, failed(mcp.TooLarge, true, 0, "x"), codes.ResourceExhausted, "TOO_LARGE", "UNKNOWN"},
+		{"invalid params", Executing, failed(mcp.Answered, true, -32602, "a is missing"), codes.InvalidArgument, "INVALID_TOOL_INPUT", "KNOWN"},
+		{"unknown tool", Executing, failed(mcp.Answered, true, -32602, "Unknown tool: x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
+		{"tool not found", Executing, failed(mcp.Answered, true, -32602, "Tool x not found"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
+		{"no such method", Executing, failed(mcp.Answered, true, -32601, "x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
+		{"other error", Executing, failed(mcp.Answered, true, -32000, "x"), codes.FailedPrecondition, "TOOL_EXECUTION_FAILED", "KNOWN"},
+		{"deadline", Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Err: context.DeadlineExceeded}, codes.DeadlineExceeded, "TIMEOUT", "UNKNOWN"},
+		{"cancelled", Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Err: context.Canceled}, codes.Canceled, "CANCELLED", "UNKNOWN"},
+		{"cancelled in time", Executing, &mcp.Error{Kind: mcp.Interrupted, Err: context.Canceled}, codes.Canceled, "CANCELLED", "NOT_EXECUTED"},
 		{"anything", Executing, errors.New("x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN"},
 	}
 	for _, tt := range tests {
@@ -130,7 +130,7 @@ func TestSendErrorsEndTheDelivery(t *testing.T) {
 }
 
 func TestStoppingIsNoCancellation(t *testing.T) {
-	e := Explain(Executing, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Message: errStopping.Error(), Err: errors.Join(context.Canceled, errStopping)})
+	e := Explain(Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Message: errStopping.Error(), Err: errors.Join(context.Canceled, errStopping)})
 	if e.Code != codes.Unavailable || errs.ReasonName(e.Reason) != "SHUTTING_DOWN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
 		t.Errorf("got %v, %v", e, e.Metadata)
 	}

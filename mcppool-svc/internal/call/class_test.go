@@ -7,7 +7,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -20,15 +20,15 @@ func TestClass(t *testing.T) {
 		want Class
 	}{
 		{"timeout", reason(commonv1.ErrorReason_ERROR_REASON_TIMEOUT), Retryable},
-		{"network", Explain(Executing, &upstream.Error{Kind: upstream.Unavailable, Transient: true}), Retryable},
-		{"a program that is not there", Explain(Preparing, &upstream.Error{Kind: upstream.Unavailable}), Permanent},
+		{"network", Explain(Executing, &mcp.Error{Kind: mcp.Unavailable, Transient: true}), Retryable},
+		{"a program that is not there", Explain(Preparing, &mcp.Error{Kind: mcp.Unavailable}), Permanent},
 		{"too many calls", reason(commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED), Retryable},
-		{"input", Explain(Executing, &upstream.Error{Kind: upstream.Answered, Code: rpcInvalidParams, Sent: true}), Recoverable},
+		{"input", Explain(Executing, &mcp.Error{Kind: mcp.Answered, Code: rpcInvalidParams, Sent: true}), Recoverable},
 		{"another definition", reason(commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED), Recoverable},
 		{"a rule", reason(commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED), Permission},
 		{"quarantine", reason(commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED), Permission},
-		{"unknown tool", Explain(Executing, &upstream.Error{Kind: upstream.Answered, Code: rpcMethodNotFound, Sent: true}), Permanent},
-		{"not MCP", Explain(Executing, &upstream.Error{Kind: upstream.Protocol, Sent: true}), Permanent},
+		{"unknown tool", Explain(Executing, &mcp.Error{Kind: mcp.Answered, Code: rpcMethodNotFound, Sent: true}), Permanent},
+		{"not MCP", Explain(Executing, &mcp.Error{Kind: mcp.Protocol, Sent: true}), Permanent},
 	} {
 		if got := classOf(tt.err); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)

@@ -8,7 +8,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -31,15 +31,15 @@ const (
 // are callers' errors already pass.
 func Explain(stage Stage, err error) *errs.Error {
 	var done *errs.Error
-	e := upstream.As(err)
-	if e.Kind != upstream.NoModel && errors.As(err, &done) {
+	e := mcp.As(err)
+	if e.Kind != mcp.NoModel && errors.As(err, &done) {
 		return done
 	}
 	out := explain(stage, e)
 	switch {
 	case stage == Preparing || !e.Sent:
 		return out.With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-	case e.Kind == upstream.Answered, e.Ended:
+	case e.Kind == mcp.Answered, e.Ended:
 		return out.With(errs.OutcomeKey, errs.OutcomeKnown)
 	default:
 		return out.With(errs.OutcomeKey, errs.OutcomeUnknown)
@@ -48,24 +48,24 @@ func Explain(stage Stage, err error) *errs.Error {
 
 // explain chooses code and reason. What a server does wrong is FAILED_PRECONDITION: not the caller's mistake, not ours, and
 // not cured by trying again before somebody changed something.
-func explain(stage Stage, e *upstream.Error) *errs.Error {
+func explain(stage Stage, e *mcp.Error) *errs.Error {
 	switch e.Kind {
-	case upstream.Answered:
+	case mcp.Answered:
 		return answered(stage, e)
-	case upstream.Protocol:
+	case mcp.Protocol:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, "%w", e)
-	case upstream.TooLarge:
+	case mcp.TooLarge:
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "%w", e)
-	case upstream.AddressRefused:
+	case mcp.AddressRefused:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_ADDRESS_REFUSED, "%w", e)
-	case upstream.LoginRequired:
+	case mcp.LoginRequired:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", e)
-	case upstream.Unauthorized, upstream.Misconfigured:
+	case mcp.Unauthorized, mcp.Misconfigured:
 		// Trying again does not help: somebody must change something first.
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
-	case upstream.Interrupted:
+	case mcp.Interrupted:
 		return interrupted(e)
-	case upstream.NoModel:
+	case mcp.NoModel:
 		return withoutModel(e)
 	default:
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
@@ -73,7 +73,7 @@ func explain(stage Stage, e *upstream.Error) *errs.Error {
 }
 
 // answered is a JSON-RPC error instead of a result.
-func answered(stage Stage, e *upstream.Error) *errs.Error {
+func answered(stage Stage, e *mcp.Error) *errs.Error {
 	switch {
 	case stage == Preparing:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
@@ -90,7 +90,7 @@ func answered(stage Stage, e *upstream.Error) *errs.Error {
 }
 
 // interrupted is a call that the caller, or a limit, ended.
-func interrupted(e *upstream.Error) *errs.Error {
+func interrupted(e *mcp.Error) *errs.Error {
 	own := *e
 	switch e.Message {
 	case context.DeadlineExceeded.Error():

@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -79,7 +79,7 @@ func deliver(box *ledger.Mailbox, send Send) {
 	}
 }
 
-func toResponse(n upstream.Notification) *mcppoolv1.CallToolResponse {
+func toResponse(n mcp.Notification) *mcppoolv1.CallToolResponse {
 	switch {
 	case n.Question != nil:
 		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: toInputRequired(n.Question)}}
@@ -97,14 +97,14 @@ func toResponse(n upstream.Notification) *mcppoolv1.CallToolResponse {
 	}}
 }
 
-func toInputRequired(q *upstream.Question) *mcppoolv1.CallInputRequired {
+func toInputRequired(q *mcp.Question) *mcppoolv1.CallInputRequired {
 	return &mcppoolv1.CallInputRequired{
 		InputId: q.ID, Message: q.Message, SchemaJson: q.Schema, Url: q.URL, RequestState: clean(q.State),
 		ExpireTime: timestamppb.New(q.Expire),
 	}
 }
 
-func toTask(t *upstream.Task) *mcppoolv1.CallTask {
+func toTask(t *mcp.Task) *mcppoolv1.CallTask {
 	out := &mcppoolv1.CallTask{TaskId: t.ID, Status: clean(t.Status), StatusMessage: clean(t.Message), Portable: t.Portable}
 	if t.TTL > 0 {
 		out.Ttl = durationpb.New(t.TTL)

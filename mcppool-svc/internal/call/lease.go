@@ -6,8 +6,8 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/pin"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // List returns the tools of a server, and which of them wait for an approval. Every error is an *errs.Error.
@@ -45,12 +45,12 @@ func (c *Caller) leased(ctx context.Context, use conn.Use, do func(*conn.Lease) 
 			lease.Release()
 			return nil
 		}
-		var e *upstream.Error
+		var e *mcp.Error
 		lost := errors.As(err, &e) && e.Lost
 		switch {
 		case lost:
 			lease.Discard(err)
-		case e != nil && e.Kind == upstream.Interrupted:
+		case e != nil && e.Kind == mcp.Interrupted:
 			lease.Doubt()
 		}
 		lease.Release()
@@ -75,7 +75,7 @@ func preparing(err error) error {
 	if err == nil {
 		return nil
 	}
-	e := *upstream.As(err)
+	e := *mcp.As(err)
 	e.Sent = false
 	return failure{Preparing, &e}
 }

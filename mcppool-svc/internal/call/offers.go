@@ -12,8 +12,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/span"
 )
@@ -25,15 +25,15 @@ const rpcResourceNotFound = -32002
 type subject struct {
 	what     string // such as: resource "file:///a"
 	missing  commonv1.ErrorReason
-	has      func(upstream.Capabilities) bool
+	has      func(mcp.Capabilities) bool
 	offering string // what a server must offer for it
 }
 
 // ListOffers returns the raw entries of a list of a server. Every error of this and what follows is an *errs.Error.
-func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list upstream.List) ([]json.RawMessage, error) {
+func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([]json.RawMessage, error) {
 	var entries []json.RawMessage
-	about := subject{what: list.String(), has: func(upstream.Capabilities) bool { return true }}
-	err := c.offered(ctx, use, about, func(ctx context.Context, o upstream.Offers) (err error) {
+	about := subject{what: list.String(), has: func(mcp.Capabilities) bool { return true }}
+	err := c.offered(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		entries, err = o.List(ctx, list)
 		return err
 	})
@@ -41,7 +41,7 @@ func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list upstream.Lis
 }
 
 // offered asks a server for something beside tools, within the time that one of its calls may take.
-func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do func(context.Context, upstream.Offers) error) error {
+func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do func(context.Context, mcp.Offers) error) error {
 	if err := permitOffers(use); err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func permitOffers(use conn.Use) error {
 }
 
 // offersOf is what a connection can do, if its server can.
-func offersOf(lease *conn.Lease, server *registry.Server, about subject) (upstream.Offers, error) {
-	o, ok := lease.Client().(upstream.Offers)
+func offersOf(lease *conn.Lease, server *registry.Server, about subject) (mcp.Offers, error) {
+	o, ok := lease.Client().(mcp.Offers)
 	if !ok || !about.has(lease.Client().Info().Capabilities) {
 		return nil, about.lacking(server)
 	}
@@ -85,8 +85,8 @@ func (a subject) explain(server *registry.Server, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := upstream.As(err)
-	if e.Kind != upstream.Answered {
+	e := mcp.As(err)
+	if e.Kind != mcp.Answered {
 		return preparing(err)
 	}
 	switch {

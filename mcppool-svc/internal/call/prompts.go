@@ -9,8 +9,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // maxValues is how many completions MCP allows in one answer.
@@ -19,14 +19,14 @@ const maxValues = 100
 func aboutPrompt(name string) subject {
 	return subject{
 		what: fmt.Sprintf("prompt %.200q", name), missing: commonv1.ErrorReason_ERROR_REASON_PROMPT_NOT_FOUND,
-		has: func(c upstream.Capabilities) bool { return c.Prompts }, offering: "prompts",
+		has: func(c mcp.Capabilities) bool { return c.Prompts }, offering: "prompts",
 	}
 }
 
 // Prompt returns a prompt with its places filled in.
 func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, arguments map[string]string) (*mcppoolv1.GetPromptResponse, error) {
 	var raw json.RawMessage
-	err := c.offered(ctx, use, aboutPrompt(name), func(ctx context.Context, o upstream.Offers) (err error) {
+	err := c.offered(ctx, use, aboutPrompt(name), func(ctx context.Context, o mcp.Offers) (err error) {
 		raw, err = o.GetPrompt(ctx, name, arguments)
 		return err
 	})
@@ -122,14 +122,14 @@ func readArgument(raw json.RawMessage) (*mcppoolv1.PromptArgument, error) {
 }
 
 // Complete says how an argument may go on.
-func (c *Caller) Complete(ctx context.Context, use conn.Use, what upstream.Completion) (*mcppoolv1.CompleteResponse, error) {
+func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion) (*mcppoolv1.CompleteResponse, error) {
 	about := aboutPrompt(what.Prompt)
 	if what.URITemplate != "" {
 		about = aboutResource(what.URITemplate)
 	}
-	about.has, about.offering = func(c upstream.Capabilities) bool { return c.Completions }, "completions"
+	about.has, about.offering = func(c mcp.Capabilities) bool { return c.Completions }, "completions"
 	var raw json.RawMessage
-	err := c.offered(ctx, use, about, func(ctx context.Context, o upstream.Offers) (err error) {
+	err := c.offered(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		raw, err = o.Complete(ctx, what)
 		return err
 	})

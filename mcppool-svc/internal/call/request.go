@@ -11,8 +11,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -44,9 +44,9 @@ type Request struct {
 	BypassCache    bool          // a result that is kept will not do
 	Continues      bool          // it goes on with an earlier call
 
-	Resume  *upstream.Continuation     // of a call that ended by asking; nil: a new call
-	Answers map[string]upstream.Answer // to what it asked, by id of the question
-	Task    string                     // that does the call already; empty: it is to be made
+	Resume  *mcp.Continuation     // of a call that ended by asking; nil: a new call
+	Answers map[string]mcp.Answer // to what it asked, by id of the question
+	Task    string                // that does the call already; empty: it is to be made
 }
 
 // limit is the longest that the tool may take.
@@ -59,11 +59,11 @@ func (r *Request) limit() time.Duration {
 }
 
 // meta says to the server which step, call and trace this is.
-func (r *Request) meta(ctx context.Context) []upstream.Meta {
-	m := make([]upstream.Meta, 0, 2)
-	m = append(m, upstream.Meta{Key: metaCallID, Value: r.CallID})
+func (r *Request) meta(ctx context.Context) []mcp.Meta {
+	m := make([]mcp.Meta, 0, 2)
+	m = append(m, mcp.Meta{Key: metaCallID, Value: r.CallID})
 	if r.IdempotencyKey != "" {
-		m = append(m, upstream.Meta{Key: metaIdempotencyKey, Value: r.IdempotencyKey})
+		m = append(m, mcp.Meta{Key: metaIdempotencyKey, Value: r.IdempotencyKey})
 	}
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return m
@@ -71,7 +71,7 @@ func (r *Request) meta(ctx context.Context) []upstream.Meta {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	for k, v := range carrier {
-		m = append(m, upstream.Meta{Key: k, Value: v})
+		m = append(m, mcp.Meta{Key: k, Value: v})
 	}
 	return m
 }

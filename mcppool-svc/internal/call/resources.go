@@ -11,9 +11,9 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -23,14 +23,14 @@ const maxParts = 1_000
 func aboutResource(uri string) subject {
 	return subject{
 		what: fmt.Sprintf("resource %.200q", uri), missing: commonv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
-		has: func(c upstream.Capabilities) bool { return c.Resources }, offering: "resources",
+		has: func(c mcp.Capabilities) bool { return c.Resources }, offering: "resources",
 	}
 }
 
 // Read reads a resource.
 func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1.ReadResourceResponse, error) {
 	var raw json.RawMessage
-	err := c.offered(ctx, use, aboutResource(uri), func(ctx context.Context, o upstream.Offers) (err error) {
+	err := c.offered(ctx, use, aboutResource(uri), func(ctx context.Context, o mcp.Offers) (err error) {
 		raw, err = o.ReadResource(ctx, uri)
 		return err
 	})

@@ -13,8 +13,8 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // readResult reads a raw tools/call result. An error means that the tool ran, and that what it gave cannot be read.
@@ -63,7 +63,7 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	if err == nil {
 		return out, nil
 	}
-	if e := (*upstream.Error)(nil); !errors.As(err, &e) {
+	if e := (*mcp.Error)(nil); !errors.As(err, &e) {
 		err = broken("its result is not one of a tool: `content` cannot be read: %w", err)
 	}
 	return nil, err
@@ -258,8 +258,8 @@ func decode64(s string) ([]byte, error) {
 // clean makes a stranger's text fit for protobuf.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-func broken(format string, args ...any) *upstream.Error {
-	e := upstream.Errorf(upstream.Protocol, "the tool ran, but "+format, args...)
+func broken(format string, args ...any) *mcp.Error {
+	e := mcp.Errorf(mcp.Protocol, "the tool ran, but "+format, args...)
 	e.Sent, e.Ended = true, true
 	return e
 }

@@ -8,8 +8,8 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -51,13 +51,13 @@ func (m *making) retrying(ctx context.Context) error {
 
 // passing says whether an error may be over in a moment.
 func passing(err error) bool {
-	var e *upstream.Error
+	var e *mcp.Error
 	return errors.As(err, &e) && e.Transient
 }
 
 // remembered says whether a connection's earlier failure was told, and no connection tried.
 func remembered(err error) bool {
-	var e *upstream.Error
+	var e *mcp.Error
 	return errors.As(err, &e) && e.Remembered
 }
 
@@ -66,7 +66,7 @@ func (f *facts) harmless(err error) bool {
 	if f.asked.Load() || f.tasked.Load() || f.cost.any() {
 		return false // a person would be asked again, a task begun beside the first, or a model paid for twice
 	}
-	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.Begun {
+	if e := (*mcp.Error)(nil); errors.As(err, &e) && e.Begun {
 		return false // what could be made again was
 	}
 	outcome := errs.From(err).Metadata[errs.OutcomeKey]
@@ -91,7 +91,7 @@ func repeatable(p registry.Policy) bool {
 // a little more, so that those who failed together do not come back together, nor before the pool forgets that it just failed.
 func pause(n int, err error) time.Duration {
 	d := firstPause << (n - 1)
-	var e *upstream.Error
+	var e *mcp.Error
 	if errors.As(err, &e) && e.RetryAfter > 0 {
 		d = e.RetryAfter
 	}

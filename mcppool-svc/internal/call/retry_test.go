@@ -19,10 +19,10 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -35,7 +35,7 @@ type flaky struct {
 	calls []time.Time // guarded by mu
 }
 
-func (s *flaky) Info() upstream.Info   { return upstream.Info{Name: "flaky", Protocol: "x"} }
+func (s *flaky) Info() mcp.Info        { return mcp.Info{Name: "flaky", Protocol: "x"} }
 func (s *flaky) ToolsVersion() uint64  { return 0 }
 func (s *flaky) Done() <-chan struct{} { return s.done }
 func (s *flaky) Err() error            { return nil }
@@ -51,18 +51,18 @@ func (s *flaky) ListTools(context.Context) ([]json.RawMessage, error) {
 	}, nil
 }
 
-func (s *flaky) CallTool(ctx context.Context, c upstream.Call) (json.RawMessage, error) {
+func (s *flaky) CallTool(ctx context.Context, c mcp.Call) (json.RawMessage, error) {
 	if err := c.Gate(); err != nil {
 		return nil, err
 	}
 	if c.Name == "ask" || strings.HasSuffix(c.Name, "form") {
-		if _, err := c.Ask(ctx, upstream.Question{ID: "q", Schema: `{"type":"object"}`}); err != nil {
+		if _, err := c.Ask(ctx, mcp.Question{ID: "q", Schema: `{"type":"object"}`}); err != nil {
 			return nil, err
 		}
 	}
 	for try := 1; ; try++ {
 		raw, err := s.answer()
-		if !strings.HasSuffix(c.Name, "form") || err == nil || !c.Again(ctx, try, upstream.As(err)) {
+		if !strings.HasSuffix(c.Name, "form") || err == nil || !c.Again(ctx, try, mcp.As(err)) {
 			return raw, err
 		}
 	}
@@ -82,7 +82,7 @@ func (s *flaky) answer() (json.RawMessage, error) {
 func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id string) (*registry.Server, error)) ([]time.Duration, error) {
 	t.Helper()
 	server := &flaky{done: make(chan struct{}), fails: fails}
-	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (upstream.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
+	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (mcp.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
 	st, err := store.Open("", pin.Buckets()...)
 	if err != nil {
 		t.Fatal(err)
@@ -115,13 +115,13 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 // D11: what passes by itself is tried three times, with a second and then two between, but only what may be: a tool that reads, or a
 // request that never arrived.
 func TestRetry(t *testing.T) {
-	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
-	unsent := &upstream.Error{Kind: upstream.Unavailable, Transient: true, Message: "busy"}
-	begun := &upstream.Error{Kind: upstream.Unavailable, Begun: true, Lost: true, Transient: true, Message: "busy"}
-	broken := &upstream.Error{Kind: upstream.Protocol, Sent: true, Message: "rubbish"}
-	answered := &upstream.Error{Kind: upstream.Answered, Code: -32000, Sent: true, Message: "no"}
-	polite := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: 5 * time.Second, Message: "busy"}
-	rude := &upstream.Error{Kind: upstream.Unavailable, Transient: true, RetryAfter: time.Hour, Message: "busy"}
+	reset := &mcp.Error{Kind: mcp.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	unsent := &mcp.Error{Kind: mcp.Unavailable, Transient: true, Message: "busy"}
+	begun := &mcp.Error{Kind: mcp.Unavailable, Begun: true, Lost: true, Transient: true, Message: "busy"}
+	broken := &mcp.Error{Kind: mcp.Protocol, Sent: true, Message: "rubbish"}
+	answered := &mcp.Error{Kind: mcp.Answered, Code: -32000, Sent: true, Message: "no"}
+	polite := &mcp.Error{Kind: mcp.Unavailable, Transient: true, RetryAfter: 5 * time.Second, Message: "busy"}
+	rude := &mcp.Error{Kind: mcp.Unavailable, Transient: true, RetryAfter: time.Hour, Message: "busy"}
 	short := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}, CallTimeout: 2 * time.Second}
 	for _, tt := range []struct {
 		name   string
@@ -169,8 +169,8 @@ func TestRetry(t *testing.T) {
 
 // What an earlier try may have done stays unknown, whatever becomes of a later one.
 func TestUnknownStaysUnknown(t *testing.T) {
-	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
-	login := &upstream.Error{Kind: upstream.LoginRequired, Message: "log in"}
+	reset := &mcp.Error{Kind: mcp.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	login := &mcp.Error{Kind: mcp.LoginRequired, Message: "log in"}
 	synctest.Test(t, func(t *testing.T) {
 		at, err := tries(t, []error{reset, login}, Request{Tool: "look"})
 		if len(at) != 2 || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
@@ -181,7 +181,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 
 // A server that was removed, or changed, while a call waits for its next try is not called again.
 func TestNoRetryOfAnotherServer(t *testing.T) {
-	reset := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	reset := &mcp.Error{Kind: mcp.Unavailable, Sent: true, Transient: true, Message: "reset"}
 	mine := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	changed := mine.Clone()
 	changed.Generation++
@@ -211,7 +211,7 @@ func TestNoRetryOfAnotherServer(t *testing.T) {
 func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "lost").With(errs.OutcomeKey, errs.OutcomeUnknown)
 	for name, change := range map[string]func(*try){"asked": func(t *try) { t.f.asked.Store(true) }, "a task": func(t *try) {
-		t.notify(upstream.Notification{Task: &upstream.Task{}})
+		t.notify(mcp.Notification{Task: &mcp.Task{}})
 	}, "a model is being asked": func(t *try) { t.f.cost.begin() }, "a model answered": func(t *try) {
 		t.f.cost.begin()
 		t.f.cost.add(Sampled{OutputTokens: 1})
@@ -248,10 +248,10 @@ func TestUnclearQuestions(t *testing.T) {
 
 // What is answered from memory is told at once: no pause makes it another answer. A connect of the call's own is tried again.
 func TestRememberedFailuresAreNotRetried(t *testing.T) {
-	down := &upstream.Error{Kind: upstream.Unavailable, Transient: true, Message: "connection refused"}
+	down := &mcp.Error{Kind: mcp.Unavailable, Transient: true, Message: "connection refused"}
 	synctest.Test(t, func(t *testing.T) {
 		connects := 0
-		pool := conn.New(conn.Config{BreakAfter: 4}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
+		pool := conn.New(conn.Config{BreakAfter: 4}, func(context.Context, *registry.Server, string) (mcp.Client, error) {
 			connects++
 			return nil, down
 		}, slog.New(slog.DiscardHandler))

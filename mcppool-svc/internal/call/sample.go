@@ -11,34 +11,34 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Models have language models asked: a sampling.Models.
 type Models interface {
 	// Sample asks for a user, within what an operator allows. The error is an *errs.Error, or the end of ctx; what it cost is right also then.
-	Sample(ctx context.Context, user string, policy *registry.Sampling, s upstream.Sample) (Sampled, error)
+	Sample(ctx context.Context, user string, policy *registry.Sampling, s mcp.Sample) (Sampled, error)
 }
 
 // Sampled is what a model said, and what it cost.
 type Sampled struct {
-	upstream.Sampled
+	mcp.Sampled
 	Name                      string // by which the planner knows the model
 	InputTokens, OutputTokens uint64
 }
 
-// sample implements upstream.Call.Sample. The call's time stands still meanwhile: a model's is bounded where it is asked.
-func (t *try) sample(ctx context.Context, wanted upstream.Sample) (upstream.Sampled, error) {
+// sample implements mcp.Call.Sample. The call's time stands still meanwhile: a model's is bounded where it is asked.
+func (t *try) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, error) {
 	policy := t.r.Server.Sampling
 	switch {
 	case policy == nil:
-		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused, "MCP server %s may not have a model asked (sampling)", t.r.Server.ID)
+		return mcp.Sampled{}, mcp.SampleErrorf(mcp.SampleRefused, "MCP server %s may not have a model asked (sampling)", t.r.Server.ID)
 	case t.deps.Models == nil:
-		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused,
+		return mcp.Sampled{}, mcp.SampleErrorf(mcp.SampleRefused,
 			"the MCP pool has no planner to ask models through; an operator gives it one with --planner, and with keys a --service-key")
 	case t.f.cost.begin() > policy.Requests():
-		return upstream.Sampled{}, upstream.SampleErrorf(upstream.SampleRefused,
+		return mcp.Sampled{}, mcp.SampleErrorf(mcp.SampleRefused,
 			"MCP server %s had models asked %d times during this call, which is as often as it may; an operator can raise maxRequests of `sampling`",
 			t.r.Server.ID, policy.Requests())
 	}
@@ -50,7 +50,7 @@ func (t *try) sample(ctx context.Context, wanted upstream.Sample) (upstream.Samp
 	t.audit(ctx, "model_request", t.sampled(policy, got, err, time.Since(began))...)
 	if err != nil {
 		e := errs.From(err)
-		return upstream.Sampled{}, &upstream.SampleError{Code: upstream.SampleFailed, Message: e.Message, Err: err}
+		return mcp.Sampled{}, &mcp.SampleError{Code: mcp.SampleFailed, Message: e.Message, Err: err}
 	}
 	return got.Sampled, nil
 }
@@ -74,7 +74,7 @@ func (t *try) sampled(policy *registry.Sampling, got Sampled, err error, took ti
 }
 
 // withoutModel is the error of a call that got no further for want of a model. Codes that would speak of the caller are not passed on.
-func withoutModel(e *upstream.Error) *errs.Error {
+func withoutModel(e *mcp.Error) *errs.Error {
 	code := codes.FailedPrecondition
 	var cause *errs.Error
 	if errors.As(e.Err, &cause) && (cause.Code == codes.Unavailable || cause.Code == codes.ResourceExhausted || cause.Code == codes.DeadlineExceeded) {

@@ -7,13 +7,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
 // Subscription tells of a resource's changes. It keeps its connection in use until it is closed.
 type Subscription struct {
-	upstream.Subscription
+	mcp.Subscription
 	lease *conn.Lease
 }
 
@@ -35,7 +35,7 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 		return nil, err
 	}
 	about := aboutResource(uri)
-	about.has, about.offering = func(c upstream.Capabilities) bool { return c.Subscriptions }, "subscriptions of resources"
+	about.has, about.offering = func(c mcp.Capabilities) bool { return c.Subscriptions }, "subscriptions of resources"
 	limit := use.Server.CallLimit()
 	asking, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
 	defer cancel()
@@ -53,7 +53,7 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 	if err == nil {
 		return &Subscription{sub, lease}, nil
 	}
-	if upstream.As(err).Lost {
+	if mcp.As(err).Lost {
 		lease.Discard(err)
 	}
 	lease.Release()

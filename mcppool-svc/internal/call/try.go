@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // taskAfter is how long a call may take before it is begun as a task, where the tool leaves that open: a request that is held
@@ -24,7 +24,7 @@ type try struct {
 }
 
 // execute calls the tool, unless it is too late by then, or follows the task that does the call.
-func (m *making) execute(ctx context.Context, client upstream.Client, tool *catalog.Tool) (json.RawMessage, error) {
+func (m *making) execute(ctx context.Context, client mcp.Client, tool *catalog.Tool) (json.RawMessage, error) {
 	r, limit := &m.r, m.r.limit()
 	t := &m.first
 	if t.making != nil { // somebody may still be asked for the one before
@@ -33,33 +33,33 @@ func (m *making) execute(ctx context.Context, client upstream.Client, tool *cata
 	t.making, t.n = m, m.f.retries+1
 	t.watch.start(m.cancel, limit)
 	defer t.watch.stop()
-	how := upstream.Call{
+	how := mcp.Call{
 		Name: r.Tool, Arguments: json.RawMessage(r.Input), Meta: r.meta(ctx),
 		Notify: t.notify, Ask: t.ask, Sample: t.sample, Unclear: t.unclear, Gate: t.gate, Again: t.again,
 		Resume: r.Resume, Answers: r.Answers, Follow: r.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && limit > taskAfter) {
-		how.Task, how.TaskTTL = upstream.TaskAsked, limit+taskKeep
+		how.Task, how.TaskTTL = mcp.TaskAsked, limit+taskKeep
 	}
 	return client.CallTool(ctx, how)
 }
 
-// notify implements upstream.Call.Notify.
-func (t *try) notify(n upstream.Notification) {
+// notify implements mcp.Call.Notify.
+func (t *try) notify(n mcp.Notification) {
 	if n.Task != nil {
 		t.f.tasked.Store(true)
 	}
 	t.call.Notify(n)
 }
 
-// unclear implements upstream.Call.Unclear.
+// unclear implements mcp.Call.Unclear.
 func (t *try) unclear() { t.f.unclear.Store(true) }
 
-// gate implements upstream.Call.Gate.
+// gate implements mcp.Call.Gate.
 func (t *try) gate() error { return t.r.inTime(t.deps.Now()) }
 
-// again implements upstream.Call.Again, by the rules of retrying. Somebody may have been asked by then: the answers go along.
-func (t *try) again(ctx context.Context, n int, e *upstream.Error) bool {
+// again implements mcp.Call.Again, by the rules of retrying. Somebody may have been asked by then: the answers go along.
+func (t *try) again(ctx context.Context, n int, e *mcp.Error) bool {
 	if n >= maxTries || !e.Transient || e.Sent && !t.f.repeatable || t.f.tasked.Load() || !sleep(ctx, pause(n, e)) || !t.same(&t.r) {
 		return false
 	}

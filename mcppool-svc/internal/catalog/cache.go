@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	retryAge = 2 * time.Second
 )
 
-// Source is where tool definitions come from: an upstream.Client.
+// Source is where tool definitions come from: an mcp.Client.
 type Source interface {
 	ListTools(ctx context.Context) ([]json.RawMessage, error)
 	ToolsVersion() uint64
@@ -46,7 +46,7 @@ type listing struct {
 // NewCache makes a cache over a connection; known may be nil.
 func NewCache(source Source, known *Known) *Cache { return &Cache{source: source, known: known} }
 
-// Get returns the catalog, asking the server only where what is known is out of date. Errors are *upstream.Error.
+// Get returns the catalog, asking the server only where what is known is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
 
 // Fresh is Get for who looks because something changed: it asks again what is older than a moment.
@@ -86,7 +86,7 @@ func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
 	case <-l.done:
 		return l.catalog, l.err
 	case <-ctx.Done():
-		return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+		return nil, &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 	}
 }
 

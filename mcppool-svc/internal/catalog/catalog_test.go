@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,7 +131,7 @@ func TestOneCallersEndIsNotTheLists(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := c.Get(ctx)
-		if e := upstream.As(err); e.Kind != upstream.Interrupted || !errors.Is(err, context.DeadlineExceeded) {
+		if e := mcp.As(err); e.Kind != mcp.Interrupted || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v", err)
 		}
 		if got, err := c.Get(t.Context()); err != nil || names(got) != "a" || s.count() != 1 {
@@ -142,7 +142,7 @@ func TestOneCallersEndIsNotTheLists(t *testing.T) {
 
 func TestErrorsAreNotKept(t *testing.T) {
 	s := &source{}
-	s.set(&upstream.Error{Message: "broken"})
+	s.set(&mcp.Error{Message: "broken"})
 	c := NewCache(s, nil)
 	if _, err := c.Get(t.Context()); err == nil {
 		t.Error("no error")
@@ -170,7 +170,7 @@ func TestReadRefusesWhatIsAmbiguous(t *testing.T) {
 			raw = append(raw, json.RawMessage(tool))
 		}
 		_, err := Read(raw, time.Time{})
-		if err == nil || upstream.As(err).Kind != upstream.Protocol || !strings.Contains(err.Error(), want) {
+		if err == nil || mcp.As(err).Kind != mcp.Protocol || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error = %v, want one with %q", tools, err, want)
 		}
 	}

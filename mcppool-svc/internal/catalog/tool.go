@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/schema"
 )
 
@@ -161,8 +161,8 @@ func text(fields map[string]json.RawMessage, key string, to *string) error {
 	return nil
 }
 
-func protocolError(format string, args ...any) *upstream.Error {
-	e := upstream.Errorf(upstream.Protocol, format, args...)
+func protocolError(format string, args ...any) *mcp.Error {
+	e := mcp.Errorf(mcp.Protocol, format, args...)
 	e.Sent = true // tools/list was; no tool was called
 	return e
 }

@@ -7,13 +7,13 @@ import (
 
 	"crypto/x509"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // failure is a check that did not pass. The message says what was seen; most messages say what to do too, and then the advice
 // adds nothing.
 func failure(err error) Result {
-	return Result{Status: Failed, Message: upstream.As(err).Message, Advice: advice(err)}
+	return Result{Status: Failed, Message: mcp.As(err).Message, Advice: advice(err)}
 }
 
 // advice goes by typed causes.
@@ -38,20 +38,20 @@ func advice(err error) string {
 	case errors.As(err, &host):
 		return "its certificate is for another name: use the name that it is for"
 	}
-	return byKind(upstream.As(err).Kind)
+	return byKind(mcp.As(err).Kind)
 }
 
-func byKind(kind upstream.Kind) string {
+func byKind(kind mcp.Kind) string {
 	switch kind {
-	case upstream.Protocol:
+	case mcp.Protocol:
 		return "check that it is an MCP server, and which revision of MCP it speaks; nothing but MCP may go to its stdout"
-	case upstream.Answered:
+	case mcp.Answered:
 		return "look into the server's own log"
-	case upstream.TooLarge:
+	case mcp.TooLarge:
 		return "raise the pool's --max-message-bytes if you expect so much"
-	case upstream.Unauthorized:
+	case mcp.Unauthorized:
 		return "give it a key (a header, or a variable of its environment), or log in"
-	case upstream.AddressRefused:
+	case mcp.AddressRefused:
 		return "an operator can register it, or allow the address with --allow-addresses"
 	default:
 		return ""

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Status is how a check went.
@@ -34,7 +34,7 @@ type Result struct {
 // Report is all of it.
 type Report struct {
 	Results []Result
-	Info    upstream.Info // what the server says it is; zero where it could not be asked
+	Info    mcp.Info // what the server says it is; zero where it could not be asked
 	// Connected says that the connection could be made.
 	Connected bool
 }
@@ -53,7 +53,7 @@ func (r *Report) OK() bool {
 type Connector interface {
 	CheckSecrets(s *registry.Server) error
 	CheckTarget(ctx context.Context, s *registry.Server) (string, error)
-	Connect(ctx context.Context, s *registry.Server, user string) (upstream.Client, error)
+	Connect(ctx context.Context, s *registry.Server, user string) (mcp.Client, error)
 }
 
 // Subject is the server, and what is known of it beside its registration.
@@ -73,7 +73,7 @@ type run struct {
 	connector Connector
 	report    Report
 	failed    bool
-	client    upstream.Client // once connected
+	client    mcp.Client // once connected
 	tools     *catalog.Catalog
 }
 

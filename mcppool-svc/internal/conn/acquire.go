@@ -10,8 +10,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -37,7 +37,7 @@ type Lease struct {
 }
 
 // Client is the connection.
-func (l *Lease) Client() upstream.Client { return l.entry.client }
+func (l *Lease) Client() mcp.Client { return l.entry.client }
 
 // Tools is what the connection's server offers.
 func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
@@ -97,7 +97,7 @@ func (l *Lease) Discard(err error) {
 }
 
 // Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them
-// gives up. Errors are *upstream.Error, or *errs.Error where a limit is reached or the pool is closed.
+// gives up. Errors are *mcp.Error, or *errs.Error where a limit is reached or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	k, came := keyOf(use), time.Now()
 	for attempt := 1; ; attempt++ {
@@ -152,7 +152,7 @@ func (e *entry) await(ctx context.Context) bool {
 
 // gaveUp is what somebody hears who went away.
 func gaveUp(ctx context.Context) error {
-	return &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+	return &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 }
 
 // enter counts the caller in at a connection, perhaps a new one.
@@ -270,6 +270,6 @@ func (p *Pool) remember(e *entry, err error) {
 	if p.isLast(e) {
 		k = k.at(0)
 	}
-	p.failed[k] = &failure{err: err, stderr: upstream.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
+	p.failed[k] = &failure{err: err, stderr: mcp.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
 }

@@ -11,8 +11,8 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -115,7 +115,7 @@ func (p *Pool) wake() {
 }
 
 // errTurn is why a call waits that is not the first to.
-var errTurn = &upstream.Error{Kind: upstream.Unavailable, Message: "others came first"}
+var errTurn = &mcp.Error{Kind: mcp.Unavailable, Message: "others came first"}
 
 // wait waits until t may try again.
 func (p *Pool) wait(ctx context.Context, k key, use Use, t *turn, until time.Time) error {
@@ -201,7 +201,7 @@ func (p *Pool) isLast(e *entry) bool {
 
 // unsettled says whether a connection's server may yet ask for a call that is gone.
 func (e *entry) unsettled() bool {
-	s, ok := e.client.(upstream.Settler)
+	s, ok := e.client.(mcp.Settler)
 	return ok && !s.Settled()
 }
 

@@ -12,8 +12,8 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -203,7 +203,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		_, err := p.Acquire(t.Context(), use)
 		wantBusy(t, err)
 		cancel(errors.New("enough"))
-		if err := <-errc; upstream.As(err).Kind != upstream.Interrupted {
+		if err := <-errc; mcp.As(err).Kind != mcp.Interrupted {
 			t.Errorf("who went away hears %v", err)
 		}
 		start := time.Now()
@@ -262,7 +262,7 @@ func TestTurnsAndDeaths(t *testing.T) {
 func TestOnlyOneCanRun(t *testing.T) {
 	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		a := acquire(t, p, ofCall(""))
-		f.set(&upstream.Error{Kind: upstream.Unavailable, Message: "the database is locked"}, 0)
+		f.set(&mcp.Error{Kind: mcp.Unavailable, Message: "the database is locked"}, 0)
 		got := make(chan *Lease)
 		go func() { got <- acquire(t, p, ofCall("")) }()
 		synctest.Wait()
@@ -290,7 +290,7 @@ func (u *unsettled) Settled() bool { return u.settled.Load() }
 func TestUnsettledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*unsettled
-		p := New(Config{}, func(_ context.Context, s *registry.Server, _ string) (upstream.Client, error) {
+		p := New(Config{}, func(_ context.Context, s *registry.Server, _ string) (mcp.Client, error) {
 			u := &unsettled{fakeClient: newFakeClient(s)}
 			u.settled.Store(true)
 			made = append(made, u)

@@ -7,8 +7,8 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/span"
 )
@@ -19,7 +19,7 @@ const retryAfter = time.Second
 // failure is what is known of a connection that could not be made, or was lost.
 type failure struct {
 	err    error
-	stderr upstream.Stderr
+	stderr mcp.Stderr
 	at     time.Time     // of the last one; such that a lost connection delays nothing
 	since  time.Time     // of the first one since it last worked
 	inRow  int           // connects that failed since the last one that did not
@@ -28,13 +28,13 @@ type failure struct {
 
 // saysNothing is whether the server itself was not at fault.
 func (f *failure) saysNothing() bool {
-	kind := upstream.As(f.err).Kind
-	return kind == upstream.LoginRequired || kind == upstream.Misconfigured
+	kind := mcp.As(f.err).Kind
+	return kind == mcp.LoginRequired || kind == mcp.Misconfigured
 }
 
 // remembered is the failure as it is told without another connect.
 func (f *failure) remembered() error {
-	e := *upstream.As(f.err)
+	e := *mcp.As(f.err)
 	e.Remembered = true
 	return &e
 }
@@ -113,7 +113,7 @@ func (p *Pool) Works(server *registry.Server, user string) {
 // failedAgain remembers a connect that failed. That the user has to log in first, or that the registration cannot be used, says
 // nothing against the server. Called with mu held.
 func (p *Pool) failedAgain(k key, err error) {
-	f := &failure{err: err, stderr: upstream.As(err).Stderr, at: time.Now(), since: time.Now(), inRow: 1}
+	f := &failure{err: err, stderr: mcp.As(err).Stderr, at: time.Now(), since: time.Now(), inRow: 1}
 	before := p.failed[k.place()]
 	if before != nil {
 		f.since = before.since

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -32,7 +32,7 @@ func reasonOf(t *testing.T, p *Pool, user string) (string, error) {
 // breakIt lets connects fail until the pool leaves the server alone.
 func breakIt(t *testing.T, p *Pool, f *fakes) {
 	t.Helper()
-	f.set(&upstream.Error{Message: "no such program"}, 0)
+	f.set(&mcp.Error{Message: "no such program"}, 0)
 	for range 3 {
 		if got, err := reasonOf(t, p, "ann"); got != "failed" {
 			t.Fatalf("too early: %v", err)
@@ -49,7 +49,7 @@ func TestBreakerLeavesAFailingServerAlone(t *testing.T) {
 		if got != "CIRCUIT_OPEN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted || e.RetryAfter != 9*time.Second {
 			t.Errorf("error = %v, %v, retry after %v", err, e.Metadata, e.RetryAfter)
 		}
-		var cause *upstream.Error
+		var cause *mcp.Error
 		if !errors.As(err, &cause) || cause.Message != "no such program" {
 			t.Errorf("the cause is lost: %v", err)
 		}
@@ -92,7 +92,7 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 		}
 		// A success starts the count anew.
 		p.Retire(server.UID, "")
-		f.set(&upstream.Error{Message: "no such program"}, 0)
+		f.set(&mcp.Error{Message: "no such program"}, 0)
 		if got, err := reasonOf(t, p, "ann"); got != "failed" {
 			t.Errorf("the first failure after a success: %v", err)
 		}
@@ -106,15 +106,15 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 // That users have to log in first, or that the registration cannot be used, says nothing against the server: it is not left alone
 // for it.
 func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
-	for _, kind := range []upstream.Kind{upstream.LoginRequired, upstream.Misconfigured} {
+	for _, kind := range []mcp.Kind{mcp.LoginRequired, mcp.Misconfigured} {
 		synctest.Test(t, func(t *testing.T) {
-			p := New(Config{BreakAfter: 2}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
-				return nil, upstream.Errorf(kind, "do something first")
+			p := New(Config{BreakAfter: 2}, func(context.Context, *registry.Server, string) (mcp.Client, error) {
+				return nil, mcp.Errorf(kind, "do something first")
 			}, slog.New(slog.DiscardHandler))
 			defer p.Close()
 			for range 5 {
 				got, err := reasonOf(t, p, "ann")
-				if got != "failed" || upstream.As(err).Kind != kind {
+				if got != "failed" || mcp.As(err).Kind != kind {
 					t.Errorf("error = %v", err)
 				}
 				time.Sleep(retryAfter) //nolint:forbidigo // the time of synctest
@@ -126,8 +126,8 @@ func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
 // What is answered from memory says so: for a moment after each failure, and while the server is left alone.
 func TestRememberedFailures(t *testing.T) {
 	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
-		f.set(&upstream.Error{Message: "no such program"}, 0)
-		known := func(err error) bool { return upstream.As(err).Remembered }
+		f.set(&mcp.Error{Message: "no such program"}, 0)
+		known := func(err error) bool { return mcp.As(err).Remembered }
 		_, err := reasonOf(t, p, "bob")
 		if known(err) {
 			t.Errorf("the first failure is remembered: %v", err)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // lookLimit is how long those who look at states wait for a sign of life. What takes longer shows the next time, and to those who
@@ -87,7 +87,7 @@ func (p *Pool) proveOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
 	if e.client == nil || p.closed {
 		return asked
 	}
-	prober, ok := e.client.(upstream.Prober)
+	prober, ok := e.client.(mcp.Prober)
 	if !ok || e.proving == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
 		return asked
 	}
@@ -100,7 +100,7 @@ func (p *Pool) proveOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
 
 // probe asks one connection. A server that is busy with a call may have no time for anything else, so that its silence says
 // nothing; that it cannot be reached does.
-func (p *Pool) probe(e *entry, prober upstream.Prober) {
+func (p *Pool) probe(e *entry, prober mcp.Prober) {
 	ctx, cancel := context.WithTimeout(p.base, probeLimit)
 	defer cancel()
 	err := prober.Probe(ctx)
@@ -109,7 +109,7 @@ func (p *Pool) probe(e *entry, prober upstream.Prober) {
 	defer p.mu.Unlock()
 	close(e.proving)
 	e.proving = nil
-	silent := err != nil && upstream.As(err).Kind == upstream.Interrupted
+	silent := err != nil && mcp.As(err).Kind == mcp.Interrupted
 	if p.closed || silent && e.calls > 0 || p.judge(e, err) {
 		return
 	}

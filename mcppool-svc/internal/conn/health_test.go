@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // mortal is a connection whose server may die without a word.
@@ -44,10 +44,10 @@ func (c mortal) Probe(ctx context.Context) error {
 	c.life.mu.Unlock()
 	switch state {
 	case "gone":
-		return &upstream.Error{Kind: upstream.Unavailable, Message: "connection refused", Lost: true}
+		return &mcp.Error{Kind: mcp.Unavailable, Message: "connection refused", Lost: true}
 	case "silent":
 		<-ctx.Done()
-		return &upstream.Error{Kind: upstream.Interrupted, Message: ctx.Err().Error(), Err: ctx.Err()}
+		return &mcp.Error{Kind: mcp.Interrupted, Message: ctx.Err().Error(), Err: ctx.Err()}
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (c mortal) Probe(ctx context.Context) error {
 func withLives(t *testing.T, test func(t *testing.T, p *Pool, f *fakes, l *life)) {
 	inPool(t, Config{IdleTimeout: time.Hour}, func(t *testing.T, p *Pool, f *fakes) {
 		l, connect := &life{}, p.connect
-		p.connect = func(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
+		p.connect = func(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 			c, err := connect(ctx, s, user)
 			if err != nil {
 				return nil, err
@@ -96,7 +96,7 @@ func TestWhoLooksSeesADeadServer(t *testing.T) {
 		}
 		// The next connects fail too: it is the same failure.
 		since := p.Status(server, "ann").Since
-		f.set(&upstream.Error{Message: "connection refused"}, time.Second)
+		f.set(&mcp.Error{Message: "connection refused"}, time.Second)
 		if _, err := p.Acquire(t.Context(), Use{Server: server, User: "ann"}); err == nil {
 			t.Error("connected")
 		}
@@ -245,7 +245,7 @@ func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
 	program := &registry.Server{UID: "program", ID: "program", Stdio: &registry.Stdio{Command: "x"}}
 	for s, want := range map[*registry.Server]State{web: Ready, program: Failed} {
 		withLives(t, func(t *testing.T, p *Pool, f *fakes, _ *life) {
-			f.set(&upstream.Error{Message: "connection refused"}, 0)
+			f.set(&mcp.Error{Message: "connection refused"}, 0)
 			if _, err := p.Acquire(t.Context(), Use{Server: s, User: "ann"}); err == nil {
 				t.Fatal("connected")
 			}

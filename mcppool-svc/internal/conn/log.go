@@ -3,13 +3,13 @@ package conn
 import (
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Log is what a user's connection to a server said beside the protocol.
 type Log struct {
-	Stderr    upstream.Stderr
+	Stderr    mcp.Stderr
 	Time      time.Time // when the connection was made or last failed; zero where there was none
 	Connected bool
 	Err       error // why it is not connected, where it failed
@@ -23,12 +23,12 @@ func (p *Pool) Log(server *registry.Server, user string) Log {
 	defer p.mu.Unlock()
 	var log Log
 	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
-		log = Log{Stderr: upstream.StderrOf(e.client), Time: e.made, Connected: true}
+		log = Log{Stderr: mcp.StderrOf(e.client), Time: e.made, Connected: true}
 	} else if f := p.failed[k]; f != nil {
 		log = Log{Stderr: f.stderr, Time: f.at, Err: f.err}
 	}
 	if server.Isolation == registry.Shared {
-		log.Stderr = upstream.Stderr{}
+		log.Stderr = mcp.Stderr{}
 	}
 	return log
 }

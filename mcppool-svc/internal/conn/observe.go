@@ -3,7 +3,7 @@ package conn
 import (
 	"math"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // Observe sets who is told when something about a user's connection to a server changes: its state, or what the server
@@ -19,7 +19,7 @@ func (p *Pool) tell(k key) {
 
 // attend makes a connection's own words known.
 func (p *Pool) attend(e *entry) {
-	if n, ok := e.client.(upstream.Notifier); ok {
+	if n, ok := e.client.(mcp.Notifier); ok {
 		n.OnChange(func() { p.tell(e.key) })
 	}
 }

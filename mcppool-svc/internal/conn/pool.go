@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Config bounds the pool. Zero values mean the defaults.
@@ -48,8 +48,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Connect makes a user's connection; ctx bounds the making alone. Errors are *upstream.Error.
-type Connect func(ctx context.Context, server *registry.Server, user string) (upstream.Client, error)
+// Connect makes a user's connection; ctx bounds the making alone. Errors are *mcp.Error.
+type Connect func(ctx context.Context, server *registry.Server, user string) (mcp.Client, error)
 
 // Pool keeps connections.
 type Pool struct {
@@ -86,13 +86,13 @@ type entry struct {
 	number uint64         // no other entry has it
 	writes *atomic.Uint64 // see Lease.Wrote; one for all that lead to the same
 
-	client    upstream.Client // after ready; nil where it failed
-	made      time.Time       // after ready
-	tools     *catalog.Cache  // after ready
-	err       error           // after ready
-	calls     int             // leases out
-	running   int             // those of tool calls among them
-	standing  int             // those of what stands among them
+	client    mcp.Client     // after ready; nil where it failed
+	made      time.Time      // after ready
+	tools     *catalog.Cache // after ready
+	err       error          // after ready
+	calls     int            // leases out
+	running   int            // those of tool calls among them
+	standing  int            // those of what stands among them
 	sessions  map[hold]time.Time
 	idle      time.Time     // since when nobody needs it
 	retired   bool          // no longer handed out; closed with its last call

@@ -15,8 +15,8 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/services/errs"
 )
 
@@ -39,11 +39,11 @@ func newFakeClient(s *registry.Server) *fakeClient {
 	return c
 }
 
-func (c *fakeClient) Info() upstream.Info                                  { return upstream.Info{Name: "fake", Protocol: "x"} }
+func (c *fakeClient) Info() mcp.Info                                       { return mcp.Info{Name: "fake", Protocol: "x"} }
 func (c *fakeClient) ToolsVersion() uint64                                 { return 0 }
 func (c *fakeClient) ListTools(context.Context) ([]json.RawMessage, error) { return nil, nil }
 func (c *fakeClient) Done() <-chan struct{}                                { return c.done }
-func (c *fakeClient) CallTool(context.Context, upstream.Call) (json.RawMessage, error) {
+func (c *fakeClient) CallTool(context.Context, mcp.Call) (json.RawMessage, error) {
 	return nil, nil
 }
 
@@ -82,14 +82,14 @@ type fakes struct {
 	delay time.Duration // how long they take
 }
 
-func (f *fakes) connect(ctx context.Context, s *registry.Server, _ string) (upstream.Client, error) {
+func (f *fakes) connect(ctx context.Context, s *registry.Server, _ string) (mcp.Client, error) {
 	f.mu.Lock()
 	delay, fail := f.delay, f.fail
 	f.mu.Unlock()
 	select {
 	case <-time.After(delay):
 	case <-ctx.Done():
-		return nil, &upstream.Error{Kind: upstream.Unavailable, Message: "gave up", Err: ctx.Err()}
+		return nil, &mcp.Error{Kind: mcp.Unavailable, Message: "gave up", Err: ctx.Err()}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -307,7 +307,7 @@ func TestRetireUser(t *testing.T) {
 
 func TestFailedConnectIsNotRepeatedInAHotLoop(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		f.set(&upstream.Error{Message: "no such program"}, 0)
+		f.set(&mcp.Error{Message: "no such program"}, 0)
 		for range 10 {
 			if _, err := p.Acquire(t.Context(), Use{Server: server, User: "ann"}); err == nil || !strings.Contains(err.Error(), "no such program") {
 				t.Fatalf("error = %v", err)
@@ -356,7 +356,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 func TestServerThatDiesEachTimeIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		p := New(Config{}, func(context.Context, *registry.Server, string) (upstream.Client, error) {
+		p := New(Config{}, func(context.Context, *registry.Server, string) (mcp.Client, error) {
 			n++
 			c := newFakeClient(server)
 			c.fail(errors.New("exit status 7"))

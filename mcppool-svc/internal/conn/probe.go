@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 const (
@@ -29,7 +29,7 @@ func (p *Pool) isStale(e *entry) bool {
 // isDead tries a stale connection out. One that gives no sign of life makes way for another one: to find that out by a call
 // would make the call's outcome unknown.
 func (p *Pool) isDead(ctx context.Context, e *entry) bool {
-	prober, ok := e.client.(upstream.Prober)
+	prober, ok := e.client.(mcp.Prober)
 	if !ok || !p.isStale(e) {
 		return false
 	}

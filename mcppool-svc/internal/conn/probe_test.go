@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // probed is a connection that can be tried out.
@@ -30,7 +30,7 @@ func TestIdleConnectionsAreProbed(t *testing.T) {
 	var dead error
 	inPool(t, Config{IdleTimeout: time.Hour}, func(t *testing.T, p *Pool, f *fakes) {
 		connect := p.connect
-		p.connect = func(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
+		p.connect = func(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 			c, err := connect(ctx, s, user)
 			if err != nil {
 				return nil, err

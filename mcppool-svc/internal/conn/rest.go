@@ -3,7 +3,7 @@ package conn
 import (
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 const (
@@ -33,7 +33,7 @@ func (p *Pool) Wake(user string) {
 func (e *entry) awaken() {
 	if e.resting {
 		e.resting = false
-		e.client.(upstream.Rester).Wake() // it did rest
+		e.client.(mcp.Rester).Wake() // it did rest
 	}
 }
 
@@ -46,7 +46,7 @@ func (p *Pool) rest(e *entry, now time.Time) {
 	if e.resting || e.retired || e.client == nil || e.calls > 0 || now.Sub(e.idle) < after || p.attends != nil && p.attends(e.user) {
 		return
 	}
-	if r, ok := e.client.(upstream.Rester); ok {
+	if r, ok := e.client.(mcp.Rester); ok {
 		e.resting = r.Rest()
 	}
 }

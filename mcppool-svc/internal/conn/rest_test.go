@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // sleeper is a connection that can rest.
@@ -15,10 +15,10 @@ type sleeper struct {
 	rests, wakes *int
 }
 
-// Rest implements upstream.Rester. Both run under the pool's lock.
+// Rest implements mcp.Rester. Both run under the pool's lock.
 func (c sleeper) Rest() bool { *c.rests++; return true }
 
-// Wake implements upstream.Rester.
+// Wake implements mcp.Rester.
 func (c sleeper) Wake() { *c.wakes++ }
 
 // A connection rests that nobody uses, holds or watches, once, and wakes before it is used again. One that is held waits longer.
@@ -42,7 +42,7 @@ func TestConnectionsRest(t *testing.T) {
 				}
 				p.Attended(func(user string) bool { return tt.attended && user == "ann" })
 				connect := p.connect
-				p.connect = func(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
+				p.connect = func(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 					c, err := connect(ctx, s, user)
 					if err != nil {
 						return nil, err

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // patient is a call that waits for long.
@@ -29,7 +29,7 @@ func call(t *testing.T, p *Pool, got chan<- *Lease) {
 func TestTurnEndsWhenAFailureIsForgotten(t *testing.T) {
 	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		first := acquire(t, p, patient()) // waits for a person
-		f.set(&upstream.Error{Kind: upstream.Unavailable, Message: "one bad start"}, 0)
+		f.set(&mcp.Error{Kind: mcp.Unavailable, Message: "one bad start"}, 0)
 		time.AfterFunc(retryAfter/2, func() { f.set(nil, 0) })
 		start := time.Now()
 		second := acquire(t, p, patient())
@@ -45,7 +45,7 @@ func TestTurnEndsWhenAFailureIsForgotten(t *testing.T) {
 func TestTurnsEndWhenTheCircuitCloses(t *testing.T) {
 	inAsking(t, Config{BreakAfter: 3, BreakFor: 20 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
 		first := acquire(t, p, patient())
-		f.set(&upstream.Error{Kind: upstream.Unavailable, Message: "the database is locked"}, time.Millisecond)
+		f.set(&mcp.Error{Kind: mcp.Unavailable, Message: "the database is locked"}, time.Millisecond)
 		got := make(chan *Lease)
 		for range 5 {
 			go call(t, p, got)
@@ -77,7 +77,7 @@ func TestTurnsEndWhenTheCircuitCloses(t *testing.T) {
 func TestTurnDoesNotPesterForALogin(t *testing.T) {
 	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		first := acquire(t, p, patient())
-		f.set(upstream.Errorf(upstream.LoginRequired, "log in"), 0)
+		f.set(mcp.Errorf(mcp.LoginRequired, "log in"), 0)
 		got := make(chan *Lease)
 		go call(t, p, got)
 		<-time.After(time.Minute)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // ReleaseSession says that a user's session needs its connections no more, and returns how many it had. What others use
@@ -86,7 +86,7 @@ type Status struct {
 	Err   error     // of the last failure
 	Info  string    // what the server says it is
 	// Capabilities are what the server says that it offers.
-	Capabilities upstream.Capabilities
+	Capabilities mcp.Capabilities
 	// Tools changes with the server's tools, and with the connection; 0 where there is none.
 	Tools uint64
 }

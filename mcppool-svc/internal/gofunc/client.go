@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
 
@@ -19,7 +19,7 @@ const cancelGrace = 2 * time.Second
 // rpcInvalidParams is how an MCP server says that it does not know a tool.
 const rpcInvalidParams = -32602
 
-// client is a connection. It implements upstream.Client. Functions that run when it is closed go on until their calls end.
+// client is a connection. It implements mcp.Client. Functions that run when it is closed go on until their calls end.
 type client struct {
 	servers *Servers
 	server  *server
@@ -29,33 +29,33 @@ type client struct {
 	done  chan struct{}
 }
 
-// Info implements upstream.Client.
-func (c *client) Info() upstream.Info {
-	return upstream.Info{Name: c.name, Version: c.servers.cfg.Version, Capabilities: upstream.Capabilities{Tools: true}}
+// Info implements mcp.Client.
+func (c *client) Info() mcp.Info {
+	return mcp.Info{Name: c.name, Version: c.servers.cfg.Version, Capabilities: mcp.Capabilities{Tools: true}}
 }
 
-// ListTools implements upstream.Client.
+// ListTools implements mcp.Client.
 func (c *client) ListTools(context.Context) ([]json.RawMessage, error) {
 	return slices.Clone(c.server.definitions), nil
 }
 
-// ToolsVersion implements upstream.Client: functions stay as they are.
+// ToolsVersion implements mcp.Client: functions stay as they are.
 func (c *client) ToolsVersion() uint64 { return 0 }
 
-// Done implements upstream.Client.
+// Done implements mcp.Client.
 func (c *client) Done() <-chan struct{} { return c.done }
 
-// Err implements upstream.Client.
+// Err implements mcp.Client.
 func (c *client) Err() error { return nil }
 
-// Close implements upstream.Client.
+// Close implements mcp.Client.
 func (c *client) Close() error {
 	c.close.Do(func() { close(c.done) })
 	return nil
 }
 
-// CallTool implements upstream.Client. The function runs in a goroutine of its own, since it may not care for its context.
-func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMessage, error) {
+// CallTool implements mcp.Client. The function runs in a goroutine of its own, since it may not care for its context.
+func (c *client) CallTool(ctx context.Context, call mcp.Call) (json.RawMessage, error) {
 	tool, err := c.begin(ctx, call)
 	if err != nil {
 		return nil, err
@@ -81,10 +81,10 @@ func (c *client) CallTool(ctx context.Context, call upstream.Call) (json.RawMess
 }
 
 // begin finds the function, unless it is not to be called.
-func (c *client) begin(ctx context.Context, call upstream.Call) (tool Tool, err error) {
+func (c *client) begin(ctx context.Context, call mcp.Call) (tool Tool, err error) {
 	select {
 	case <-c.done:
-		return tool, &upstream.Error{Kind: upstream.Unavailable, Message: "the connection to the functions was closed", Lost: true}
+		return tool, &mcp.Error{Kind: mcp.Unavailable, Message: "the connection to the functions was closed", Lost: true}
 	default:
 	}
 	tool, ok := c.server.tools[call.Name]
@@ -92,9 +92,9 @@ func (c *client) begin(ctx context.Context, call upstream.Call) (tool Tool, err 
 	case ctx.Err() != nil:
 		return tool, givenUp(ctx, false)
 	case !ok:
-		return tool, &upstream.Error{Kind: upstream.Answered, Code: rpcInvalidParams, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
+		return tool, &mcp.Error{Kind: mcp.Answered, Code: rpcInvalidParams, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
 	case call.Resume != nil, call.Follow != "":
-		return tool, upstream.Errorf(upstream.Misconfigured, "the tool %s is a function by now, which cannot go on with an earlier call; call it anew", call.Name)
+		return tool, mcp.Errorf(mcp.Misconfigured, "the tool %s is a function by now, which cannot go on with an earlier call; call it anew", call.Name)
 	case call.Gate != nil:
 		return tool, call.Gate()
 	}
@@ -119,20 +119,20 @@ func grace(ctx context.Context, w *worker.Worker) (err error, returned bool) {
 
 // outcome is what a call came to whose function has ended.
 func (c *client) outcome(ctx context.Context, tool Tool, raw json.RawMessage, err error) (json.RawMessage, error) {
-	var known *upstream.Error
+	var known *mcp.Error
 	var panicked *worker.Panic
 	switch {
 	case errors.As(err, &panicked):
 		c.servers.log.ErrorContext(ctx, "a tool of this program panicked", "mcp_id", c.name, "tool", tool.Name, "panic", panicked.Value, "stack", string(panicked.Stack))
-		return nil, upstream.Panicked(panicked.Value)
+		return nil, mcp.Panicked(panicked.Value)
 	case errors.As(err, &known):
 		return nil, known
 	case err != nil && ctx.Err() != nil:
 		return nil, givenUp(ctx, true)
 	case err != nil:
-		return nil, &upstream.Error{Kind: upstream.Protocol, Sent: true, Ended: true, Err: err, Message: err.Error()}
+		return nil, &mcp.Error{Kind: mcp.Protocol, Sent: true, Ended: true, Err: err, Message: err.Error()}
 	case len(raw) > c.servers.cfg.MaxResult:
-		return nil, &upstream.Error{Kind: upstream.TooLarge, Sent: true, Ended: true,
+		return nil, &mcp.Error{Kind: mcp.TooLarge, Sent: true, Ended: true,
 			Message: fmt.Sprintf("the tool %s returned more than %d bytes; ask it for less, or have an operator raise the pool's --max-message-bytes",
 				tool.Name, c.servers.cfg.MaxResult)}
 	}
@@ -140,7 +140,7 @@ func (c *client) outcome(ctx context.Context, tool Tool, raw json.RawMessage, er
 }
 
 // givenUp is a call that its caller gave up.
-func givenUp(ctx context.Context, sent bool) *upstream.Error {
+func givenUp(ctx context.Context, sent bool) *mcp.Error {
 	cause := context.Cause(ctx)
-	return &upstream.Error{Kind: upstream.Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
+	return &mcp.Error{Kind: mcp.Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
 }

@@ -9,13 +9,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open connects to a server with one function, which counts its calls.
-func open(t *testing.T, calls *int) upstream.Client {
+func open(t *testing.T, calls *int) mcp.Client {
 	t.Helper()
 	tool := Tool{Name: "count", Definition: json.RawMessage(`{"name":"count"}`), Call: func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
 		*calls++
@@ -41,27 +41,27 @@ func TestNotCalled(t *testing.T) {
 	cancel()
 	for name, tt := range map[string]struct {
 		ctx  context.Context
-		call upstream.Call
-		kind upstream.Kind
+		call mcp.Call
+		kind mcp.Kind
 	}{
-		"cancelled before":  {gone, upstream.Call{Name: "count"}, upstream.Interrupted},
-		"of a task":         {t.Context(), upstream.Call{Name: "count", Follow: "t"}, upstream.Misconfigured},
-		"of an earlier one": {t.Context(), upstream.Call{Name: "count", Resume: &upstream.Continuation{}}, upstream.Misconfigured},
-		"unknown":           {t.Context(), upstream.Call{Name: "other"}, upstream.Answered},
+		"cancelled before":  {gone, mcp.Call{Name: "count"}, mcp.Interrupted},
+		"of a task":         {t.Context(), mcp.Call{Name: "count", Follow: "t"}, mcp.Misconfigured},
+		"of an earlier one": {t.Context(), mcp.Call{Name: "count", Resume: &mcp.Continuation{}}, mcp.Misconfigured},
+		"unknown":           {t.Context(), mcp.Call{Name: "other"}, mcp.Answered},
 	} {
 		_, err := c.CallTool(tt.ctx, tt.call)
-		if e := upstream.As(err); e.Kind != tt.kind || e.Sent != (tt.kind == upstream.Answered) {
+		if e := mcp.As(err); e.Kind != tt.kind || e.Sent != (tt.kind == mcp.Answered) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.CallTool(t.Context(), upstream.Call{Name: "count", Gate: func() error { return late }}); !errors.Is(err, late) {
+	if _, err := c.CallTool(t.Context(), mcp.Call{Name: "count", Gate: func() error { return late }}); !errors.Is(err, late) {
 		t.Errorf("the gate: %v", err)
 	}
 	if err := errors.Join(c.Close(), c.Close(), c.Err()); err != nil {
 		t.Error(err)
 	}
 	<-c.Done()
-	if _, err := c.CallTool(t.Context(), upstream.Call{Name: "count"}); !upstream.As(err).Lost || upstream.As(err).Sent {
+	if _, err := c.CallTool(t.Context(), mcp.Call{Name: "count"}); !mcp.As(err).Lost || mcp.As(err).Sent {
 		t.Errorf("closed: %v", err)
 	}
 	if calls != 0 {
@@ -74,7 +74,7 @@ func TestCalled(t *testing.T) {
 	c := open(t, &calls)
 	defer c.Close()
 	for want := range 3 {
-		if raw, err := c.CallTool(t.Context(), upstream.Call{Name: "count"}); err != nil || string(raw) != "{}" || calls != want+1 {
+		if raw, err := c.CallTool(t.Context(), mcp.Call{Name: "count"}); err != nil || string(raw) != "{}" || calls != want+1 {
 			t.Errorf("%s, %v, %d calls", raw, err, calls)
 		}
 	}

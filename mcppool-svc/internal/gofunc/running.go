@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"sync"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // running is a call, and its function's context: what is told through it is told to who follows the call, until that has ended.
@@ -14,7 +14,7 @@ type running struct {
 	raw json.RawMessage // what the function returned, once it has
 
 	mu     sync.Mutex
-	notify func(upstream.Notification) // guarded by mu; nil where nobody listens, and once the call has ended
+	notify func(mcp.Notification) // guarded by mu; nil where nobody listens, and once the call has ended
 }
 
 // runningKey is what a call is found by in its context.
@@ -35,7 +35,7 @@ func (r *running) end() {
 }
 
 // Notify tells who follows the call that ctx is of; nobody where it is of none.
-func Notify(ctx context.Context, n upstream.Notification) {
+func Notify(ctx context.Context, n mcp.Notification) {
 	r, ok := ctx.Value(runningKey{}).(*running)
 	if !ok {
 		return

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
 
@@ -13,7 +13,7 @@ import (
 type Tool struct {
 	Name       string
 	Definition json.RawMessage // as tools/list has it
-	// Call returns the result as tools/call has it. An *upstream.Error passes as it is; any other error is one of this program.
+	// Call returns the result as tools/call has it. An *mcp.Error passes as it is; any other error is one of this program.
 	Call func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
 }
 
@@ -52,7 +52,7 @@ func New(cfg Config, all map[string][]Tool, log *slog.Logger) *Servers {
 }
 
 // Connect opens a connection; nil where there is no such server.
-func (s *Servers) Connect(name string) upstream.Client {
+func (s *Servers) Connect(name string) mcp.Client {
 	one, ok := s.all[name]
 	if !ok {
 		return nil

@@ -14,7 +14,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/fair"
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -74,7 +74,7 @@ type Call struct {
 	leader    [1]*Mailbox          // where the first of them is kept
 	questions map[string]*question // guarded by mu; by id, closed ones too
 	open      []string             // guarded by mu; ids of those that are, in their order
-	task      *upstream.Task       // guarded by mu; where the server does the call as one
+	task      *mcp.Task            // guarded by mu; where the server does the call as one
 }
 
 // Done is closed when the call has ended.
@@ -143,7 +143,7 @@ func (c *Call) Leave(box *Mailbox) {
 }
 
 // Notify tells all followers. It never blocks.
-func (c *Call) Notify(n upstream.Notification) {
+func (c *Call) Notify(n mcp.Notification) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.Task != nil {

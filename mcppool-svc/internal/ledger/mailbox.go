@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // mailboxSize is how many messages wait for a slow reader.
@@ -17,7 +17,7 @@ type Mailbox struct {
 	begin func(*Mailbox) // told of the first letter; nil where that was done, or nobody wants to know
 
 	mu      sync.Mutex
-	letters []upstream.Notification // guarded by mu
+	letters []mcp.Notification // guarded by mu
 }
 
 func newMailbox() *Mailbox { return &Mailbox{ready: make(chan struct{}, 1)} }
@@ -26,7 +26,7 @@ func newMailbox() *Mailbox { return &Mailbox{ready: make(chan struct{}, 1)} }
 func (m *Mailbox) Ready() <-chan struct{} { return m.ready }
 
 // put never blocks. It is called by one at a time.
-func (m *Mailbox) put(n upstream.Notification) {
+func (m *Mailbox) put(n mcp.Notification) {
 	if m.begin != nil {
 		m.ready = make(chan struct{}, 1)
 		m.begin(m)
@@ -43,14 +43,14 @@ func (m *Mailbox) put(n upstream.Notification) {
 
 // makeRoom drops what matters least when the box is full: the oldest progress, else the oldest log, else an old state of the
 // task. Questions stay: a call has a bounded number of them. Called with mu held.
-func (m *Mailbox) makeRoom() []upstream.Notification {
+func (m *Mailbox) makeRoom() []mcp.Notification {
 	if len(m.letters) < mailboxSize {
 		return m.letters
 	}
-	for _, least := range []func(upstream.Notification) bool{
-		func(n upstream.Notification) bool { return n.Progress != nil },
-		func(n upstream.Notification) bool { return n.Log != nil },
-		func(n upstream.Notification) bool { return n.Task != nil },
+	for _, least := range []func(mcp.Notification) bool{
+		func(n mcp.Notification) bool { return n.Progress != nil },
+		func(n mcp.Notification) bool { return n.Log != nil },
+		func(n mcp.Notification) bool { return n.Task != nil },
 	} {
 		if drop := slices.IndexFunc(m.letters, least); drop >= 0 {
 			return slices.Delete(m.letters, drop, drop+1)
@@ -60,7 +60,7 @@ func (m *Mailbox) makeRoom() []upstream.Notification {
 }
 
 // Take empties the box.
-func (m *Mailbox) Take() []upstream.Notification {
+func (m *Mailbox) Take() []mcp.Notification {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	letters := m.letters

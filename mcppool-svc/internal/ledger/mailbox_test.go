@@ -4,15 +4,15 @@ import (
 	"strconv"
 	"testing"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
-func progress(n int) upstream.Notification {
-	return upstream.Notification{Progress: &upstream.Progress{Done: float64(n)}}
+func progress(n int) mcp.Notification {
+	return mcp.Notification{Progress: &mcp.Progress{Done: float64(n)}}
 }
 
-func logged(n int) upstream.Notification {
-	return upstream.Notification{Log: &upstream.Log{Data: strconv.Itoa(n)}}
+func logged(n int) mcp.Notification {
+	return mcp.Notification{Log: &mcp.Log{Data: strconv.Itoa(n)}}
 }
 
 func TestMailboxDropsOldestProgressFirst(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -21,16 +21,16 @@ const (
 
 // question is something that a call's server asks for. What is closed keeps no more than a digest.
 type question struct {
-	asked  upstream.Question
-	check  func(upstream.Answer) error
-	answer chan upstream.Answer // buffered; nil once the question is closed
-	given  [sha256.Size]byte    // of the answer
+	asked  mcp.Question
+	check  func(mcp.Answer) error
+	answer chan mcp.Answer   // buffered; nil once the question is closed
+	given  [sha256.Size]byte // of the answer
 	closed bool
 }
 
 // Ask opens a question to all who follow the call now or later. What check refuses is no answer. The channel gets the one that
 // was given; Close the question in any case. The error says why the question cannot be asked.
-func (c *Call) Ask(q upstream.Question, check func(upstream.Answer) error) (<-chan upstream.Answer, error) {
+func (c *Call) Ask(q mcp.Question, check func(mcp.Answer) error) (<-chan mcp.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	open := 0
@@ -48,11 +48,11 @@ func (c *Call) Ask(q upstream.Question, check func(upstream.Answer) error) (<-ch
 	if c.questions == nil {
 		c.questions = make(map[string]*question)
 	}
-	own := &question{asked: q, check: check, answer: make(chan upstream.Answer, 1)}
+	own := &question{asked: q, check: check, answer: make(chan mcp.Answer, 1)}
 	c.questions[q.ID] = own
 	c.open = append(c.open, q.ID)
 	for _, box := range c.followers {
-		box.put(upstream.Notification{Question: &q})
+		box.put(mcp.Notification{Question: &q})
 	}
 	return own.answer, nil
 }
@@ -75,11 +75,11 @@ func (c *Call) shut(q *question) {
 		}
 	}
 	q.closed, q.check, q.answer = true, nil, nil
-	q.asked = upstream.Question{ID: q.asked.ID}
+	q.asked = mcp.Question{ID: q.asked.ID}
 }
 
 // Answer gives an answer to a question of a user's call. The same answer again is none, and no error.
-func (l *Ledger) Answer(user, id, questionID string, a upstream.Answer) error {
+func (l *Ledger) Answer(user, id, questionID string, a mcp.Answer) error {
 	l.mu.Lock()
 	c := l.calls[keyOf(user, id)]
 	l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *Ledger) Answer(user, id, questionID string, a upstream.Answer) error {
 }
 
 // digestOf is the same for the same answer, however its JSON is spaced.
-func digestOf(a upstream.Answer) [sha256.Size]byte {
+func digestOf(a mcp.Answer) [sha256.Size]byte {
 	var b bytes.Buffer
 	b.WriteString(string(a.Action))
 	b.WriteByte(0)
@@ -123,11 +123,11 @@ func digestOf(a upstream.Answer) [sha256.Size]byte {
 // catchUp tells a follower that comes late what is still to be known. Called with mu held.
 func (c *Call) catchUp(box *Mailbox) {
 	if c.task != nil {
-		box.put(upstream.Notification{Task: c.task})
+		box.put(mcp.Notification{Task: c.task})
 	}
 	for _, id := range c.open {
 		asked := c.questions[id].asked
-		box.put(upstream.Notification{Question: &asked})
+		box.put(mcp.Notification{Question: &asked})
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
-func anything(upstream.Answer) error { return nil }
+func anything(mcp.Answer) error { return nil }
 
 func asking(t *testing.T) (*Ledger, *Call) {
 	t.Helper()
@@ -27,23 +27,23 @@ func TestQuestionsAreBounded(t *testing.T) {
 	l, c := asking(t)
 	for i := range maxAsked {
 		id := fmt.Sprint(i)
-		if _, err := c.Ask(upstream.Question{ID: id}, anything); err != nil {
+		if _, err := c.Ask(mcp.Question{ID: id}, anything); err != nil {
 			t.Fatal(err)
 		}
 		if i < maxOpen-1 {
 			continue
 		}
 		if i == maxOpen-1 {
-			if _, err := c.Ask(upstream.Question{ID: "more"}, anything); !errors.Is(err, errTooMany) {
+			if _, err := c.Ask(mcp.Question{ID: "more"}, anything); !errors.Is(err, errTooMany) {
 				t.Errorf("%d open: %v", maxOpen+1, err)
 			}
 		}
 		c.Close(id)
 	}
-	if _, err := c.Ask(upstream.Question{ID: "more"}, anything); !errors.Is(err, errTooMany) {
+	if _, err := c.Ask(mcp.Question{ID: "more"}, anything); !errors.Is(err, errTooMany) {
 		t.Errorf("after %d: %v", maxAsked, err)
 	}
-	if _, err := c.Ask(upstream.Question{ID: "0"}, anything); !errors.Is(err, errTwice) {
+	if _, err := c.Ask(mcp.Question{ID: "0"}, anything); !errors.Is(err, errTwice) {
 		t.Errorf("the same id: %v", err)
 	}
 	box, err := c.Follow()
@@ -58,8 +58,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 
 func TestAnswersOnce(t *testing.T) {
 	l, c := asking(t)
-	answered, err := c.Ask(upstream.Question{ID: "q"}, func(a upstream.Answer) error {
-		if a.Action != upstream.Accept {
+	answered, err := c.Ask(mcp.Question{ID: "q"}, func(a mcp.Answer) error {
+		if a.Action != mcp.Accept {
 			return errors.New("not so")
 		}
 		return nil
@@ -67,23 +67,23 @@ func TestAnswersOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := func(action upstream.Action, content string) error {
-		return l.Answer("ann", "c1", "q", upstream.Answer{Action: action, Content: []byte(content)})
+	answer := func(action mcp.Action, content string) error {
+		return l.Answer("ann", "c1", "q", mcp.Answer{Action: action, Content: []byte(content)})
 	}
-	if err := answer(upstream.Decline, ""); err == nil || err.Error() != "not so" {
+	if err := answer(mcp.Decline, ""); err == nil || err.Error() != "not so" {
 		t.Errorf("refused answer: %v", err)
 	}
-	if err := answer(upstream.Accept, `{"a":1}`); err != nil {
+	if err := answer(mcp.Accept, `{"a":1}`); err != nil {
 		t.Fatal(err)
 	}
 	if a := <-answered; string(a.Content) != `{"a":1}` {
 		t.Errorf("got %s", a.Content)
 	}
 	for _, step := range []func(){func() { c.Close("q") }, func() { l.End(c, End{}) }, func() {}} {
-		if err := answer(upstream.Accept, `{ "a": 1 }`); err != nil {
+		if err := answer(mcp.Accept, `{ "a": 1 }`); err != nil {
 			t.Errorf("the same again: %v", err)
 		}
-		if e := errs.From(answer(upstream.Accept, `{"a":2}`)); e.Code != codes.FailedPrecondition || errs.ReasonName(e.Reason) != "WAIT_NOT_OPEN" {
+		if e := errs.From(answer(mcp.Accept, `{"a":2}`)); e.Code != codes.FailedPrecondition || errs.ReasonName(e.Reason) != "WAIT_NOT_OPEN" {
 			t.Errorf("another: %v", e)
 		}
 		step()
@@ -97,12 +97,12 @@ func TestMailboxKeepsQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Ask(upstream.Question{ID: "q"}, anything); err != nil {
+	if _, err := c.Ask(mcp.Question{ID: "q"}, anything); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 * mailboxSize {
-		c.Notify(upstream.Notification{Task: &upstream.Task{ID: "t", Message: fmt.Sprint(i)}})
-		c.Notify(upstream.Notification{Log: &upstream.Log{}})
+		c.Notify(mcp.Notification{Task: &mcp.Task{ID: "t", Message: fmt.Sprint(i)}})
+		c.Notify(mcp.Notification{Log: &mcp.Log{}})
 	}
 	letters := box.Take()
 	if len(letters) != mailboxSize || letters[0].Question == nil {

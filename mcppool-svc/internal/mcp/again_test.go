@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // refusing is a server whose front door refuses some requests that go on with a call.
@@ -70,9 +69,9 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 			front.times.Store(tt.times)
 			c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, front)))
 			var mu sync.Mutex
-			var asked []*upstream.Error
-			raw, err := c.CallTool(t.Context(), upstream.Call{Name: tt.tool, Arguments: []byte(`{}`), Ask: says,
-				Again: func(_ context.Context, try int, e *upstream.Error) bool {
+			var asked []*Error
+			raw, err := c.CallTool(t.Context(), Call{Name: tt.tool, Arguments: []byte(`{}`), Ask: says,
+				Again: func(_ context.Context, try int, e *Error) bool {
 					mu.Lock()
 					defer mu.Unlock()
 					asked = append(asked, e)
@@ -90,7 +89,7 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 				}
 				return
 			}
-			if e := upstream.As(err); err == nil || e.Sent != tt.sent || !e.Begun || e.Ended {
+			if e := As(err); err == nil || e.Sent != tt.sent || !e.Begun || e.Ended {
 				t.Errorf("ended with %+v", e)
 			}
 		})

@@ -20,26 +20,25 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // person answers questions, and remembers them.
 type person struct {
-	answer func(context.Context, upstream.Question) (upstream.Answer, error)
+	answer func(context.Context, Question) (Answer, error)
 
 	mu    sync.Mutex
-	asked []upstream.Question // guarded by mu
-	tasks []upstream.Task     // guarded by mu
+	asked []Question // guarded by mu
+	tasks []Task     // guarded by mu
 }
 
-func (p *person) ask(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+func (p *person) ask(ctx context.Context, q Question) (Answer, error) {
 	p.mu.Lock()
 	p.asked = append(p.asked, q)
 	p.mu.Unlock()
 	return p.answer(ctx, q)
 }
 
-func (p *person) notify(n upstream.Notification) {
+func (p *person) notify(n Notification) {
 	if n.Task != nil {
 		p.mu.Lock()
 		p.tasks = append(p.tasks, *n.Task)
@@ -47,7 +46,7 @@ func (p *person) notify(n upstream.Notification) {
 	}
 }
 
-func (p *person) questions() []upstream.Question {
+func (p *person) questions() []Question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.asked)
@@ -63,31 +62,31 @@ func (p *person) states() []string {
 	return list
 }
 
-func (p *person) call(t *testing.T, c upstream.Client, name, args string) (string, error) {
+func (p *person) call(t *testing.T, c Client, name, args string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever runs into it waits for what never comes
 	defer cancel()
-	raw, err := c.CallTool(ctx, upstream.Call{Name: name, Arguments: []byte(args), Notify: p.notify, Ask: p.ask, Task: upstream.TaskAsked, TaskTTL: time.Hour})
+	raw, err := c.CallTool(ctx, Call{Name: name, Arguments: []byte(args), Notify: p.notify, Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour})
 	return string(raw), err
 }
 
 // says answers with the first or last name by what is asked.
-func says(_ context.Context, q upstream.Question) (upstream.Answer, error) {
+func says(_ context.Context, q Question) (Answer, error) {
 	name := "Ada"
 	if strings.Contains(q.Message, "Last") {
 		name = "Lovelace"
 	}
-	return upstream.Answer{Action: upstream.Accept, Content: []byte(`{"name":"` + name + `"}`)}, nil
+	return Answer{Action: Accept, Content: []byte(`{"name":"` + name + `"}`)}, nil
 }
 
-func declines(context.Context, upstream.Question) (upstream.Answer, error) {
-	return upstream.Answer{Action: upstream.Decline}, nil
+func declines(context.Context, Question) (Answer, error) {
+	return Answer{Action: Decline}, nil
 }
 
 // waits waits until the question ends.
-func waits(ctx context.Context, _ upstream.Question) (upstream.Answer, error) {
+func waits(ctx context.Context, _ Question) (Answer, error) {
 	<-ctx.Done()
-	return upstream.Answer{}, ctx.Err()
+	return Answer{}, ctx.Err()
 }
 
 // Elicitation up to 2025-11-25, over stdio.
@@ -95,7 +94,7 @@ func TestAsking(t *testing.T) {
 	const ada, lovelace = `{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}`, `{\"action\":\"accept\",\"content\":{\"name\":\"Lovelace\"}}`
 	tests := []struct {
 		tool, args string
-		answer     func(context.Context, upstream.Question) (upstream.Answer, error)
+		answer     func(context.Context, Question) (Answer, error)
 		want       string
 		asked      int
 	}{
@@ -144,10 +143,10 @@ func TestAskingSaysWhat(t *testing.T) {
 }
 
 func TestPageFirst(t *testing.T) {
-	accepts := func(context.Context, upstream.Question) (upstream.Answer, error) {
-		return upstream.Answer{Action: upstream.Accept}, nil
+	accepts := func(context.Context, Question) (Answer, error) {
+		return Answer{Action: Accept}, nil
 	}
-	for args, answer := range map[string]func(context.Context, upstream.Question) (upstream.Answer, error){`{}`: accepts, `{"n":1}`: waits} {
+	for args, answer := range map[string]func(context.Context, Question) (Answer, error){`{}`: accepts, `{"n":1}`: waits} {
 		p := &person{answer: answer}
 		got, err := p.call(t, dial(t, mcptest.Good), "pagefirst", args)
 		if err != nil || !strings.Contains(got, "opened") || len(p.questions()) != 1 {
@@ -156,7 +155,7 @@ func TestPageFirst(t *testing.T) {
 	}
 	p := &person{answer: declines}
 	_, err := p.call(t, dial(t, mcptest.Good), "pagefirst", `{}`)
-	if e := upstream.As(err); err == nil || e.Kind != upstream.Answered || e.Code != urlRequired || !strings.Contains(e.Message, "not done") {
+	if e := As(err); err == nil || e.Kind != Answered || e.Code != urlRequired || !strings.Contains(e.Message, "not done") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -164,7 +163,7 @@ func TestPageFirst(t *testing.T) {
 // The server takes a question back: it is answered no more.
 func TestWithdrawnQuestion(t *testing.T) {
 	c := dial(t, mcptest.Good)
-	p := &person{answer: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+	p := &person{answer: func(ctx context.Context, q Question) (Answer, error) {
 		if q.Message != "Never mind?" {
 			return says(ctx, q)
 		}
@@ -184,18 +183,18 @@ func TestAskingEndsWithTheCall(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan struct{})
-	raw, err := c.CallTool(ctx, upstream.Call{Name: "form", Arguments: []byte(`{}`), Ask: func(ctx context.Context, _ upstream.Question) (upstream.Answer, error) {
+	raw, err := c.CallTool(ctx, Call{Name: "form", Arguments: []byte(`{}`), Ask: func(ctx context.Context, _ Question) (Answer, error) {
 		cancel(errors.New("enough"))
 		<-ctx.Done()
 		close(ended)
-		return upstream.Answer{}, ctx.Err()
+		return Answer{}, ctx.Err()
 	}})
 	<-ended
 	if err != nil || !strings.Contains(string(raw), `cancel`) {
 		t.Errorf("result = %s, %v; want the tool's answer within the grace", raw, err)
 	}
-	_, err = c.CallTool(t.Context(), upstream.Call{Name: "askcrash", Arguments: []byte(`{}`), Ask: says})
-	if e := upstream.As(err); e.Kind != upstream.Unavailable || !e.Sent {
+	_, err = c.CallTool(t.Context(), Call{Name: "askcrash", Arguments: []byte(`{}`), Ask: says})
+	if e := As(err); e.Kind != Unavailable || !e.Sent {
 		t.Errorf("crash: %v", err)
 	}
 }
@@ -241,8 +240,8 @@ func TestHTTPAskingAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 5 {
 		all.Go(func() {
-			p := &person{answer: func(context.Context, upstream.Question) (upstream.Answer, error) {
-				return upstream.Answer{Action: upstream.Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
+			p := &person{answer: func(context.Context, Question) (Answer, error) {
+				return Answer{Action: Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
 			}}
 			got, err := p.call(t, c, "form", `{}`)
 			if err != nil || !strings.Contains(got, fmt.Sprintf("n%d]", i)) {
@@ -297,11 +296,11 @@ func TestSSEAsking(t *testing.T) {
 	if err != nil || !strings.Contains(got, "Ada") || !strings.Contains(got, "Lovelace") || len(p.questions()) != 2 {
 		t.Errorf("result = %s, %v, asked %v", got, err, p.questions())
 	}
-	p = &person{answer: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+	p = &person{answer: func(ctx context.Context, q Question) (Answer, error) {
 		go func() { _ = c.Close() }()
 		return waits(ctx, q)
 	}}
-	if _, err := p.call(t, c, "form", `{}`); err == nil || upstream.As(err).Kind != upstream.Unavailable {
+	if _, err := p.call(t, c, "form", `{}`); err == nil || As(err).Kind != Unavailable {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -310,7 +309,7 @@ func TestSSEAsking(t *testing.T) {
 func TestClosingAnswersNothing(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{}).(*client)
 	p := &person{answer: waits}
-	defer c.leave(c.enroll(t.Context(), upstream.Call{Ask: p.ask}), nil)
+	defer c.leave(c.enroll(t.Context(), Call{Ask: p.ask}), nil)
 	c.finish() // the first thing that Close does
 	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("q"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
 	if got := c.elicited(t.Context(), request); got != nil {

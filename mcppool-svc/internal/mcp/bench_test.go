@@ -15,7 +15,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // BenchmarkCallTool is what a short call takes of this process, by how the server is reached. Over HTTP the server's own part is in it,
@@ -41,9 +40,9 @@ func BenchmarkCallTool(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer c.Close()
-			call := upstream.Call{
-				Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(upstream.Notification) {},
-				Meta: []upstream.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}, {Key: "pawl.dev/idempotency-key", Value: "k"}},
+			call := Call{
+				Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(Notification) {},
+				Meta: []Meta{{Key: "pawl.dev/call-id", Value: "t/1"}, {Key: "pawl.dev/idempotency-key", Value: "k"}},
 			}
 			b.ReportAllocs()
 			before := cpuTime(b)

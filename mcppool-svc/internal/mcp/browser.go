@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // openFirst asks the person to open what a server wants opened before it does the call (2025-11-25). The server says with the
@@ -21,8 +20,8 @@ func (c *client) openFirst(r *running, last round, data any, refusal error) (rou
 		return next, err
 	}
 	for _, a := range answers {
-		if a.Action != upstream.Accept {
-			e := *upstream.As(refusal)
+		if a.Action != Accept {
+			e := *As(refusal)
 			e.Message = "the server wants a page opened first, which was not done: " + e.Message
 			return next, &e
 		}
@@ -31,7 +30,7 @@ func (c *client) openFirst(r *running, last round, data any, refusal error) (rou
 }
 
 // readPages reads what an error says is to be opened; nothing where that cannot be read, or had better not be opened.
-func readPages(number int, data any) (questions map[string]upstream.Question, elicitations map[string]string) {
+func readPages(number int, data any) (questions map[string]Question, elicitations map[string]string) {
 	raw, err := json.Marshal(data)
 	if err != nil {
 		return nil, nil
@@ -44,7 +43,7 @@ func readPages(number int, data any) (questions map[string]upstream.Question, el
 	if json.Unmarshal(fields["elicitations"], &list) != nil || len(list) > maxInputs {
 		return nil, nil
 	}
-	questions, elicitations = make(map[string]upstream.Question), make(map[string]string)
+	questions, elicitations = make(map[string]Question), make(map[string]string)
 	for i, item := range list {
 		params, err := strict.Object(item)
 		if err != nil {

@@ -5,18 +5,17 @@ import (
 	"errors"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // connectBuiltin opens a server in this process, one of its own per connection.
 func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*client, error) {
 	open, ok := c.cfg.Builtins[s.Builtin.Name]
 	if !ok {
-		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: there is no built-in server %q", s.ID, s.Builtin.Name)
+		return nil, Errorf(Misconfigured, "MCP server %s: there is no built-in server %q", s.ID, s.Builtin.Name)
 	}
 	srv, closer, err := open(s.Builtin.Root)
 	if err != nil {
-		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
+		return nil, Errorf(Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
 	}
 	asks := &inProcess{}
 	t := &tap{Interface: newLocal(srv, asks), blind: true}

@@ -11,7 +11,6 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 type closeCounter struct{ n int }
@@ -41,7 +40,7 @@ func TestBuiltin(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	progress := false
-	out, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+	out, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n Notification) {
 		progress = n.Progress != nil
 		cancel(errors.New("enough"))
 	}})
@@ -57,7 +56,7 @@ func TestBuiltin(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 	s.Builtin.Name = "other"
-	if _, err := connect(t, connector, s); err == nil || upstream.As(err).Kind != upstream.Misconfigured {
+	if _, err := connect(t, connector, s); err == nil || As(err).Kind != Misconfigured {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -70,7 +69,7 @@ func TestBuiltinThatPanics(t *testing.T) {
 		return srv, io.NopCloser(nil), nil
 	}}}), &registry.Server{ID: "own", Builtin: &registry.Builtin{Name: "own"}})
 	_, err := callTool(t, c, "panic", `{}`)
-	if e := upstream.As(err); e.Kind != upstream.Answered || e.Code != mcp.INTERNAL_ERROR || !e.Sent || !strings.Contains(e.Message, "boom") {
+	if e := As(err); e.Kind != Answered || e.Code != mcp.INTERNAL_ERROR || !e.Sent || !strings.Contains(e.Message, "boom") {
 		t.Errorf("error = %v", err)
 	}
 	if raw, err := callTool(t, c, "echo", `{"text":"on"}`); err != nil || !strings.Contains(raw, "on") {

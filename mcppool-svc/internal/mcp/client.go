@@ -13,7 +13,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
 
@@ -21,9 +20,9 @@ import (
 const notifyLimit = 5 * time.Second
 
 // errClosed is what calls come to whose connection was closed under them.
-var errClosed = &upstream.Error{Kind: upstream.Unavailable, Message: "the connection to the MCP server was closed", Lost: true}
+var errClosed = &Error{Kind: Unavailable, Message: "the connection to the MCP server was closed", Lost: true}
 
-// client is a connection made with mcp-go. It implements upstream.Client.
+// client is a connection made with mcp-go. It implements Client.
 type client struct {
 	mcp  *mcpclient.Client
 	wire transport.Interface // the tap, and what it is for over HTTP
@@ -31,7 +30,7 @@ type client struct {
 	pipe *lines // under the tap, to a child; nil otherwise
 	log  *slog.Logger
 	era  era
-	info upstream.Info // set before anybody else has the client
+	info Info // set before anybody else has the client
 	// canTask: tools may be called as tasks where they say so. Set as info is.
 	canTask bool
 	// web: requests go out one by one over HTTP.
@@ -59,7 +58,7 @@ type client struct {
 	// annotated: some tool may have had such an input.
 	annotated atomic.Bool
 	// obituary says why a transport that closed did so; may wait a moment for the reason.
-	obituary func() *upstream.Error
+	obituary func() *Error
 	// hide takes secrets out of a message.
 	hide func(string) string
 	// lines and said are of a child: what it writes, and what it wrote last, for error messages; nil otherwise.
@@ -109,9 +108,9 @@ func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts .
 		release: func() {}, patience: clearWithin,
 		hide: func(text string) string { return text },
 	}
-	c.obituary = func() *upstream.Error {
+	c.obituary = func() *Error {
 		if err := c.Err(); err != nil {
-			return upstream.As(err)
+			return As(err)
 		}
 		return errClosed
 	}
@@ -129,25 +128,25 @@ func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts .
 	return c
 }
 
-// Info implements upstream.Client.
-func (c *client) Info() upstream.Info { return c.info }
+// Info implements Client.
+func (c *client) Info() Info { return c.info }
 
-// ToolsVersion implements upstream.Client.
+// ToolsVersion implements Client.
 func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
 
-// Stderr implements upstream.Talker.
-func (c *client) Stderr() upstream.Stderr {
+// Stderr implements Talker.
+func (c *client) Stderr() Stderr {
 	if c.child == nil {
-		return upstream.Stderr{}
+		return Stderr{}
 	}
 	text, cut := c.child.StderrLog()
-	return upstream.Stderr{Text: c.hide(text), Cut: cut}
+	return Stderr{Text: c.hide(text), Cut: cut}
 }
 
-// Done implements upstream.Client.
+// Done implements Client.
 func (c *client) Done() <-chan struct{} { return c.done }
 
-// Err implements upstream.Client.
+// Err implements Client.
 func (c *client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +165,7 @@ func (c *client) fail(err error) {
 	c.finish()
 }
 
-// Close implements upstream.Client.
+// Close implements Client.
 func (c *client) Close() error { return c.close() }
 
 func (c *client) shutdown() error {

@@ -13,7 +13,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
 
@@ -87,7 +86,7 @@ func (c *Connector) connect(ctx context.Context, s *registry.Server, user string
 	case s.HTTP != nil:
 		return c.connectHTTP(ctx, s, user, e)
 	default:
-		return nil, upstream.Errorf(upstream.Misconfigured, "server %s has no transport", s.ID)
+		return nil, Errorf(Misconfigured, "server %s has no transport", s.ID)
 	}
 }
 
@@ -95,7 +94,7 @@ func (c *Connector) connect(ctx context.Context, s *registry.Server, user string
 func (c *Connector) handshake(ctx context.Context, conn *client) error {
 	// Start's context is the connection's, not the handshake's: mcp-go keeps it.
 	if err := conn.mcp.Start(context.Background()); err != nil {
-		return upstream.Errorf(upstream.Unavailable, "starting the connection: %w", err)
+		return Errorf(Unavailable, "starting the connection: %w", err)
 	}
 	var request mcp.InitializeRequest
 	request.Params.ClientInfo = mcp.Implementation{Name: "pawl", Version: c.cfg.Version}
@@ -106,7 +105,7 @@ func (c *Connector) handshake(ctx context.Context, conn *client) error {
 	if err != nil {
 		return conn.handshakeError(ctx, x, err)
 	}
-	conn.info = upstream.Info{
+	conn.info = Info{
 		Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion,
 		Capabilities: capabilitiesOf(result.Capabilities),
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -40,14 +39,14 @@ type round struct {
 	acted     bool // a request before it may have done something: it brought answers, or the server began and put the rest off
 }
 
-// CallTool implements upstream.Client.
-func (c *client) CallTool(ctx context.Context, call upstream.Call) (raw json.RawMessage, err error) {
+// CallTool implements Client.
+func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, err error) {
 	r := c.enroll(ctx, call)
 	defer func() { c.leave(r, err) }()
 	return c.converse(ctx, r, call)
 }
 
-func (c *client) converse(ctx context.Context, r *running, call upstream.Call) (json.RawMessage, error) {
+func (c *client) converse(ctx context.Context, r *running, call Call) (json.RawMessage, error) {
 	if call.Follow != "" {
 		return c.followTask(ctx, r, mcpTask{id: call.Follow, status: "working"})
 	}
@@ -56,7 +55,7 @@ func (c *client) converse(ctx context.Context, r *running, call upstream.Call) (
 		var raw json.RawMessage
 		var data any
 		if raw, data, err = c.insist(ctx, r, next); err != nil {
-			if e := upstream.As(err); e.Kind == upstream.Answered && e.Code == urlRequired {
+			if e := As(err); e.Kind == Answered && e.Code == urlRequired {
 				next, err = c.openFirst(r, next, data, err)
 				continue
 			}
@@ -80,13 +79,13 @@ func (c *client) converse(ctx context.Context, r *running, call upstream.Call) (
 }
 
 // resumed is the first round of a call: one that goes on where an earlier one asked brings the answers.
-func (c *client) resumed(call upstream.Call) (round, error) {
+func (c *client) resumed(call Call) (round, error) {
 	from := call.Resume
 	if from == nil {
 		return round{}, nil
 	}
 	if c.era != modern {
-		return round{}, upstream.Errorf(upstream.Misconfigured,
+		return round{}, Errorf(Misconfigured,
 			"the MCP server speaks an older revision by now than when it asked, and cannot go on with the call; call it anew")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
@@ -139,7 +138,7 @@ func (c *client) once(ctx context.Context, r *running, next round) (json.RawMess
 }
 
 // asTask says whether a call asks to be done as a task.
-func (c *client) asTask(call upstream.Call) bool { return call.Task == upstream.TaskAsked && c.canTask }
+func (c *client) asTask(call Call) bool { return call.Task == TaskAsked && c.canTask }
 
 // addParams puts more into a request that mcp-go wrote, which leaves no other way.
 func addParams(request *transport.JSONRPCRequest, more map[string]any) error {
@@ -169,8 +168,8 @@ func (c *client) insist(ctx context.Context, r *running, next round) (json.RawMe
 		if err == nil || !next.again {
 			return raw, data, err
 		}
-		e := *upstream.As(err)
-		if e.Kind == upstream.Answered || e.Ended || c.isDone() || r.call.Again == nil || !r.call.Again(ctx, try, &e) {
+		e := *As(err)
+		if e.Kind == Answered || e.Ended || c.isDone() || r.call.Again == nil || !r.call.Again(ctx, try, &e) {
 			e.Begun, e.Sent = true, e.Sent || unknown
 			return nil, data, &e
 		}
@@ -181,7 +180,7 @@ func (c *client) insist(ctx context.Context, r *running, next round) (json.RawMe
 // busy waits before the next try of a call that the server did not get to.
 func (c *client) busy(ctx context.Context, last round, fields map[string]json.RawMessage, times int) (round, error) {
 	if times > maxBusy {
-		return round{}, &upstream.Error{Kind: upstream.Unavailable, Sent: true, Ended: true, Message: fmt.Sprintf("the server put the call off %d times", times)}
+		return round{}, &Error{Kind: Unavailable, Sent: true, Ended: true, Message: fmt.Sprintf("the server put the call off %d times", times)}
 	}
 	timer := time.NewTimer(min(firstWait<<(times-1), lastWait))
 	defer timer.Stop()
@@ -208,7 +207,7 @@ func (n *round) keep(fields map[string]json.RawMessage) error {
 }
 
 // ended is a call that ended between two requests.
-func ended(ctx context.Context) *upstream.Error {
+func ended(ctx context.Context) *Error {
 	cause := context.Cause(ctx)
-	return &upstream.Error{Kind: upstream.Interrupted, Sent: true, Message: cause.Error(), Err: errors.Join(ctx.Err(), cause)}
+	return &Error{Kind: Interrupted, Sent: true, Message: cause.Error(), Err: errors.Join(ctx.Err(), cause)}
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // dialLimit bounds the making of one TCP connection.
@@ -87,13 +85,13 @@ func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 func (r *reach) check(address string) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return upstream.Errorf(upstream.AddressRefused, "the address %s cannot be checked: %w", address, err)
+		return Errorf(AddressRefused, "the address %s cannot be checked: %w", address, err)
 	}
 	a := ap.Addr().Unmap().WithZone("")
 	if isPublic(a) || slices.ContainsFunc(r.allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
-	return upstream.Errorf(upstream.AddressRefused,
+	return Errorf(AddressRefused,
 		"%s is a loopback, private, link-local or reserved address: only an operator may register a server there, or allow such "+
 			"addresses with --allow-addresses", a)
 }

@@ -13,14 +13,12 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/server"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func wantRefused(t *testing.T, err error) {
 	t.Helper()
-	var e *upstream.Error
-	if !errors.As(err, &e) || e.Kind != upstream.AddressRefused || e.Sent || !strings.Contains(e.Message, "--allow-addresses") {
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != AddressRefused || e.Sent || !strings.Contains(e.Message, "--allow-addresses") {
 		t.Errorf("error = %v, want a refused address, nothing sent", err)
 	}
 }
@@ -76,7 +74,7 @@ func TestRedirectsAreBounded(t *testing.T) {
 	}))
 	defer web.Close()
 	_, err := connect(t, newConnector(t, Config{}), webServer(web.URL))
-	if e := upstream.As(err); e.Kind != upstream.Misconfigured || !strings.Contains(e.Message, "redirects more than") {
+	if e := As(err); e.Kind != Misconfigured || !strings.Contains(e.Message, "redirects more than") {
 		t.Errorf("error = %v", err)
 	}
 	if n.Load() > maxRedirects+1 {

@@ -10,8 +10,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // discoverLimit is how long a server may take over HTTP to say whether it can do without a handshake. It is not to be short,
@@ -77,7 +75,7 @@ func names(raw json.RawMessage, key string) bool {
 
 // noDiscovery says what came of a connection that was to begin without a handshake. Where there was an answer that a server of
 // older revisions may give, it wraps errOtherEra.
-func (c *client) noDiscovery(ctx context.Context, x *exchange, err error) *upstream.Error {
+func (c *client) noDiscovery(ctx context.Context, x *exchange, err error) *Error {
 	if ctx.Err() != nil {
 		return c.silence(ctx)
 	}
@@ -85,10 +83,10 @@ func (c *client) noDiscovery(ctx context.Context, x *exchange, err error) *upstr
 	if failure == nil {
 		failure = protocolError("the server's answer to server/discover cannot be used")
 	}
-	e := *upstream.As(failure)
+	e := *As(failure)
 	status := x.report().status
 	switch e.Kind {
-	case upstream.Answered, upstream.Protocol, upstream.Unavailable, upstream.Interrupted:
+	case Answered, Protocol, Unavailable, Interrupted:
 		if (e.Sent || status != 0) && !statusPasses(status) {
 			e.Err = errors.Join(e.Err, errOtherEra)
 		}

@@ -14,8 +14,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // remembering is a Memory.
@@ -226,7 +224,7 @@ func TestModernServerWithoutTools(t *testing.T) {
 	}
 }
 
-func toolNames(t *testing.T, conn upstream.Client) (names []string) {
+func toolNames(t *testing.T, conn Client) (names []string) {
 	t.Helper()
 	tools, err := conn.ListTools(context.WithoutCancel(t.Context()))
 	if err != nil {

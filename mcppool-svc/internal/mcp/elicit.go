@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -84,18 +83,18 @@ func (c *client) elicited(ctx context.Context, request transport.JSONRPCRequest)
 }
 
 // elicit asks a question that a server sent, and waits. The error is for the server.
-func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage) (upstream.Answer, error) {
+func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage) (Answer, error) {
 	params, err := strict.Object(raw)
 	if err != nil {
-		return upstream.Answer{}, err
+		return Answer{}, err
 	}
 	q, err := readQuestion(params)
 	if err != nil {
-		return upstream.Answer{}, err
+		return Answer{}, err
 	}
 	r, err := c.whose(ctx, params, anInput)
 	if err != nil {
-		return upstream.Answer{}, err
+		return Answer{}, err
 	}
 	q.ID = r.nextID()
 	return c.inquire(r, q, request, stringOf(params["elicitationId"]))
@@ -103,14 +102,14 @@ func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage
 
 // inquire gets an answer. Where the server ends the question, by the id of its request or of the elicitation, or the call ends,
 // there is one too: the person's is not needed any more.
-func (c *client) inquire(r *running, q upstream.Question, request, elicitation string) (upstream.Answer, error) {
+func (c *client) inquire(r *running, q Question, request, elicitation string) (Answer, error) {
 	return c.inquireWithin(r.context(), r, q, request, elicitation)
 }
 
 // inquireWithin is inquire for a question that ends with ctx.
-func (c *client) inquireWithin(ctx context.Context, r *running, q upstream.Question, request, elicitation string) (upstream.Answer, error) {
+func (c *client) inquireWithin(ctx context.Context, r *running, q Question, request, elicitation string) (Answer, error) {
 	if r.call.Ask == nil {
-		return upstream.Answer{}, errors.New("nobody can be asked during this call")
+		return Answer{}, errors.New("nobody can be asked during this call")
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -122,14 +121,14 @@ func (c *client) inquireWithin(ctx context.Context, r *running, q upstream.Quest
 	case err == nil:
 		return answer, nil
 	case errors.Is(cause, errDone):
-		return upstream.Answer{Action: upstream.Accept}, nil
+		return Answer{Action: Accept}, nil
 	case errors.Is(cause, errWithdrawn), errors.Is(cause, errClosed):
 		// What the server would make of an answer that nobody gave, over a connection that ends, would count as the call's result.
-		return upstream.Answer{}, errWithdrawn
+		return Answer{}, errWithdrawn
 	case cause != nil:
-		return upstream.Answer{Action: upstream.Cancel}, nil
+		return Answer{Action: Cancel}, nil
 	}
-	return upstream.Answer{}, err
+	return Answer{}, err
 }
 
 func requestKey(id string) string { return key("request", id) }

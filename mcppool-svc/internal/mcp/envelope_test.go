@@ -13,7 +13,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // TestHTTPEnvelopeTwice: an answer that says two things is refused over HTTP as on stdio, as a body and as an event.
@@ -44,7 +43,7 @@ func TestHTTPEnvelopeTwice(t *testing.T) {
 				_, _ = io.WriteString(w, answer)
 			}))))
 			_, err := callTool(t, c, "echo", `{"text":"x"}`)
-			if e := upstream.As(err); err == nil || e.Kind != upstream.Protocol || !e.Ended || !e.Sent {
+			if e := As(err); err == nil || e.Kind != Protocol || !e.Ended || !e.Sent {
 				t.Errorf("error = %v", err)
 			}
 		})

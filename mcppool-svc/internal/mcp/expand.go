@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // reference is a secret that stays in the pool's environment, or in a file, until a connection is made.
@@ -33,7 +32,7 @@ func expand(values map[string]string, environ []string) (map[string]string, erro
 			parts := reference.FindStringSubmatch(match)
 			value, err := secret(parts[1], parts[2], environ)
 			if err != nil && failed == nil {
-				failed = upstream.Errorf(upstream.Misconfigured, "%q refers to %w", key, err)
+				failed = Errorf(Misconfigured, "%q refers to %w", key, err)
 			}
 			return value
 		})

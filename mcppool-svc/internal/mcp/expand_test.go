@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Secrets are references that are resolved when a connection is made.
@@ -36,7 +34,7 @@ func TestExpand(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := expand(map[string]string{"Authorization": tt.value}, []string{"TOKEN=abc", "ODD=${file:/x}"})
 			if tt.problem != "" {
-				if err == nil || upstream.As(err).Kind != upstream.Misconfigured || !strings.Contains(err.Error(), tt.problem) || !strings.Contains(err.Error(), "Authorization") {
+				if err == nil || As(err).Kind != Misconfigured || !strings.Contains(err.Error(), tt.problem) || !strings.Contains(err.Error(), "Authorization") {
 					t.Errorf("error %v, want %q", err, tt.problem)
 				}
 				return

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -46,7 +44,7 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 		return nil, protocolError("the server does the call as a task without a name, or with one of more than %d bytes", maxTaskID)
 	}
 	if r.call.Follow != "" && !c.portable() {
-		return nil, &upstream.Error{Kind: upstream.Protocol, Sent: true,
+		return nil, &Error{Kind: Protocol, Sent: true,
 			Message: "the task belongs to another connection of the MCP server; what became of it cannot be found out"}
 	}
 	r.setTask(t.id)
@@ -64,7 +62,7 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 func (f *follower) tell() {
 	f.told = true
 	t := f.task
-	f.r.notify(upstream.Notification{Task: &upstream.Task{
+	f.r.notify(Notification{Task: &Task{
 		ID: t.id, TTL: t.ttl, Status: t.status, Message: t.message, Portable: f.c.portable(),
 	}})
 }
@@ -130,7 +128,7 @@ func (f *follower) poll(ctx context.Context) error {
 	defer cancel()
 	t, err := f.c.getTask(ctx, f.r, f.id)
 	if err != nil {
-		return f.failed(upstream.As(err))
+		return f.failed(As(err))
 	}
 	f.failures = 0
 	before := f.task
@@ -144,17 +142,17 @@ func (f *follower) poll(ctx context.Context) error {
 
 // failed says whether a failed question is the end: the task goes on without us, so one that may be answered later is asked
 // again. What the tool came to is not known then.
-func (f *follower) failed(e *upstream.Error) error {
+func (f *follower) failed(e *Error) error {
 	own := *e
 	own.Sent, own.Ended = true, false
-	if e.Kind == upstream.Answered {
-		own.Kind = upstream.Protocol
+	if e.Kind == Answered {
+		own.Kind = Protocol
 		own.Message = fmt.Sprintf("the MCP server does not say what became of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
 	}
 	if f.failures++; f.failures > maxPollFailures || f.c.isDone() || e.Lost && !f.c.portable() {
 		return &own
 	}
-	if e.Kind == upstream.Answered && (e.Code == rpcInvalidParams || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability) {
+	if e.Kind == Answered && (e.Code == rpcInvalidParams || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability) {
 		return &own
 	}
 	return nil
@@ -167,8 +165,8 @@ func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
 		if err == nil {
 			return raw, nil
 		}
-		e := *upstream.As(err)
-		if e.Sent = true; e.Kind != upstream.Unavailable || try > 3 || f.c.isDone() || ctx.Err() != nil {
+		e := *As(err)
+		if e.Sent = true; e.Kind != Unavailable || try > 3 || f.c.isDone() || ctx.Err() != nil {
 			return nil, &e
 		}
 		timer := time.NewTimer(f.pause())
@@ -185,13 +183,13 @@ func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
 // task that another pool can go on with is left alone where it is this pool that ends.
 func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
-	if errors.Is(cause, upstream.ErrStopping) && f.c.portable() {
+	if errors.Is(cause, ErrStopping) && f.c.portable() {
 		return nil, ended(ctx)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
 	defer cancel()
 	_, _, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
-	if errors.Is(cause, context.DeadlineExceeded) || err != nil && upstream.As(err).Kind != upstream.Answered {
+	if errors.Is(cause, context.DeadlineExceeded) || err != nil && As(err).Kind != Answered {
 		return nil, ended(ctx)
 	}
 	t, err := f.c.getTask(last, f.r, f.id)

@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // connectHTTP speaks streamable HTTP.
@@ -34,7 +33,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	}
 	wire, err := transport.NewStreamableHTTP(s.HTTP.URL, options...)
 	if err != nil {
-		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
+		return nil, Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
 	over, opts := &discoveryTap{httpTap: httpTap{tap{Interface: wire, judge: judge}}}, c.options(s, e)
 	var conn *client
@@ -51,11 +50,11 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	conn.hide = web.hide
 	conn.release = web.client.CloseIdleConnections
 	if err := c.handshake(ctx, conn); err != nil {
-		failure := *upstream.As(err)
+		failure := *As(err)
 		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // what is said of logins names it
 			failure.Message = who + " at " + place(web.origin) + ": " + failure.Message
 		}
-		if failure.Kind == upstream.Unavailable && failure.Lost {
+		if failure.Kind == Unavailable && failure.Lost {
 			failure.Message += "; check that it runs and that its url is right"
 		}
 		return nil, errors.Join(&failure, conn.Close())

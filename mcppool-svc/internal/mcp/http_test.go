@@ -18,7 +18,6 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // newMCP is a server made with the library, so that two implementations meet.
@@ -103,7 +102,7 @@ func TestHTTPProgressAndCancel(t *testing.T) {
 	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(newMCP(t))))))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	raw, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n Notification) {
 		if n.Progress != nil && n.Progress.Message == "waiting" {
 			cancel(errors.New("enough"))
 		}
@@ -150,24 +149,24 @@ func TestHTTPErrors(t *testing.T) {
 	tests := []struct {
 		name string
 		url  string
-		kind upstream.Kind
+		kind Kind
 		want string
 	}{
-		{"nobody there", closed.URL, upstream.Unavailable, "cannot be reached"},
-		{"unauthorized", serveWeb(t, status(401)), upstream.Unauthorized, "`headers`"},
-		{"forbidden", serveWeb(t, status(403)), upstream.Unauthorized, "`headers`"},
-		{"not found", serveWeb(t, status(404)), upstream.Unavailable, "/mcp"},
-		{"method not allowed", serveWeb(t, status(405)), upstream.Unavailable, "older HTTP+SSE transport"},
-		{"broken", serveWeb(t, status(500)), upstream.Unavailable, "HTTP Internal Server Error (500)"},
+		{"nobody there", closed.URL, Unavailable, "cannot be reached"},
+		{"unauthorized", serveWeb(t, status(401)), Unauthorized, "`headers`"},
+		{"forbidden", serveWeb(t, status(403)), Unauthorized, "`headers`"},
+		{"not found", serveWeb(t, status(404)), Unavailable, "/mcp"},
+		{"method not allowed", serveWeb(t, status(405)), Unavailable, "older HTTP+SSE transport"},
+		{"broken", serveWeb(t, status(500)), Unavailable, "HTTP Internal Server Error (500)"},
 		{"a web page", serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<html>hello</html>")
-		})), upstream.Protocol, "not MCP"},
+		})), Protocol, "not MCP"},
 		{"broken JSON", serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"jsonrpc": oops`)
-		})), upstream.Protocol, "not MCP"},
-		{"endless stream", serveWeb(t, http.HandlerFunc(endlessEvent)), upstream.TooLarge, "--max-message-bytes"},
-		{"redirect that loses the request", serveWeb(t, http.RedirectHandler("/elsewhere", http.StatusFound)), upstream.Misconfigured, "register that address"},
+		})), Protocol, "not MCP"},
+		{"endless stream", serveWeb(t, http.HandlerFunc(endlessEvent)), TooLarge, "--max-message-bytes"},
+		{"redirect that loses the request", serveWeb(t, http.RedirectHandler("/elsewhere", http.StatusFound)), Misconfigured, "register that address"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,7 +174,7 @@ func TestHTTPErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("connected")
 			}
-			if e := upstream.As(err); e.Kind != tt.kind || !strings.Contains(e.Message, tt.want) {
+			if e := As(err); e.Kind != tt.kind || !strings.Contains(e.Message, tt.want) {
 				t.Errorf("error = %v (kind %v), want kind %v and %q", e, e.Kind, tt.kind, tt.want)
 			}
 		})
@@ -232,7 +231,7 @@ func TestHTTPOutcomes(t *testing.T) {
 		fail.Store(int32(tt.code))
 		_, err := callTool(t, c, "echo", `{"text":"a"}`)
 		fail.Store(0)
-		e := upstream.As(err)
+		e := As(err)
 		if err == nil || e.Sent != tt.sent || e.Lost != tt.lost {
 			t.Errorf("failure %d: %+v, want sent %v, lost %v", tt.code, e, tt.sent, tt.lost)
 		}
@@ -310,8 +309,8 @@ func TestHTTPModernServer(t *testing.T) {
 	if got := c.Info().Protocol; got != "2026-07-28" {
 		t.Errorf("protocol = %q", got)
 	}
-	_, err := c.CallTool(ctx, upstream.Call{Name: "x", Arguments: []byte(`{}`), Notify: func(upstream.Notification) {}})
-	if e := upstream.As(err); e.Kind != upstream.Interrupted || !e.Sent {
+	_, err := c.CallTool(ctx, Call{Name: "x", Arguments: []byte(`{}`), Notify: func(Notification) {}})
+	if e := As(err); e.Kind != Interrupted || !e.Sent {
 		t.Errorf("error = %+v", e)
 	}
 	select {

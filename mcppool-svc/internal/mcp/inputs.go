@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // gather gets what a result asks for.
@@ -26,7 +25,7 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	if err != nil {
 		return next, err
 	}
-	keep := upstream.Continuation{Server: next.state, Round: next.number, Roots: slices.Sorted(maps.Keys(next.responses))}
+	keep := Continuation{Server: next.state, Round: next.number, Roots: slices.Sorted(maps.Keys(next.responses))}
 	// Models first: what they say goes with the questions, and is not paid for again where another pool goes on.
 	if keep.Models, err = c.sampleAll(r, samples); err != nil {
 		return next, err
@@ -52,18 +51,18 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 
 // input is something that is asked for: of the person, of a model, or answered here.
 type input struct {
-	question upstream.Question
-	sample   *upstream.Sample
+	question Question
+	sample   *Sample
 	answer   json.RawMessage
 }
 
 // readInputs splits what is asked for into questions for the person, those for models, and what is answered here.
-func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]upstream.Question, map[string]upstream.Sample, error) {
+func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]Question, map[string]Sample, error) {
 	requests, err := strict.Object(raw)
 	if err != nil || len(requests) > maxInputs {
 		return nil, nil, brokenInput(fmt.Sprintf("its inputRequests are no object of at most %d", maxInputs))
 	}
-	questions, samples := make(map[string]upstream.Question, len(requests)), make(map[string]upstream.Sample)
+	questions, samples := make(map[string]Question, len(requests)), make(map[string]Sample)
 	next.responses = make(map[string]json.RawMessage, len(requests))
 	for name, raw := range requests {
 		in, err := c.readInput(name, raw)
@@ -109,12 +108,12 @@ func (c *client) readInput(name string, raw json.RawMessage) (in input, err erro
 }
 
 // askAll asks all at once, and returns when all have an answer. elicitations are the server's names for what is to be opened.
-func (c *client) askAll(r *running, questions map[string]upstream.Question, elicitations map[string]string) (map[string]upstream.Answer, error) {
+func (c *client) askAll(r *running, questions map[string]Question, elicitations map[string]string) (map[string]Answer, error) {
 	var (
 		mu      sync.Mutex
 		wait    sync.WaitGroup
 		failed  error
-		answers = make(map[string]upstream.Answer, len(questions))
+		answers = make(map[string]Answer, len(questions))
 	)
 	for _, name := range slices.Sorted(maps.Keys(questions)) {
 		wait.Go(func() {
@@ -135,12 +134,12 @@ func (c *client) askAll(r *running, questions map[string]upstream.Question, elic
 }
 
 // brokenInput is a server that asks in a way that cannot be answered. Its request is over.
-func brokenInput(what string) *upstream.Error {
+func brokenInput(what string) *Error {
 	e := protocolError("the server asks for more input in the middle of the call, but %s", what)
 	e.Ended = true
 	return e
 }
 
-func refusedInput(name, what string) *upstream.Error {
+func refusedInput(name, what string) *Error {
 	return brokenInput(fmt.Sprintf("%.100q is %s", name, what))
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -216,7 +215,7 @@ func (r *lineReader) refuse(id []byte, why error) {
 // count counts a line that was left out.
 func (r *lineReader) count() error {
 	if r.run++; r.run >= maxNoise {
-		return &upstream.Error{Kind: upstream.Protocol, Sent: true, Lost: true,
+		return &Error{Kind: Protocol, Sent: true, Lost: true,
 			Message: "the program does not speak MCP on its stdout: it wrote " + r.Noise()}
 	}
 	return nil

@@ -17,14 +17,12 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // lineTest is one of TestLineReader.
 type lineTest struct {
 	name, in, out string
-	kind          upstream.Kind // of the error, where there is one
+	kind          Kind // of the error, where there is one
 	fails         bool
 }
 
@@ -39,19 +37,19 @@ func TestLineReader(t *testing.T) {
 		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\r\n", 0, false},
 		{"noise is left out", "hello\n{}\n\n[1]\n{broken\n{}\n", "{}\n{}\n", 0, false},
 		{"last line without an end", "{}\n{\"a\":1}", "{}\n{\"a\":1}\n", 0, false},
-		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", upstream.TooLarge, true},
+		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", TooLarge, true},
 		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
 		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
 		{"too long, another way", `{"result":"` + strings.Repeat("x", 10_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
 		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "VERDICT 7 0\n", 0, false},
 		{"too long notification", `{"method":"m","params":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "{}\n", 0, false},
-		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", upstream.TooLarge, true},
+		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", TooLarge, true},
 		{"a key twice", `{"id":7,"result":{"a":1,"a":2}}` + "\n{}\n", "VERDICT 7 1\n{}\n", 0, false},
 		{"a key in another case", `{"id":7,"result":1,"Result":2}` + "\n{}\n", "VERDICT 7 2\n{}\n", 0, false},
 		{"broken answer", `{"id":7,"result":}` + "\n{}\n", "VERDICT 7 4\n{}\n", 0, false},
 		{"broken notification", `{"method":"m","method":"n"}` + "\n{}\n", "{}\n", 0, false},
-		{"endless", strings.Repeat("x", 1000), "", upstream.TooLarge, true},
-		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", upstream.Protocol, true},
+		{"endless", strings.Repeat("x", 1000), "", TooLarge, true},
+		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", Protocol, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +59,7 @@ func TestLineReader(t *testing.T) {
 				t.Errorf("read %q, %v; want %q", out, err, tt.out)
 			}
 			<-r.eof
-			var e *upstream.Error
+			var e *Error
 			if errors.As(r.Err(), &e) != tt.fails || tt.fails && e.Kind != tt.kind {
 				t.Errorf("Err = %v", r.Err())
 			}

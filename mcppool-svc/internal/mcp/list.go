@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Bounds of what one server may offer.
@@ -26,7 +24,7 @@ type listing struct {
 	what        string
 }
 
-// ListTools implements upstream.Client.
+// ListTools implements Client.
 func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 	tools, err := c.collect(ctx, listing{method: "tools/list", key: "tools", items: maxTools, bytes: maxToolBytes, what: "tools",
 		page: func(ctx context.Context, cursor mcp.Cursor) error {
@@ -54,7 +52,7 @@ func (c *client) collect(ctx context.Context, l listing) ([]json.RawMessage, err
 		}
 		all = append(all, page...)
 		if len(all) > l.items || size > l.bytes {
-			return nil, &upstream.Error{Kind: upstream.TooLarge, Sent: true,
+			return nil, &Error{Kind: TooLarge, Sent: true,
 				Message: fmt.Sprintf("the server offers more than %d %s or %d MiB of definitions", l.items, l.what, l.bytes>>20)}
 		}
 		if next == "" {
@@ -73,11 +71,11 @@ func (c *client) listPage(ctx context.Context, l listing, cursor string) ([]json
 	x := &exchange{}
 	raw, err := c.outcome(x, l.page(withExchange(ctx, x), mcp.Cursor(cursor)))
 	if err != nil {
-		if e := upstream.As(err); e.Kind == upstream.Answered && e.Code == mcp.METHOD_NOT_FOUND {
+		if e := As(err); e.Kind == Answered && e.Code == mcp.METHOD_NOT_FOUND {
 			return nil, "", nil // a server without them
 		}
 		if ctx.Err() != nil {
-			return nil, "", &upstream.Error{Kind: upstream.Interrupted, Sent: true, Err: context.Cause(ctx),
+			return nil, "", &Error{Kind: Interrupted, Sent: true, Err: context.Cause(ctx),
 				Message: "the server did not answer " + l.method + " in time"}
 		}
 		return nil, "", err
@@ -100,8 +98,8 @@ func (c *client) listPage(ctx context.Context, l listing, cursor string) ([]json
 	return entries, next, nil
 }
 
-func protocolError(format string, args ...any) *upstream.Error {
-	e := upstream.Errorf(upstream.Protocol, format, args...)
+func protocolError(format string, args ...any) *Error {
+	e := Errorf(Protocol, format, args...)
 	e.Sent = true
 	return e
 }

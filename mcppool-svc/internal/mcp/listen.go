@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -79,7 +77,7 @@ func (c *client) listenLoop() {
 		case errors.Is(err, errRewoken):
 			delay = 0
 			continue
-		case err != nil && upstream.As(err).Kind == upstream.Answered:
+		case err != nil && As(err).Kind == Answered:
 			delay = relistenMax // the server does not want to
 		case time.Since(start) > relistenMax:
 			delay = relistenMin
@@ -191,7 +189,7 @@ func (c *client) widen(ctx context.Context, uri string) error {
 			c.offers.missed(uri) // the stream was another one for a moment
 			return nil
 		}
-		err = &upstream.Error{Kind: upstream.Answered, Code: mcp.METHOD_NOT_FOUND, Sent: true,
+		err = &Error{Kind: Answered, Code: mcp.METHOD_NOT_FOUND, Sent: true,
 			Message: fmt.Sprintf("the server does not tell of changes of %.200q", uri)}
 	}
 	s.narrow(uri)
@@ -218,7 +216,7 @@ func (s *stream) await(ctx, life context.Context, round uint64) (*granted, error
 		case <-life.Done():
 			return nil, errClosed
 		case <-ctx.Done():
-			return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: context.Cause(ctx)}
+			return nil, &Error{Kind: Interrupted, Message: context.Cause(ctx).Error(), Err: context.Cause(ctx)}
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // listening is a server that asks on the stream that a client listens on, and is answered by requests of their own.
@@ -127,16 +125,16 @@ func TestSafeURL(t *testing.T) {
 
 func TestContinuation(t *testing.T) {
 	state := "opaque \u2028 \"state\""
-	text, err := upstream.Continuation{Server: &state, Roots: []string{"r"}, Round: 3}.Encode()
+	text, err := Continuation{Server: &state, Roots: []string{"r"}, Round: 3}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := upstream.DecodeContinuation(text)
+	c, err := DecodeContinuation(text)
 	if err != nil || *c.Server != state || c.Round != 3 || len(c.Roots) != 1 {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	for _, bad := range []string{"", "x", "{}", `{"round":0}`, `[]`} {
-		if _, err := upstream.DecodeContinuation(bad); err == nil {
+		if _, err := DecodeContinuation(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

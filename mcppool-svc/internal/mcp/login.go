@@ -9,10 +9,9 @@ import (
 	"net/url"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// Credentials are the tokens of one connection. All errors are *upstream.Error.
+// Credentials are the tokens of one connection. All errors are *Error.
 type Credentials interface {
 	// Token is what the next request is to carry; empty where there is nothing.
 	Token(ctx context.Context) (string, error)
@@ -119,11 +118,11 @@ func (t *loginTripper) CloseIdleConnections() {
 
 // loginFailed says whether a request was refused for want of a login, and it is known why.
 func loginFailed(r report) bool {
-	var known *upstream.Error
+	var known *Error
 	if !errors.As(r.cause, &known) {
 		return false
 	}
-	return known.Kind == upstream.LoginRequired || isRefusal(&http.Response{StatusCode: r.status})
+	return known.Kind == LoginRequired || isRefusal(&http.Response{StatusCode: r.status})
 }
 
 // Web makes HTTP clients for what belongs to a server beside MCP, such as its logins: with the same checks of addresses, and
@@ -151,7 +150,7 @@ func Secrets(environ []string) func(*registry.Server, string) (string, error) {
 		const name = "oauth.client_secret"
 		out, err := expand(map[string]string{name: value}, environ)
 		if err != nil {
-			return "", upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
+			return "", Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
 		}
 		return out[name], nil
 	}

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // A connection that died is closed by whoever replaces it, perhaps before the call on it hears of its end: that changes nothing about why
 // it ended, nor about whether another try may do better (D11). One that was closed while it lived says nothing of the kind.
 func TestLostConnections(t *testing.T) {
-	died := &upstream.Error{Kind: upstream.Unavailable, Message: "the program ended", Lost: true}
+	died := &Error{Kind: Unavailable, Message: "the program ended", Lost: true}
 	for _, c := range []struct {
 		name      string
 		end       []func(*client)
@@ -25,7 +23,7 @@ func TestLostConnections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := newClient(&tap{}, nil, legacy, slog.New(slog.DiscardHandler))
-			conn.info = upstream.Info{Name: "server"}
+			conn.info = Info{Name: "server"}
 			for _, end := range c.end {
 				end(conn)
 			}

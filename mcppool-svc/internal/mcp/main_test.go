@@ -11,7 +11,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -30,12 +29,12 @@ func newConnector(t *testing.T, cfg Config) *Connector {
 }
 
 // dial connects to a fake child.
-func dial(t *testing.T, mode string) upstream.Client {
+func dial(t *testing.T, mode string) Client {
 	t.Helper()
 	return dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mode)})
 }
 
-func dialServer(t *testing.T, c *Connector, s *registry.Server) upstream.Client {
+func dialServer(t *testing.T, c *Connector, s *registry.Server) Client {
 	t.Helper()
 	client, err := connect(t, c, s)
 	if err != nil {
@@ -45,15 +44,15 @@ func dialServer(t *testing.T, c *Connector, s *registry.Server) upstream.Client 
 	return client
 }
 
-func connect(t *testing.T, c *Connector, s *registry.Server) (upstream.Client, error) {
+func connect(t *testing.T, c *Connector, s *registry.Server) (Client, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	return c.Connect(ctx, s, "ann")
 }
 
-func callTool(t *testing.T, c upstream.Client, name, args string) (string, error) {
+func callTool(t *testing.T, c Client, name, args string) (string, error) {
 	t.Helper()
-	raw, err := c.CallTool(t.Context(), upstream.Call{Name: name, Arguments: []byte(args), Notify: func(upstream.Notification) {}})
+	raw, err := c.CallTool(t.Context(), Call{Name: name, Arguments: []byte(args), Notify: func(Notification) {}})
 	return string(raw), err
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // maxNote bounds what one progress or log message may carry; the rest is cut off.
@@ -24,10 +22,10 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		r := c.calls[fmt.Sprint(fields["progressToken"])]
 		c.mu.Unlock()
 		if r != nil {
-			r.notify(upstream.Notification{Progress: progressOf(fields)})
+			r.notify(Notification{Progress: progressOf(fields)})
 		}
 	case "notifications/message":
-		c.broadcast(upstream.Notification{Log: logOf(fields)})
+		c.broadcast(Notification{Log: logOf(fields)})
 	case string(mcp.MethodNotificationCancelled):
 		c.shut(requestKey(mcp.NewRequestId(fields["requestId"]).String()), errWithdrawn)
 	case string(mcp.MethodNotificationElicitationComplete):
@@ -58,7 +56,7 @@ func (c *client) wake(task string) {
 }
 
 // broadcast tells every running call: a log message does not say which call it is about.
-func (c *client) broadcast(n upstream.Notification) {
+func (c *client) broadcast(n Notification) {
 	if c.shared {
 		return // nor whose it is
 	}
@@ -69,14 +67,14 @@ func (c *client) broadcast(n upstream.Notification) {
 	}
 }
 
-func progressOf(fields map[string]any) *upstream.Progress {
+func progressOf(fields map[string]any) *Progress {
 	done, _ := fields["progress"].(float64)
 	total, _ := fields["total"].(float64)
 	message, _ := fields["message"].(string)
-	return &upstream.Progress{Done: done, Total: total, Message: cut(message)}
+	return &Progress{Done: done, Total: total, Message: cut(message)}
 }
 
-func logOf(fields map[string]any) *upstream.Log {
+func logOf(fields map[string]any) *Log {
 	level, _ := fields["level"].(string)
 	logger, _ := fields["logger"].(string)
 	data, err := json.Marshal(fields["data"])
@@ -86,7 +84,7 @@ func logOf(fields map[string]any) *upstream.Log {
 	if len(data) > maxNote {
 		data, _ = json.Marshal(cut(string(data))) // a string always marshals
 	}
-	return &upstream.Log{Level: cut(level), Logger: cut(logger), Data: string(data)}
+	return &Log{Level: cut(level), Logger: cut(logger), Data: string(data)}
 }
 
 // cut shortens a text to the bound, with a clear mark.

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -26,9 +24,9 @@ const (
 // offers are what a connection knows of what its server offers beside tools.
 type offers struct {
 	mu      sync.Mutex
-	lists   map[upstream.List]*kept // guarded by mu
-	version [3]uint64               // guarded by mu; by upstream.List
-	changed func()                  // guarded by mu; nil where nobody wants to know
+	lists   map[List]*kept // guarded by mu
+	version [3]uint64      // guarded by mu; by List
+	changed func()         // guarded by mu; nil where nobody wants to know
 
 	watches map[*watch]struct{} // guarded by mu
 	refs    map[string]int      // guarded by turn; subscriptions that the server knows, by address
@@ -45,12 +43,12 @@ type kept struct {
 }
 
 func (o *offers) init() {
-	o.lists, o.watches, o.refs = make(map[upstream.List]*kept), make(map[*watch]struct{}), make(map[string]int)
+	o.lists, o.watches, o.refs = make(map[List]*kept), make(map[*watch]struct{}), make(map[string]int)
 	o.turn = make(chan struct{}, 1)
 	o.stream.wake = make(chan struct{}, 1)
 }
 
-// OnChange implements upstream.Notifier.
+// OnChange implements Notifier.
 func (c *client) OnChange(changed func()) {
 	c.offers.mu.Lock()
 	defer c.offers.mu.Unlock()
@@ -71,9 +69,9 @@ func (o *offers) tell() {
 func (o *offers) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case mcp.MethodNotificationResourcesListChanged:
-		o.expire(upstream.Resources, upstream.ResourceTemplates)
+		o.expire(Resources, ResourceTemplates)
 	case mcp.MethodNotificationPromptsListChanged:
-		o.expire(upstream.Prompts)
+		o.expire(Prompts)
 	case mcp.MethodNotificationResourceUpdated:
 		if uri, ok := n.Params.AdditionalFields["uri"].(string); ok {
 			o.updated(cut(uri))
@@ -83,12 +81,12 @@ func (o *offers) notified(n mcp.JSONRPCNotification) {
 	}
 }
 
-func (o *offers) expire(lists ...upstream.List) {
+func (o *offers) expire(lists ...List) {
 	o.outdate(lists...)
 	o.tell()
 }
 
-func (o *offers) outdate(lists ...upstream.List) {
+func (o *offers) outdate(lists ...List) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lists {
@@ -97,8 +95,8 @@ func (o *offers) outdate(lists ...upstream.List) {
 	}
 }
 
-// List implements upstream.Offers.
-func (c *client) List(ctx context.Context, list upstream.List) ([]json.RawMessage, error) {
+// List implements Offers.
+func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error) {
 	o := &c.offers
 	o.mu.Lock()
 	version := o.version[list]
@@ -118,10 +116,10 @@ func (c *client) List(ctx context.Context, list upstream.List) ([]json.RawMessag
 	return entries, nil
 }
 
-func (c *client) listing(list upstream.List) listing {
+func (c *client) listing(list List) listing {
 	l := listing{method: list.String(), items: maxListed, bytes: maxListedBytes}
 	switch list {
-	case upstream.Resources:
+	case Resources:
 		l.key, l.what = "resources", "resources"
 		l.page = func(ctx context.Context, cursor mcp.Cursor) error {
 			var request mcp.ListResourcesRequest
@@ -129,7 +127,7 @@ func (c *client) listing(list upstream.List) listing {
 			_, err := c.mcp.ListResourcesByPage(stubbed(ctx, `{"resources":[]}`), request)
 			return err
 		}
-	case upstream.ResourceTemplates:
+	case ResourceTemplates:
 		l.key, l.what = "resourceTemplates", "templates of resources"
 		l.page = func(ctx context.Context, cursor mcp.Cursor) error {
 			var request mcp.ListResourceTemplatesRequest
@@ -155,7 +153,7 @@ func stubbed(ctx context.Context, result string) context.Context {
 	return ctx
 }
 
-// ReadResource implements upstream.Offers.
+// ReadResource implements Offers.
 func (c *client) ReadResource(ctx context.Context, uri string) (json.RawMessage, error) {
 	return c.ask(ctx, func(ctx context.Context) error {
 		// Not stubbed: mcp-go answers what the server may ask back for (roots) by what it reads in the result.
@@ -164,7 +162,7 @@ func (c *client) ReadResource(ctx context.Context, uri string) (json.RawMessage,
 	})
 }
 
-// GetPrompt implements upstream.Offers.
+// GetPrompt implements Offers.
 func (c *client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error) {
 	return c.ask(ctx, func(ctx context.Context) error {
 		_, err := c.mcp.GetPrompt(ctx, mcp.GetPromptRequest{Params: mcp.GetPromptParams{Name: name, Arguments: arguments}})
@@ -172,8 +170,8 @@ func (c *client) GetPrompt(ctx context.Context, name string, arguments map[strin
 	})
 }
 
-// Complete implements upstream.Offers.
-func (c *client) Complete(ctx context.Context, completion upstream.Completion) (json.RawMessage, error) {
+// Complete implements Offers.
+func (c *client) Complete(ctx context.Context, completion Completion) (json.RawMessage, error) {
 	return c.ask(ctx, func(ctx context.Context) error {
 		var request mcp.CompleteRequest
 		request.Params.Ref = mcp.PromptReference{Type: "ref/prompt", Name: completion.Prompt}
@@ -195,12 +193,12 @@ func (c *client) ask(ctx context.Context, request func(context.Context) error) (
 		if id, handed := x.abandon(); handed && !c.hangsUp {
 			c.background(func() { c.sendCancelled(id, context.Cause(ctx).Error()) })
 		}
-		return nil, &upstream.Error{Kind: upstream.Interrupted, Sent: true, Err: context.Cause(ctx), Message: context.Cause(ctx).Error()}
+		return nil, &Error{Kind: Interrupted, Sent: true, Err: context.Cause(ctx), Message: context.Cause(ctx).Error()}
 	}
 	return raw, err
 }
 
-// Probe implements upstream.Prober: a ping, or what took its place in the revisions that have none.
+// Probe implements Prober: a ping, or what took its place in the revisions that have none.
 func (c *client) Probe(ctx context.Context) error {
 	_, err := c.ask(ctx, func(ctx context.Context) error {
 		if c.isModern() {
@@ -212,7 +210,7 @@ func (c *client) Probe(ctx context.Context) error {
 	})
 	var answered *statusError
 	switch {
-	case err == nil, upstream.As(err).Kind == upstream.Answered:
+	case err == nil, As(err).Kind == Answered:
 		return nil // it answers, if only to say that it does not know the word
 	case errors.As(err, &answered) && answered.status == http.StatusTooManyRequests:
 		return nil // or that it is asked too much
@@ -220,8 +218,8 @@ func (c *client) Probe(ctx context.Context) error {
 	return err
 }
 
-func capabilitiesOf(c mcp.ServerCapabilities) upstream.Capabilities {
-	return upstream.Capabilities{
+func capabilitiesOf(c mcp.ServerCapabilities) Capabilities {
+	return Capabilities{
 		Tools: c.Tools != nil, Resources: c.Resources != nil, Subscriptions: c.Resources != nil && c.Resources.Subscribe,
 		Prompts: c.Prompts != nil, Completions: c.Completions != nil, Logging: c.Logging != nil, Tasks: c.Tasks != nil,
 	}

@@ -10,14 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // offering connects to a fake child that offers more than tools.
-func offering(t *testing.T, mode string) (upstream.Client, upstream.Offers) {
+func offering(t *testing.T, mode string) (Client, Offers) {
 	t.Helper()
 	c := dial(t, mode)
-	o, ok := c.(upstream.Offers)
+	o, ok := c.(Offers)
 	if !ok {
 		t.Fatal("the connection offers nothing beside tools")
 	}
@@ -25,7 +24,7 @@ func offering(t *testing.T, mode string) (upstream.Client, upstream.Offers) {
 }
 
 // say calls a tool of a fake and returns its text.
-func say(t *testing.T, c upstream.Client, tool, args string) string {
+func say(t *testing.T, c Client, tool, args string) string {
 	t.Helper()
 	raw, err := callTool(t, c, tool, args)
 	if err != nil {
@@ -47,10 +46,10 @@ func TestOffers(t *testing.T) {
 			if diff := cmp.Diff(want, c.Info().Capabilities.Names()); diff != "" {
 				t.Error(diff)
 			}
-			for list, first := range map[upstream.List]string{
-				upstream.Resources:         `{"uri":"demo://1","name":"one","title":"One","description":"The first.","mimeType":"text/plain","size":3}`,
-				upstream.ResourceTemplates: `{"uriTemplate":"demo://{n}","name":"numbered","title":"Numbered","description":"Any number.","mimeType":"text/plain"}`,
-				upstream.Prompts:           `{"name":"greet","title":"Greet","description":"Greets somebody.","arguments":[{"name":"who","description":"whom","required":true}]}`,
+			for list, first := range map[List]string{
+				Resources:         `{"uri":"demo://1","name":"one","title":"One","description":"The first.","mimeType":"text/plain","size":3}`,
+				ResourceTemplates: `{"uriTemplate":"demo://{n}","name":"numbered","title":"Numbered","description":"Any number.","mimeType":"text/plain"}`,
+				Prompts:           `{"name":"greet","title":"Greet","description":"Greets somebody.","arguments":[{"name":"who","description":"whom","required":true}]}`,
 			} {
 				if entries, err := o.List(t.Context(), list); err != nil || string(entries[0]) != first {
 					t.Errorf("%s = %s, %v", list, entries, err)
@@ -62,11 +61,11 @@ func TestOffers(t *testing.T) {
 			if raw, err := o.GetPrompt(t.Context(), "greet", map[string]string{"who": "Ann"}); err != nil || !strings.Contains(string(raw), "Hello Ann") {
 				t.Errorf("prompt = %s, %v", raw, err)
 			}
-			raw, err := o.Complete(t.Context(), upstream.Completion{Prompt: "greet", Argument: "who", Value: "A"})
+			raw, err := o.Complete(t.Context(), Completion{Prompt: "greet", Argument: "who", Value: "A"})
 			if err != nil || string(raw) != `{"completion":{"values":["Aa","Ab"],"total":3,"hasMore":true}}` {
 				t.Errorf("completion = %s, %v", raw, err)
 			}
-			if _, err := o.ReadResource(t.Context(), "demo://none"); upstream.As(err).Kind != upstream.Answered || upstream.As(err).Code != -32002 {
+			if _, err := o.ReadResource(t.Context(), "demo://none"); As(err).Kind != Answered || As(err).Code != -32002 {
 				t.Errorf("read of nothing: %v", err)
 			}
 		})
@@ -77,9 +76,9 @@ func TestOffers(t *testing.T) {
 func TestListIsKeptUntilItChanges(t *testing.T) {
 	c, o := offering(t, mcptest.Offering)
 	changed := make(chan struct{}, 1)
-	c.(upstream.Notifier).OnChange(func() { changed <- struct{}{} })
+	c.(Notifier).OnChange(func() { changed <- struct{}{} })
 	for range 2 {
-		if entries, err := o.List(t.Context(), upstream.Resources); err != nil || len(entries) != 3 {
+		if entries, err := o.List(t.Context(), Resources); err != nil || len(entries) != 3 {
 			t.Fatalf("%d resources, %v", len(entries), err)
 		}
 	}
@@ -88,7 +87,7 @@ func TestListIsKeptUntilItChanges(t *testing.T) {
 	}
 	say(t, c, "more", `{}`)
 	<-changed
-	if entries, err := o.List(t.Context(), upstream.Resources); err != nil || len(entries) != 4 {
+	if entries, err := o.List(t.Context(), Resources); err != nil || len(entries) != 4 {
 		t.Errorf("%d resources, %v", len(entries), err)
 	}
 }
@@ -103,7 +102,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 			second.Take()
 			awaitText(t, c, "subscriptions", "demo://1=1 demo://2=1") // it hears of the end of a stream a moment after that of its successor
 			say(t, c, "touch", `{"uri":"demo://1/part"}`)
-			for _, s := range []upstream.Subscription{first, second} {
+			for _, s := range []Subscription{first, second} {
 				select {
 				case <-s.Changed():
 				case <-time.After(20 * time.Second):
@@ -125,7 +124,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 	}
 }
 
-func subscribe(t *testing.T, o upstream.Offers, uri string) upstream.Subscription {
+func subscribe(t *testing.T, o Offers, uri string) Subscription {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -137,7 +136,7 @@ func subscribe(t *testing.T, o upstream.Offers, uri string) upstream.Subscriptio
 }
 
 // awaitText asks a fake until a tool of it says what it should.
-func awaitText(t *testing.T, c upstream.Client, tool, want string) {
+func awaitText(t *testing.T, c Client, tool, want string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -153,14 +152,14 @@ func awaitText(t *testing.T, c upstream.Client, tool, want string) {
 
 // TestReadsAreCancelled: the server is told of a request that was given up, over each transport that has requests to name.
 func TestReadsAreCancelled(t *testing.T) {
-	for name, c := range map[string]upstream.Client{
+	for name, c := range map[string]Client{
 		"stdio": dial(t, mcptest.Offering), "sse": overSSE(t, &mcptest.SSE{Mode: mcptest.Offering}, Config{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			c.(upstream.Notifier).OnChange(cancel)
-			_, err := c.(upstream.Offers).ReadResource(ctx, "demo://never")
-			if e := upstream.As(err); err == nil || e.Kind != upstream.Interrupted {
+			c.(Notifier).OnChange(cancel)
+			_, err := c.(Offers).ReadResource(ctx, "demo://never")
+			if e := As(err); err == nil || e.Kind != Interrupted {
 				t.Errorf("error = %v", err)
 			}
 			for deadline := time.Now().Add(20 * time.Second); !strings.Contains(say(t, c, "heard", `{}`), "notifications/cancelled"); {
@@ -177,7 +176,7 @@ func TestProbeAsks(t *testing.T) {
 	for mode, want := range map[string]string{mcptest.Offering: "ping", mcptest.OfferingModern: "server/discover"} {
 		c := dial(t, mode)
 		before := strings.Count(say(t, c, "heard", `{}`), want)
-		if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+		if err := c.(Prober).Probe(t.Context()); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
 		if after := strings.Count(say(t, c, "heard", `{}`), want); after != before+1 {
@@ -195,7 +194,7 @@ func TestProbe(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 			}
 			defer cancel()
-			if err := dial(t, mode).(upstream.Prober).Probe(ctx); (err == nil) != alive {
+			if err := dial(t, mode).(Prober).Probe(ctx); (err == nil) != alive {
 				t.Errorf("probe: %v", err)
 			}
 		})

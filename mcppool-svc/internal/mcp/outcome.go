@@ -11,8 +11,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // outcome makes of an exchange what it came to. err is mcp-go's word, which counts only where nothing was answered.
@@ -33,11 +31,11 @@ func (c *client) outcome(x *exchange, err error) (json.RawMessage, error) {
 }
 
 // lost is the end of a request whose connection ended.
-func (c *client) lost(r report) *upstream.Error {
+func (c *client) lost(r report) *Error {
 	e, byItself := *errClosed, true
 	switch err := c.Err(); {
 	case err != nil:
-		e = *upstream.As(err) // also where it was closed since, as what is of no use
+		e = *As(err) // also where it was closed since, as what is of no use
 	case !c.closing.Load():
 		e = *c.obituary()
 	default:
@@ -45,7 +43,7 @@ func (c *client) lost(r report) *upstream.Error {
 	}
 	e.Sent, e.Lost = r.sent, true
 	// A server that never got so far as to shake hands fails the same way again.
-	e.Transient = byItself && c.info != upstream.Info{} && e.Kind == upstream.Unavailable
+	e.Transient = byItself && c.info != Info{} && e.Kind == Unavailable
 	return &e
 }
 
@@ -58,19 +56,19 @@ func (c *client) isDone() bool {
 	}
 }
 
-func (c *client) diagnose(r report, err error) *upstream.Error {
+func (c *client) diagnose(r report, err error) *Error {
 	broke := r.cause != nil && !errors.Is(r.cause, errMalformed) // the network, not the server's words
 	if r.cause == nil {
 		r.cause = err
 	}
-	var known *upstream.Error
+	var known *Error
 	switch {
 	case r.rpcErr != nil && (r.status == 0 || r.status/100 == 2):
-		return &upstream.Error{Kind: upstream.Answered, Code: r.rpcErr.Code, Sent: true, Message: cut(r.rpcErr.Message)}
+		return &Error{Kind: Answered, Code: r.rpcErr.Code, Sent: true, Message: cut(r.rpcErr.Message)}
 	case errors.Is(err, os.ErrClosed), errors.Is(err, transport.ErrTransportClosed), c.isDone():
 		return c.lost(r)
 	case errors.Is(err, errAbandoned), errors.Is(err, errNotQueued):
-		return &upstream.Error{Kind: upstream.Unavailable, Message: strip(err), Err: err}
+		return &Error{Kind: Unavailable, Message: strip(err), Err: err}
 	case errors.As(r.cause, &known), errors.As(err, &known):
 		e := *known
 		e.Sent = r.sent
@@ -78,26 +76,26 @@ func (c *client) diagnose(r report, err error) *upstream.Error {
 	case r.status != 0 && r.status != http.StatusOK && r.status != http.StatusAccepted:
 		return refused(r)
 	case errors.Is(r.cause, context.Canceled), errors.Is(r.cause, context.DeadlineExceeded):
-		return &upstream.Error{Kind: upstream.Interrupted, Message: r.cause.Error(), Sent: r.sent, Err: r.cause}
+		return &Error{Kind: Interrupted, Message: r.cause.Error(), Sent: r.sent, Err: r.cause}
 	}
 	if !broke && (r.status != 0 || errors.Is(r.cause, errMalformed)) {
-		return &upstream.Error{Kind: upstream.Protocol, Sent: r.sent, Err: r.cause,
+		return &Error{Kind: Protocol, Sent: r.sent, Err: r.cause,
 			Message: "the server's answer is not MCP: " + cut(strip(r.cause))}
 	}
 	// Nothing was answered. What was never sent may do better on a new connection.
-	return &upstream.Error{Kind: upstream.Unavailable, Sent: r.sent, Lost: true, Transient: networkPasses(r.cause), Err: r.cause,
+	return &Error{Kind: Unavailable, Sent: r.sent, Lost: true, Transient: networkPasses(r.cause), Err: r.cause,
 		Message: "the server cannot be reached: " + cut(strip(r.cause))}
 }
 
 // refused is an HTTP status instead of an answer. Those that say that the request was not even looked at prove that no
 // tool ran; behind all others one may have.
-func refused(r report) *upstream.Error {
-	e := &upstream.Error{Kind: upstream.Unavailable, Sent: true, Err: errors.Join(&statusError{r.status}, r.cause),
+func refused(r report) *Error {
+	e := &Error{Kind: Unavailable, Sent: true, Err: errors.Join(&statusError{r.status}, r.cause),
 		Message: "the server answered HTTP " + statusText(r.status)}
 	e.Transient, e.RetryAfter = statusPasses(r.status), r.retryAfter
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e.Kind, e.Sent = upstream.Unauthorized, false
+		e.Kind, e.Sent = Unauthorized, false
 		e.Message += ": it wants a credential, or another one; put it in the server's `headers`"
 		return e
 	case http.StatusNotFound:
@@ -120,7 +118,7 @@ func refused(r report) *upstream.Error {
 		e.Sent, e.Lost = false, true
 		return e
 	}
-	e.Kind, e.Code = upstream.Answered, r.rpcErr.Code
+	e.Kind, e.Code = Answered, r.rpcErr.Code
 	return e
 }
 

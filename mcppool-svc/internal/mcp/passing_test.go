@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func TestNetworkPasses(t *testing.T) {
@@ -62,7 +60,7 @@ func TestTooManyRequests(t *testing.T) {
 	c := dialServer(t, newConnector(t, Config{}), webServer(url))
 	busy.Store(true)
 	_, err := callTool(t, c, "echo", `{"text":"x"}`)
-	e := upstream.As(err)
+	e := As(err)
 	if !e.Transient || e.Sent || e.RetryAfter != 7*time.Second {
 		t.Errorf("got %+v", e)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // CheckSecrets resolves what a registration refers to, and keeps nothing of it.
@@ -39,11 +38,11 @@ func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (string
 		return c.checkAddress(ctx, s)
 	case s.Builtin != nil:
 		if _, ok := c.cfg.Builtins[s.Builtin.Name]; !ok {
-			return "", upstream.Errorf(upstream.Misconfigured, "there is no built-in server %q", s.Builtin.Name)
+			return "", Errorf(Misconfigured, "there is no built-in server %q", s.Builtin.Name)
 		}
 		return "the built-in server " + s.Builtin.Name, nil
 	}
-	return "", upstream.Errorf(upstream.Misconfigured, "it has no transport")
+	return "", Errorf(Misconfigured, "it has no transport")
 }
 
 func (c *Connector) checkProgram(s *registry.Server) (string, error) {
@@ -54,7 +53,7 @@ func (c *Connector) checkProgram(s *registry.Server) (string, error) {
 	path, _ := process.Getenv(process.Environ(c.cfg.Environ, env), "PATH")
 	found, err := process.Find(s.Stdio.Command, path, s.Stdio.Dir)
 	if err != nil {
-		return "", upstream.Errorf(upstream.Misconfigured, "%w", err)
+		return "", Errorf(Misconfigured, "%w", err)
 	}
 	return found, nil
 }
@@ -62,7 +61,7 @@ func (c *Connector) checkProgram(s *registry.Server) (string, error) {
 func (c *Connector) checkAddress(ctx context.Context, s *registry.Server) (string, error) {
 	u, err := url.Parse(s.HTTP.URL)
 	if err != nil {
-		return "", upstream.Errorf(upstream.Misconfigured, "its url cannot be read: %w", err)
+		return "", Errorf(Misconfigured, "its url cannot be read: %w", err)
 	}
 	reach := newReach(c.cfg.AllowAddresses)
 	if !s.HTTP.PublicOnly {
@@ -74,7 +73,7 @@ func (c *Connector) checkAddress(ctx context.Context, s *registry.Server) (strin
 	address := net.JoinHostPort(u.Hostname(), portOf(u))
 	conn, err := reach.dial(ctx, "tcp", address)
 	if err != nil {
-		return "", upstream.As(err)
+		return "", As(err)
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
 	what := conn.RemoteAddr().String()
@@ -83,7 +82,7 @@ func (c *Connector) checkAddress(ctx context.Context, s *registry.Server) (strin
 	}
 	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return "", upstream.Errorf(upstream.Unavailable, "no secure connection to %s: %w", address, err)
+		return "", Errorf(Unavailable, "no secure connection to %s: %w", address, err)
 	}
 	return what + ", " + tls.VersionName(secure.ConnectionState().Version), nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -18,8 +17,8 @@ const (
 )
 
 // readQuestion reads the parameters of elicitation/create. The error is for the server.
-func readQuestion(params map[string]json.RawMessage) (upstream.Question, error) {
-	q := upstream.Question{Message: cut(stringOf(params["message"]))}
+func readQuestion(params map[string]json.RawMessage) (Question, error) {
+	q := Question{Message: cut(stringOf(params["message"]))}
 	switch mode := stringOf(params["mode"]); mode {
 	case "", "form":
 		schema := params["requestedSchema"]

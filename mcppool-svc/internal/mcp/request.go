@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
 	"pawl.dev/mcppool-svc/internal/worker"
 )
 
@@ -84,7 +83,7 @@ func (c *client) survived(err error) error {
 		return err
 	}
 	c.log.Error("a tool of a built-in MCP server panicked", "mcp_id", c.server.ID, "panic", panicked.Value, "stack", string(panicked.Stack))
-	return upstream.Panicked(panicked.Value)
+	return Panicked(panicked.Value)
 }
 
 // overLines makes a request of a child in the caller's goroutine: it waits for the answer and for ctx alike.
@@ -169,9 +168,9 @@ func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan err
 }
 
 // givenUp is a request that its caller gave up.
-func givenUp(ctx context.Context, sent bool) *upstream.Error {
+func givenUp(ctx context.Context, sent bool) *Error {
 	cause := context.Cause(ctx)
-	return &upstream.Error{Kind: upstream.Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
+	return &Error{Kind: Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
 }
 
 // within waits for an answer, but not longer than d.

@@ -17,7 +17,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
@@ -26,12 +25,12 @@ func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
 
 // A tool call is written as mcp-go writes it, in one line for every reader.
 func TestToolRequest(t *testing.T) {
-	all := map[string]upstream.Call{
-		"plain":          {Name: "a/\"b\"", Arguments: json.RawMessage(`{"x":9007199254740993,"y":"<é>"}`), Meta: []upstream.Meta{{Key: "k", Value: "<v>"}, {Key: "l", Value: "\xff"}}},
+	all := map[string]Call{
+		"plain":          {Name: "a/\"b\"", Arguments: json.RawMessage(`{"x":9007199254740993,"y":"<é>"}`), Meta: []Meta{{Key: "k", Value: "<v>"}, {Key: "l", Value: "\xff"}}},
 		"without meta":   {Name: "a", Arguments: json.RawMessage(`{}`)},
 		"lines":          {Name: "a\n", Arguments: json.RawMessage("{\r\n \"x\": 1\n}")},
 		"JavaScript's":   {Name: "\u2028", Arguments: json.RawMessage("{\"x\":\"\u2028 \u2029\"}")},
-		"to run as task": {Name: "a", Arguments: json.RawMessage(`{}`), Task: upstream.TaskAsked, TaskTTL: time.Minute},
+		"to run as task": {Name: "a", Arguments: json.RawMessage(`{}`), Task: TaskAsked, TaskTTL: time.Minute},
 	}
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		c := dial(t, mode).(*client)
@@ -63,22 +62,22 @@ func TestToolRequest(t *testing.T) {
 				}
 			})
 		}
-		broken := &running{call: upstream.Call{Name: "a", Arguments: json.RawMessage(`{"x":}`)}}
-		if _, err := c.toolRequest(broken, round{}); !errors.Is(err, strict.ErrInvalid) || upstream.As(err).Sent {
+		broken := &running{call: Call{Name: "a", Arguments: json.RawMessage(`{"x":}`)}}
+		if _, err := c.toolRequest(broken, round{}); !errors.Is(err, strict.ErrInvalid) || As(err).Sent {
 			t.Errorf("arguments that are no JSON: %v", err)
 		}
 	}
 }
 
 // libraryWrites is a call as mcp-go's client writes it.
-func libraryWrites(t *testing.T, c *client, call upstream.Call) (request transport.JSONRPCRequest) {
+func libraryWrites(t *testing.T, c *client, call Call) (request transport.JSONRPCRequest) {
 	t.Helper()
 	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{}}
 	for _, m := range call.Meta {
 		meta.AdditionalFields[m.Key] = m.Value
 	}
 	params := mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments, Meta: meta}
-	if call.Task == upstream.TaskAsked {
+	if call.Task == TaskAsked {
 		ttl := call.TaskTTL.Milliseconds()
 		params.Task = &mcp.TaskParams{TTL: &ttl}
 	}
@@ -90,7 +89,7 @@ func libraryWrites(t *testing.T, c *client, call upstream.Call) (request transpo
 func TestToolRequestOfALaterRound(t *testing.T) {
 	c, state := dial(t, mcptest.Modern).(*client), "s\n\u2028\"é"
 	next := round{responses: map[string]json.RawMessage{"q": json.RawMessage(`{"action":"accept"}`)}, state: &state}
-	request, err := c.toolRequest(&running{call: upstream.Call{Name: "a"}, token: "7"}, next)
+	request, err := c.toolRequest(&running{call: Call{Name: "a"}, token: "7"}, next)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,9 @@ import (
 	"io"
 	"net/http"
 	"sync"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// Rest implements upstream.Rester. The stream on which a server tells of changes takes more memory than all else of a connection
+// Rest implements Rester. The stream on which a server tells of changes takes more memory than all else of a connection
 // over HTTP, and a TCP connection on both sides. Where it is all there is (SSE), and where it costs nothing (stdio), it stays.
 func (c *client) Rest() bool {
 	switch {
@@ -23,7 +21,7 @@ func (c *client) Rest() bool {
 	return true
 }
 
-// Wake implements upstream.Rester.
+// Wake implements Rester.
 func (c *client) Wake() {
 	if c.ear != nil {
 		c.ear.open()
@@ -32,7 +30,7 @@ func (c *client) Wake() {
 		c.offers.stream.rest(false)
 	}
 	c.tools.Add(1) // nobody listened meanwhile
-	c.offers.outdate(upstream.Resources, upstream.ResourceTemplates, upstream.Prompts)
+	c.offers.outdate(Resources, ResourceTemplates, Prompts)
 }
 
 // rest takes what is wanted back for a while.

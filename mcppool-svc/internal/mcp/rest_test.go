@@ -13,7 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // streams counts what is open of a server's streams of changes.
@@ -56,7 +55,7 @@ func TestRest(t *testing.T) {
 				t.Fatalf("it speaks %s", c.Info().Protocol)
 			}
 			count.await(t, 1)
-			r := c.(upstream.Rester)
+			r := c.(Rester)
 			for range 2 {
 				for range 2 { // to ask twice is not to ask for more
 					if !r.Rest() {
@@ -64,7 +63,7 @@ func TestRest(t *testing.T) {
 					}
 				}
 				count.await(t, 0)
-				if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+				if err := c.(Prober).Probe(t.Context()); err != nil {
 					t.Errorf("a probe at rest: %v", err)
 				}
 				before := c.ToolsVersion()
@@ -75,7 +74,7 @@ func TestRest(t *testing.T) {
 				count.await(t, 1)
 			}
 			changed := make(chan struct{}, 10)
-			c.(upstream.Notifier).OnChange(func() { changed <- struct{}{} })
+			c.(Notifier).OnChange(func() { changed <- struct{}{} })
 			// Again and again: a stream that is open is not at once one that the server writes to.
 			tick, late := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
 			defer tick.Stop()
@@ -98,7 +97,7 @@ func TestRest(t *testing.T) {
 // What has nothing to let go of, or nothing but it, stays as it is.
 func TestNoRest(t *testing.T) {
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
-		if dial(t, mode).(upstream.Rester).Rest() {
+		if dial(t, mode).(Rester).Rest() {
 			t.Errorf("a child (%s) rests", mode)
 		}
 	}
@@ -108,7 +107,7 @@ func TestNoRest(t *testing.T) {
 	s := webServer(web.URL + "/sse")
 	s.HTTP.SSE = true
 	c := dialServer(t, newConnector(t, Config{}), s)
-	if c.(upstream.Rester).Rest() {
+	if c.(Rester).Rest() {
 		t.Error("the stream that all answers come over was let go of")
 	}
 	_ = c.Close()

@@ -10,7 +10,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Calls that end by asking (2026-07-28), over both transports.
@@ -18,7 +17,7 @@ func TestRounds(t *testing.T) {
 	const ada, lovelace = `{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}`, `{\"action\":\"accept\",\"content\":{\"name\":\"Lovelace\"}}`
 	tests := []struct {
 		tool, args string
-		answer     func(context.Context, upstream.Question) (upstream.Answer, error)
+		answer     func(context.Context, Question) (Answer, error)
 		want, fail string
 		ids        []string
 	}{
@@ -30,11 +29,11 @@ func TestRounds(t *testing.T) {
 		{"needmodel", `{}`, says, "", "sampling", nil},
 		{"needroots", `{}`, says, "", "roots, and none are configured", nil},
 		{"huge", `{"n":1100000}`, says, "", "more than 1024 KiB", nil},
-		{"form", `{}`, func(context.Context, upstream.Question) (upstream.Answer, error) {
-			return upstream.Answer{}, errors.New("not so")
+		{"form", `{}`, func(context.Context, Question) (Answer, error) {
+			return Answer{}, errors.New("not so")
 		}, "", "not so", []string{"r1:name"}},
 	}
-	for name, c := range map[string]upstream.Client{
+	for name, c := range map[string]Client{
 		"stdio": dial(t, mcptest.Modern),
 		"http":  dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
 	} {
@@ -43,7 +42,7 @@ func TestRounds(t *testing.T) {
 				p := &person{answer: tt.answer}
 				got, err := p.call(t, c, tt.tool, tt.args)
 				if tt.fail != "" {
-					if e := upstream.As(err); err == nil || !strings.Contains(e.Message, tt.fail) || !e.Ended {
+					if e := As(err); err == nil || !strings.Contains(e.Message, tt.fail) || !e.Ended {
 						t.Errorf("error = %v, want one with %q", err, tt.fail)
 					}
 				} else if err != nil || !strings.Contains(got, tt.want) {
@@ -76,10 +75,10 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	p := &person{answer: waits}
 	first := dialServer(t, newConnector(t, Config{}), webServer(url))
 	ctx, cancel := context.WithCancel(t.Context())
-	asked := make(chan upstream.Question, 1)
+	asked := make(chan Question, 1)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := first.CallTool(ctx, upstream.Call{Name: "form2", Arguments: []byte(`{}`), Ask: func(ctx context.Context, q upstream.Question) (upstream.Answer, error) {
+		_, err := first.CallTool(ctx, Call{Name: "form2", Arguments: []byte(`{}`), Ask: func(ctx context.Context, q Question) (Answer, error) {
 			if q.ID == "r1:name" {
 				return says(ctx, q)
 			}
@@ -90,15 +89,15 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	}()
 	q := <-asked
 	cancel()
-	if e := upstream.As(<-ended); e.Kind != upstream.Interrupted || !e.Sent {
+	if e := As(<-ended); e.Kind != Interrupted || !e.Sent {
 		t.Errorf("the first call: %v", e)
 	}
-	from, err := upstream.DecodeContinuation(q.State)
+	from, err := DecodeContinuation(q.State)
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := upstream.Call{Name: "form2", Arguments: []byte(`{}`), Resume: from, Answers: map[string]upstream.Answer{
-		q.ID: {Action: upstream.Accept, Content: []byte(`{"name":"Byron"}`)},
+	call := Call{Name: "form2", Arguments: []byte(`{}`), Resume: from, Answers: map[string]Answer{
+		q.ID: {Action: Accept, Content: []byte(`{"name":"Byron"}`)},
 	}}
 	second := dialServer(t, newConnector(t, Config{}), webServer(url))
 	raw, err := second.CallTool(t.Context(), call)
@@ -108,17 +107,17 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	// A server that forgot how would do it all again.
 	old := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mcptest.Good))))
 	_, err = old.CallTool(t.Context(), call)
-	if e := upstream.As(err); err == nil || e.Sent || e.Kind != upstream.Misconfigured {
+	if e := As(err); err == nil || e.Sent || e.Kind != Misconfigured {
 		t.Errorf("older revision: %v", err)
 	}
 }
 
-func dialAll(t *testing.T) map[string]upstream.Client {
+func dialAll(t *testing.T) map[string]Client {
 	t.Helper()
-	web := func(mode string) upstream.Client {
+	web := func(mode string) Client {
 		return dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mode))))
 	}
-	return map[string]upstream.Client{
+	return map[string]Client{
 		"stdio/2025": dial(t, mcptest.Good), "stdio/2026": dial(t, mcptest.Modern),
 		"http/2025": web(mcptest.Good), "http/2026": web(mcptest.Modern),
 	}
@@ -129,7 +128,7 @@ func TestTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &person{answer: says}
 			finished := make(chan struct{})
-			call := upstream.Call{Name: "job", Arguments: []byte(`{}`), Ask: p.ask, Task: upstream.TaskAsked, TaskTTL: time.Hour, Notify: func(n upstream.Notification) {
+			call := Call{Name: "job", Arguments: []byte(`{}`), Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour, Notify: func(n Notification) {
 				if n.Task != nil && n.Task.Status == "working" {
 					close(finished)
 				}
@@ -137,7 +136,7 @@ func TestTasks(t *testing.T) {
 			}}
 			go func() {
 				<-finished
-				_, _ = c.CallTool(context.Background(), upstream.Call{Name: "finish", Arguments: []byte(`{}`)})
+				_, _ = c.CallTool(context.Background(), Call{Name: "finish", Arguments: []byte(`{}`)})
 			}()
 			raw, err := c.CallTool(t.Context(), call)
 			if err != nil || !strings.Contains(string(raw), "job done") {
@@ -152,7 +151,7 @@ func TestTasks(t *testing.T) {
 			}
 
 			_, err = p.call(t, c, "failingjob", `{}`)
-			if e := upstream.As(err); err == nil || e.Kind != upstream.Answered || e.Code != -32603 || e.Message != "the job broke" {
+			if e := As(err); err == nil || e.Kind != Answered || e.Code != -32603 || e.Message != "the job broke" {
 				t.Errorf("failed task: %v", err)
 			}
 			got, err := p.call(t, c, "maybejob", `{}`)
@@ -164,7 +163,7 @@ func TestTasks(t *testing.T) {
 }
 
 func TestTaskNotWanted(t *testing.T) {
-	raw, err := dial(t, mcptest.Good).CallTool(t.Context(), upstream.Call{Name: "maybejob", Arguments: []byte(`{}`)})
+	raw, err := dial(t, mcptest.Good).CallTool(t.Context(), Call{Name: "maybejob", Arguments: []byte(`{}`)})
 	if err != nil || !strings.Contains(string(raw), "at once") {
 		t.Errorf("result = %s, %v", raw, err)
 	}
@@ -194,13 +193,13 @@ func TestTaskCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var id string
-			_, err := c.CallTool(ctx, upstream.Call{Name: "job", Arguments: []byte(`{}`), Task: upstream.TaskAsked, Notify: func(n upstream.Notification) {
+			_, err := c.CallTool(ctx, Call{Name: "job", Arguments: []byte(`{}`), Task: TaskAsked, Notify: func(n Notification) {
 				if n.Task != nil {
 					id = n.Task.ID
 					cancel(errors.New("enough"))
 				}
 			}})
-			if e := upstream.As(err); e.Kind != upstream.Interrupted || !e.Sent || e.Message != "enough" {
+			if e := As(err); e.Kind != Interrupted || !e.Sent || e.Message != "enough" {
 				t.Errorf("error = %v", err)
 			}
 			conn := c.(*client)
@@ -220,30 +219,30 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 			first := dialServer(t, newConnector(t, Config{}), s)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var id string
-			_, err := first.CallTool(ctx, upstream.Call{Name: "job", Arguments: []byte(`{}`), Task: upstream.TaskAsked, Notify: func(n upstream.Notification) {
+			_, err := first.CallTool(ctx, Call{Name: "job", Arguments: []byte(`{}`), Task: TaskAsked, Notify: func(n Notification) {
 				if n.Task != nil {
 					id = n.Task.ID
-					cancel(upstream.ErrStopping)
+					cancel(ErrStopping)
 				}
 			}})
-			if !errors.Is(err, upstream.ErrStopping) {
+			if !errors.Is(err, ErrStopping) {
 				t.Errorf("error = %v", err)
 			}
 			second := dialServer(t, newConnector(t, Config{}), s)
 			if _, err := callTool(t, second, "finish", `{}`); err != nil {
 				t.Fatal(err)
 			}
-			raw, err := second.CallTool(t.Context(), upstream.Call{Name: "job", Follow: id})
+			raw, err := second.CallTool(t.Context(), Call{Name: "job", Follow: id})
 			if err != nil || !strings.Contains(string(raw), "job done") {
 				t.Errorf("result = %s, %v", raw, err)
 			}
-			_, err = second.CallTool(t.Context(), upstream.Call{Name: "job", Follow: "job-99"})
-			if e := upstream.As(err); err == nil || e.Kind != upstream.Protocol || !e.Sent || e.Ended || !strings.Contains(e.Message, "Task not found") {
+			_, err = second.CallTool(t.Context(), Call{Name: "job", Follow: "job-99"})
+			if e := As(err); err == nil || e.Kind != Protocol || !e.Sent || e.Ended || !strings.Contains(e.Message, "Task not found") {
 				t.Errorf("unknown task: %v", err)
 			}
 		})
 	}
-	_, err := dial(t, mcptest.Good).CallTool(t.Context(), upstream.Call{Name: "job", Follow: "job-1"})
+	_, err := dial(t, mcptest.Good).CallTool(t.Context(), Call{Name: "job", Follow: "job-1"})
 	if err == nil || !strings.Contains(err.Error(), "another connection") {
 		t.Errorf("a task of another process: %v", err)
 	}
@@ -256,14 +255,14 @@ func TestTaskLost(t *testing.T) {
 		begun := make(chan struct{}, 10)
 		go func() {
 			<-begun
-			_, _ = c.CallTool(context.Background(), upstream.Call{Name: how, Arguments: []byte(`{}`)})
+			_, _ = c.CallTool(context.Background(), Call{Name: how, Arguments: []byte(`{}`)})
 		}()
-		_, err := c.CallTool(t.Context(), upstream.Call{Name: "job", Arguments: []byte(`{}`), Task: upstream.TaskAsked, Notify: func(n upstream.Notification) {
+		_, err := c.CallTool(t.Context(), Call{Name: "job", Arguments: []byte(`{}`), Task: TaskAsked, Notify: func(n Notification) {
 			if n.Task != nil {
 				begun <- struct{}{}
 			}
 		}})
-		if e := upstream.As(err); err == nil || !e.Sent || e.Ended || e.Kind == upstream.Answered || !strings.Contains(e.Message, want) {
+		if e := As(err); err == nil || !e.Sent || e.Ended || e.Kind == Answered || !strings.Contains(e.Message, want) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -97,7 +95,7 @@ func place(u *url.URL) string {
 }
 
 func redirectError(format string, args ...any) error {
-	return upstream.Errorf(upstream.Misconfigured, "the server cannot be used: %s", fmt.Sprintf(format, args...))
+	return Errorf(Misconfigured, "the server cannot be used: %s", fmt.Sprintf(format, args...))
 }
 
 // newHTTPClient makes the client of one connection: nothing is shared with any other user's.

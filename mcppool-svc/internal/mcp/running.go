@@ -10,12 +10,11 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // running is one tool call over a connection, however many requests it takes.
 type running struct {
-	call  upstream.Call
+	call  Call
 	token string
 	of    context.Context // the caller's
 
@@ -33,7 +32,7 @@ type running struct {
 }
 
 // enroll registers a call for what the server says and asks during it, until leave.
-func (c *client) enroll(ctx context.Context, call upstream.Call) *running {
+func (c *client) enroll(ctx context.Context, call Call) *running {
 	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), of: ctx}
 	c.mu.Lock()
 	c.calls[r.token] = r
@@ -48,8 +47,8 @@ func (c *client) leave(r *running, err error) {
 	defer c.mu.Unlock()
 	delete(c.calls, r.token)
 	if err != nil {
-		e := upstream.As(err)
-		c.unsettled = c.unsettled || e.Kind == upstream.Interrupted && e.Sent
+		e := As(err)
+		c.unsettled = c.unsettled || e.Kind == Interrupted && e.Sent
 	}
 	c.sortOut()
 }
@@ -77,7 +76,7 @@ func (r *running) finish() {
 }
 
 // notify tells the caller, where it listens.
-func (r *running) notify(n upstream.Notification) {
+func (r *running) notify(n Notification) {
 	if r.call.Notify != nil {
 		r.call.Notify(n)
 	}

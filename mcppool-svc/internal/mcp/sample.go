@@ -10,7 +10,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // of notes which server the connection leads to, and what that may ask for.
@@ -25,7 +24,7 @@ func (c *client) samplingRefused() error {
 	if c.server != nil {
 		id = c.server.ID
 	}
-	return upstream.SampleErrorf(upstream.SampleRefused,
+	return SampleErrorf(SampleRefused,
 		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", id)
 }
 
@@ -36,42 +35,42 @@ func (c *client) sampled(ctx context.Context, request transport.JSONRPCRequest) 
 	if err == nil {
 		result, err = got.Result()
 	}
-	var refused *upstream.SampleError
+	var refused *SampleError
 	switch {
 	case errors.Is(err, errWithdrawn):
 		return nil
 	case errors.As(err, &refused):
 		return transport.NewJSONRPCErrorResponse(request.ID, refused.Code, refused.Message, nil)
 	case err != nil:
-		return transport.NewJSONRPCErrorResponse(request.ID, upstream.SampleInvalid, err.Error(), nil)
+		return transport.NewJSONRPCErrorResponse(request.ID, SampleInvalid, err.Error(), nil)
 	}
 	return transport.NewJSONRPCResultResponse(request.ID, result)
 }
 
 // sampleFor has a model asked for what a server sent as a request of its own. The error is for the server.
-func (c *client) sampleFor(ctx context.Context, request transport.JSONRPCRequest) (upstream.Sampled, error) {
+func (c *client) sampleFor(ctx context.Context, request transport.JSONRPCRequest) (Sampled, error) {
 	raw, err := json.Marshal(request.Params)
 	if err != nil {
-		return upstream.Sampled{}, errors.New("the parameters cannot be read")
+		return Sampled{}, errors.New("the parameters cannot be read")
 	}
 	params, err := strict.Object(raw)
 	if err != nil {
-		return upstream.Sampled{}, err
+		return Sampled{}, err
 	}
 	if !c.sampling {
 		if r := exchangeOf(ctx).run; r != nil {
 			r.warn(c.samplingRefused())
 		}
-		return upstream.Sampled{}, c.samplingRefused()
+		return Sampled{}, c.samplingRefused()
 	}
 	r, err := c.whose(ctx, params, aModel)
 	if err != nil {
-		return upstream.Sampled{}, err
+		return Sampled{}, err
 	}
 	s, err := readSample(params)
 	if err != nil {
 		r.warn(err)
-		return upstream.Sampled{}, err
+		return Sampled{}, err
 	}
 	got, err := c.sample(r.context(), r, s, request.ID.String())
 	if err != nil && !errors.Is(err, errWithdrawn) {
@@ -81,9 +80,9 @@ func (c *client) sampleFor(ctx context.Context, request transport.JSONRPCRequest
 }
 
 // sample has a model asked for a call. It ends with ctx, with the connection, and where the server takes the request back.
-func (c *client) sample(ctx context.Context, r *running, s upstream.Sample, request string) (upstream.Sampled, error) {
+func (c *client) sample(ctx context.Context, r *running, s Sample, request string) (Sampled, error) {
 	if !c.sampling || r.call.Sample == nil {
-		return upstream.Sampled{}, c.samplingRefused()
+		return Sampled{}, c.samplingRefused()
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -96,7 +95,7 @@ func (c *client) sample(ctx context.Context, r *running, s upstream.Sample, requ
 	case errors.Is(cause, errWithdrawn):
 		return got, errWithdrawn
 	case cause != nil:
-		return got, upstream.SampleErrorf(upstream.SampleRefused, "the call that the model was asked for has ended")
+		return got, SampleErrorf(SampleRefused, "the call that the model was asked for has ended")
 	}
 	return got, err
 }
@@ -108,7 +107,7 @@ func (r *running) warn(err error) {
 	r.warned = true
 	r.mu.Unlock()
 	if !told {
-		r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
+		r.notify(Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
 	}
 }
 
@@ -119,7 +118,7 @@ func (c *client) readSampling(name string, raw json.RawMessage) (in input, err e
 	}
 	params, err := strict.Object(raw)
 	if err == nil {
-		var s upstream.Sample
+		var s Sample
 		s, err = readSample(params)
 		in.sample = &s
 	}
@@ -130,7 +129,7 @@ func (c *client) readSampling(name string, raw json.RawMessage) (in input, err e
 }
 
 // sampleAll has models asked for what the result of a call asks for, all at once.
-func (c *client) sampleAll(r *running, samples map[string]upstream.Sample) (map[string]json.RawMessage, error) {
+func (c *client) sampleAll(r *running, samples map[string]Sample) (map[string]json.RawMessage, error) {
 	type answer struct {
 		name string
 		raw  json.RawMessage
@@ -165,7 +164,7 @@ func (c *client) sampleAll(r *running, samples map[string]upstream.Sample) (map[
 }
 
 // modelFailed is a call whose server asked for a model that did not answer. It goes no further.
-func modelFailed(name string, err error) *upstream.Error {
-	return &upstream.Error{Kind: upstream.NoModel, Sent: true, Ended: true, Err: err,
+func modelFailed(name string, err error) *Error {
+	return &Error{Kind: NoModel, Sent: true, Ended: true, Err: err,
 		Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", name, err)}
 }

@@ -9,15 +9,14 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // knows is a model.
-func knows(context.Context, upstream.Sample) (upstream.Sampled, error) {
-	return upstream.Sampled{Text: "Paris", Model: "m", Stop: "endTurn"}, nil
+func knows(context.Context, Sample) (Sampled, error) {
+	return Sampled{Text: "Paris", Model: "m", Stop: "endTurn"}, nil
 }
 
-func dialSampling(t *testing.T, s *registry.Server) upstream.Client {
+func dialSampling(t *testing.T, s *registry.Server) Client {
 	t.Helper()
 	s.Sampling = &registry.Sampling{}
 	return dialServer(t, newConnector(t, Config{}), s)
@@ -25,13 +24,13 @@ func dialSampling(t *testing.T, s *registry.Server) upstream.Client {
 
 // Tasks have models asked too: with a request of the server, or by what they are found to want.
 func TestTasksThatSample(t *testing.T) {
-	for name, c := range map[string]upstream.Client{
+	for name, c := range map[string]Client{
 		"stdio/2025": dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}),
 		"stdio/2026": dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Modern)}),
 		"http/2026":  dialSampling(t, webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := c.CallTool(t.Context(), upstream.Call{Name: "samplingjob", Arguments: []byte(`{}`), Sample: knows, Task: upstream.TaskAsked})
+			raw, err := c.CallTool(t.Context(), Call{Name: "samplingjob", Arguments: []byte(`{}`), Sample: knows, Task: TaskAsked})
 			if err != nil || !strings.Contains(string(raw), "Paris") {
 				t.Errorf("%s, %v", raw, err)
 			}
@@ -61,21 +60,21 @@ func TestSamplingIsAnnounced(t *testing.T) {
 // A server that takes its request back ends the model's.
 func TestSampleWithdrawn(t *testing.T) {
 	c := dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
-	r := &running{of: t.Context(), call: upstream.Call{Sample: func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
+	r := &running{of: t.Context(), call: Call{Sample: func(ctx context.Context, _ Sample) (Sampled, error) {
 		c.shut(requestKey("7"), errWithdrawn)
 		<-ctx.Done()
-		return upstream.Sampled{}, ctx.Err()
+		return Sampled{}, ctx.Err()
 	}}}
-	if _, err := c.sample(t.Context(), r, upstream.Sample{}, "7"); !errors.Is(err, errWithdrawn) {
+	if _, err := c.sample(t.Context(), r, Sample{}, "7"); !errors.Is(err, errWithdrawn) {
 		t.Errorf("error = %v", err)
 	}
 	// So does the end of the connection.
-	r.call.Sample = func(ctx context.Context, _ upstream.Sample) (upstream.Sampled, error) {
+	r.call.Sample = func(ctx context.Context, _ Sample) (Sampled, error) {
 		go func() { _ = c.Close() }()
 		<-ctx.Done()
-		return upstream.Sampled{}, ctx.Err()
+		return Sampled{}, ctx.Err()
 	}
-	if _, err := c.sample(t.Context(), r, upstream.Sample{}, ""); err == nil || !strings.Contains(err.Error(), "has ended") {
+	if _, err := c.sample(t.Context(), r, Sample{}, ""); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // What a request for a model may hold.
@@ -39,24 +38,24 @@ type sampleParams struct {
 
 // readSample reads the parameters of sampling/createMessage. The error is for the server. includeContext is left out: what this pool
 // knows of other servers is not for this one.
-func readSample(params map[string]json.RawMessage) (upstream.Sample, error) {
+func readSample(params map[string]json.RawMessage) (Sample, error) {
 	for _, key := range []string{"tools", "toolChoice"} {
 		if !strict.Absent(params[key]) {
-			return upstream.Sample{}, invalidSample("%s in sampling is not offered here (the capability sampling.tools is not announced); ask without", key)
+			return Sample{}, invalidSample("%s in sampling is not offered here (the capability sampling.tools is not announced); ask without", key)
 		}
 	}
 	raw, err := json.Marshal(params)
 	if err != nil || len(raw) > maxSample {
-		return upstream.Sample{}, invalidSample("the request cannot be read, or has more than %d MiB", maxSample>>20)
+		return Sample{}, invalidSample("the request cannot be read, or has more than %d MiB", maxSample>>20)
 	}
 	var p sampleParams
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return upstream.Sample{}, invalidSample("the parameters are not those of sampling/createMessage")
+		return Sample{}, invalidSample("the parameters are not those of sampling/createMessage")
 	}
 	if err := p.check(); err != nil {
-		return upstream.Sample{}, err
+		return Sample{}, err
 	}
-	s := upstream.Sample{System: p.SystemPrompt, MaxTokens: int(min(p.MaxTokens, mostTokens)), Temperature: p.Temperature, Stop: p.StopSequences}
+	s := Sample{System: p.SystemPrompt, MaxTokens: int(min(p.MaxTokens, mostTokens)), Temperature: p.Temperature, Stop: p.StopSequences}
 	for _, h := range p.ModelPreferences.Hints {
 		if h.Name != "" {
 			s.Hints = append(s.Hints, h.Name)
@@ -67,7 +66,7 @@ func readSample(params map[string]json.RawMessage) (upstream.Sample, error) {
 		if err != nil {
 			return s, err
 		}
-		s.Messages = append(s.Messages, upstream.SampleMessage{Assistant: m.Role == "assistant", Parts: parts})
+		s.Messages = append(s.Messages, SampleMessage{Assistant: m.Role == "assistant", Parts: parts})
 	}
 	return s, nil
 }
@@ -119,7 +118,7 @@ type samplePart struct {
 }
 
 // readParts reads a message's content: one piece, or since 2025-11-25 a list of them.
-func readParts(raw json.RawMessage) ([]upstream.SamplePart, error) {
+func readParts(raw json.RawMessage) ([]SamplePart, error) {
 	var list []samplePart
 	if json.Unmarshal(raw, &list) != nil {
 		list = make([]samplePart, 1)
@@ -130,16 +129,16 @@ func readParts(raw json.RawMessage) ([]upstream.SamplePart, error) {
 	if len(list) == 0 || len(list) > maxSampleParts {
 		return nil, invalidSample("the content of a message must have 1 to %d pieces", maxSampleParts)
 	}
-	parts := make([]upstream.SamplePart, 0, len(list))
+	parts := make([]SamplePart, 0, len(list))
 	for _, p := range list {
 		switch p.Type {
 		case "text":
-			parts = append(parts, upstream.SamplePart{Kind: p.Type, Text: p.Text})
+			parts = append(parts, SamplePart{Kind: p.Type, Text: p.Text})
 		case "image", "audio":
 			if len(p.Data) == 0 || p.MimeType == "" || len(p.MimeType) > 100 {
 				return nil, invalidSample("an %s without data, or without a mimeType", p.Type)
 			}
-			parts = append(parts, upstream.SamplePart{Kind: p.Type, MIME: p.MimeType, Data: p.Data})
+			parts = append(parts, SamplePart{Kind: p.Type, MIME: p.MimeType, Data: p.Data})
 		default:
 			return nil, invalidSample("content of the type %.40q is not taken in sampling; send text, image or audio", p.Type)
 		}
@@ -148,5 +147,5 @@ func readParts(raw json.RawMessage) ([]upstream.SamplePart, error) {
 }
 
 func invalidSample(format string, args ...any) error {
-	return upstream.SampleErrorf(upstream.SampleInvalid, format, args...)
+	return SampleErrorf(SampleInvalid, format, args...)
 }

@@ -15,8 +15,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // maxRefusal bounds what is read of a POST's own answer, which says nothing but its status.
@@ -239,8 +237,8 @@ func (t *sse) why() error {
 }
 
 // streamLost is why a stream of events ended that should not have.
-func streamLost(err error) *upstream.Error {
-	var known *upstream.Error
+func streamLost(err error) *Error {
+	var known *Error
 	if errors.As(err, &known) {
 		return known
 	}
@@ -248,5 +246,5 @@ func streamLost(err error) *upstream.Error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		reason = cut(strip(err))
 	}
-	return &upstream.Error{Kind: upstream.Unavailable, Sent: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
+	return &Error{Kind: Unavailable, Sent: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // connectSSE speaks the older HTTP transport, of 2024-11-05.
@@ -30,7 +29,7 @@ func (c *Connector) connectSSE(ctx context.Context, s *registry.Server, user str
 		err = c.handshake(ctx, conn)
 	}
 	if err != nil {
-		failure := *upstream.As(err)
+		failure := *As(err)
 		failure.Message = "MCP server " + s.ID + " at " + place(web.origin) + ": " + failure.Message
 		return nil, errors.Join(&failure, conn.Close())
 	}
@@ -38,13 +37,13 @@ func (c *Connector) connectSSE(ctx context.Context, s *registry.Server, user str
 }
 
 // openError says why there is no stream of events.
-func (c *client) openError(ctx context.Context, x *exchange, err error) *upstream.Error {
+func (c *client) openError(ctx context.Context, x *exchange, err error) *Error {
 	if ctx.Err() != nil {
 		return c.silence(ctx)
 	}
-	var known *upstream.Error
+	var known *Error
 	r := x.report()
-	e := &upstream.Error{Kind: upstream.Unavailable, Err: err, Message: c.hide(cut(strip(err)))}
+	e := &Error{Kind: Unavailable, Err: err, Message: c.hide(cut(strip(err)))}
 	switch {
 	case errors.As(err, &known):
 		own := *known
@@ -53,7 +52,7 @@ func (c *client) openError(ctx context.Context, x *exchange, err error) *upstrea
 		e = refused(r)
 		e.Err = errors.Join(errNoStream, e.Err)
 	case errors.Is(err, errNoStream):
-		e.Kind = upstream.Protocol
+		e.Kind = Protocol
 	}
 	e.Sent = false // no tool was called
 	return e

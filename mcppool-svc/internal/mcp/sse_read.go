@@ -13,7 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // maxQuestions is how many requests of a server are answered at once; more wait.
@@ -63,10 +62,10 @@ func (t *sse) read(body io.ReadCloser, from *url.URL, named chan<- *url.URL) {
 func endpointOf(from *url.URL, data []byte) (*url.URL, error) {
 	endpoint, err := from.Parse(string(bytes.TrimSpace(data)))
 	if err != nil {
-		return nil, upstream.Errorf(upstream.Protocol, "the server names an address for messages that cannot be read: %w", err)
+		return nil, Errorf(Protocol, "the server names an address for messages that cannot be read: %w", err)
 	}
 	if !sameOrigin(endpoint, from) {
-		return nil, upstream.Errorf(upstream.AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed",
+		return nil, Errorf(AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed",
 			place(from), place(endpoint))
 	}
 	return endpoint, nil

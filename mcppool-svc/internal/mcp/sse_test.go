@@ -12,11 +12,10 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // overSSE connects to a fake by the older transport.
-func overSSE(t *testing.T, fake *mcptest.SSE, cfg Config) upstream.Client {
+func overSSE(t *testing.T, fake *mcptest.SSE, cfg Config) Client {
 	t.Helper()
 	s := webServer(serveWeb(t, fake) + "/sse")
 	s.HTTP.SSE, s.HTTP.Headers = true, map[string]string{"X-Key": "k"}
@@ -37,7 +36,7 @@ func TestSSE(t *testing.T) {
 		t.Errorf("echo says %s", got)
 	}
 	var progress []string
-	_, err := c.CallTool(t.Context(), upstream.Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+	_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n Notification) {
 		if n.Progress != nil {
 			progress = append(progress, n.Progress.Message)
 		}
@@ -51,10 +50,10 @@ func TestSSE(t *testing.T) {
 	if got := say(t, c, "ask", `{"method":"roots/list"}`); got != `{"roots":[{"uri":"file:///srv/a","name":"a"}]}` {
 		t.Errorf("the roots are %s", got)
 	}
-	sub := subscribe(t, c.(upstream.Offers), "demo://1")
+	sub := subscribe(t, c.(Offers), "demo://1")
 	say(t, c, "touch", `{"uri":"demo://1"}`)
 	<-sub.Changed()
-	if err := c.(upstream.Prober).Probe(t.Context()); err != nil {
+	if err := c.(Prober).Probe(t.Context()); err != nil {
 		t.Errorf("probe: %v", err)
 	}
 }
@@ -63,7 +62,7 @@ func TestSSE(t *testing.T) {
 func TestSSECancels(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	raw, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(upstream.Notification) { cancel() }})
+	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(Notification) { cancel() }})
 	if err != nil || !strings.Contains(string(raw), "stopped in time") {
 		t.Errorf("call = %s, %v", raw, err)
 	}
@@ -75,21 +74,21 @@ func TestSSELosesItsStream(t *testing.T) {
 	held := make(chan error, 1)
 	holding := make(chan struct{})
 	go func() {
-		_, err := c.CallTool(context.WithoutCancel(t.Context()), upstream.Call{Name: "hold", Arguments: []byte(`{}`),
-			Notify: func(upstream.Notification) { sync.OnceFunc(func() { close(holding) })() }})
+		_, err := c.CallTool(context.WithoutCancel(t.Context()), Call{Name: "hold", Arguments: []byte(`{}`),
+			Notify: func(Notification) { sync.OnceFunc(func() { close(holding) })() }})
 		held <- err
 	}()
 	<-holding
 	_, err := callTool(t, c, "drop", `{}`)
 	for _, err := range []error{err, <-held} {
-		e := upstream.As(err)
-		if err == nil || e.Kind != upstream.Unavailable || !e.Sent || !e.Lost || !strings.Contains(e.Message, "stream of the server's messages was lost") {
+		e := As(err)
+		if err == nil || e.Kind != Unavailable || !e.Sent || !e.Lost || !strings.Contains(e.Message, "stream of the server's messages was lost") {
 			t.Errorf("a call over a lost stream: %+v", e)
 		}
 	}
 	<-c.Done()
 	// What comes after it is known not to have been sent.
-	if _, err := callTool(t, c, "echo", `{}`); err == nil || upstream.As(err).Sent {
+	if _, err := callTool(t, c, "echo", `{}`); err == nil || As(err).Sent {
 		t.Errorf("a call after it: %v", err)
 	}
 }
@@ -97,10 +96,10 @@ func TestSSELosesItsStream(t *testing.T) {
 // TestSSEBoundsMessages: one that is too long, and one that says two things, fail the call that they were for and no other.
 func TestSSEBoundsMessages(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{MaxMessage: 64 << 10})
-	if _, err := callTool(t, c, "large", `{"n":100000}`); err == nil || upstream.As(err).Kind != upstream.TooLarge || !upstream.As(err).Ended {
+	if _, err := callTool(t, c, "large", `{"n":100000}`); err == nil || As(err).Kind != TooLarge || !As(err).Ended {
 		t.Errorf("a long answer: %v", err)
 	}
-	if _, err := callTool(t, c, "envelope", `{}`); err == nil || upstream.As(err).Kind != upstream.Protocol || !upstream.As(err).Ended {
+	if _, err := callTool(t, c, "envelope", `{}`); err == nil || As(err).Kind != Protocol || !As(err).Ended {
 		t.Errorf("an answer with two results: %v", err)
 	}
 	if got := say(t, c, "echo", `{"text":"x"}`); got != `{"text":"x"}` {
@@ -115,17 +114,17 @@ func TestSSEEndpoint(t *testing.T) {
 	s := webServer(serveWeb(t, &mcptest.SSE{Endpoint: elsewhere + "/message"}) + "/sse")
 	s.HTTP.SSE = true
 	_, err := connect(t, c, s)
-	if err == nil || upstream.As(err).Kind != upstream.AddressRefused || !strings.Contains(err.Error(), "own origin") {
+	if err == nil || As(err).Kind != AddressRefused || !strings.Contains(err.Error(), "own origin") {
 		t.Errorf("a foreign endpoint: %v", err)
 	}
 	s = webServer(serveWeb(t, &mcptest.SSE{}) + "/sse")
 	s.HTTP.SSE, s.HTTP.PublicOnly, s.ByOperator = true, true, false
-	if _, err := connect(t, c, s); err == nil || upstream.As(err).Kind != upstream.AddressRefused {
+	if _, err := connect(t, c, s); err == nil || As(err).Kind != AddressRefused {
 		t.Errorf("a loopback address of a plain user: %v", err)
 	}
 	s = webServer(serveWeb(t, http.RedirectHandler(serveWeb(t, &mcptest.SSE{})+"/sse", http.StatusTemporaryRedirect)))
 	s.HTTP.SSE = true
-	if _, err := connect(t, c, s); err == nil || upstream.As(err).Kind != upstream.AddressRefused {
+	if _, err := connect(t, c, s); err == nil || As(err).Kind != AddressRefused {
 		t.Errorf("a redirect to a loopback address: %v", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -34,14 +33,14 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 		Env: process.Environ(c.cfg.Environ, env), Limits: c.cfg.ChildLimits,
 	})
 	if err != nil {
-		return nil, upstream.Errorf(upstream.Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
+		return nil, Errorf(Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
 	}
 	conn := c.overStdio(child, s, e)
 	hide := literal(env)
 	conn.hide = hide.Replace
 	go conn.follow(child)
 	if err := c.handshake(ctx, conn); err != nil {
-		failure := *upstream.As(err)
+		failure := *As(err)
 		closing := conn.Close()
 		failure.Stderr = conn.Stderr() // whole, now that the child is gone
 		return nil, errors.Join(&failure, closing)
@@ -55,7 +54,7 @@ func (c *Connector) overStdio(child *process.Process, s *registry.Server, e era)
 	var conn *client
 	out := newLineWriter(child.Stdin, stallLimit, func(err error) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			conn.fail(&upstream.Error{Kind: upstream.Unavailable, Sent: true, Lost: true,
+			conn.fail(&Error{Kind: Unavailable, Sent: true, Lost: true,
 				Message: fmt.Sprintf("MCP server %s does not read its stdin", s.ID)})
 		}
 		child.Close() // mcp-go notices a broken connection at the other end alone
@@ -78,7 +77,7 @@ func (c *Connector) overStdio(child *process.Process, s *registry.Server, e era)
 	conn.child = child
 	conn.said = func() string { return conn.testimony(child) }
 	conn.release = child.Close
-	conn.obituary = func() *upstream.Error { return conn.stdioObituary(s, child) }
+	conn.obituary = func() *Error { return conn.stdioObituary(s, child) }
 	return conn
 }
 
@@ -99,11 +98,11 @@ func (c *client) follow(child *process.Process) {
 }
 
 // stdioObituary says why a child's output ended.
-func (c *client) stdioObituary(s *registry.Server, child *process.Process) *upstream.Error {
+func (c *client) stdioObituary(s *registry.Server, child *process.Process) *Error {
 	if err := c.Err(); err != nil {
-		return upstream.As(err)
+		return As(err)
 	}
-	var known *upstream.Error
+	var known *Error
 	if errors.As(c.lines.Err(), &known) {
 		e := *known
 		e.Message = fmt.Sprintf("MCP server %s: %s", s.ID, c.hide(e.Message))
@@ -117,13 +116,13 @@ func (c *client) stdioObituary(s *registry.Server, child *process.Process) *upst
 		how = "ended (" + child.Status() + ")"
 	case <-timer.C:
 	}
-	return &upstream.Error{Kind: upstream.Unavailable, Lost: true,
+	return &Error{Kind: Unavailable, Lost: true,
 		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", s.ID, s.Stdio.Command, how, c.testimony(child))}
 }
 
 // testimony is what a child said last, for an error message.
 func (c *client) testimony(child *process.Process) string {
-	if c.shared && c.info != (upstream.Info{}) {
+	if c.shared && c.info != (Info{}) {
 		return "" // it may tell of other users' calls
 	}
 	var text string
@@ -143,7 +142,7 @@ func (c *Connector) expand(s *registry.Server, values map[string]string) (map[st
 	}
 	out, err := expand(values, c.cfg.Environ)
 	if err != nil {
-		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: %w", s.ID, err)
+		return nil, Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
 	}
 	return out, nil
 }

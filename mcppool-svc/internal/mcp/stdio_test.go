@@ -14,7 +14,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func TestStdioHandshakeListAndCall(t *testing.T) {
@@ -69,15 +68,15 @@ func TestConnectErrors(t *testing.T) {
 		name  string
 		stdio *registry.Stdio
 		limit time.Duration
-		kind  upstream.Kind
+		kind  Kind
 		want  []string
 	}{
-		{"no such command", &registry.Stdio{Command: "no-such-program-here"}, 0, upstream.Unavailable, []string{"cannot be started", "install it"}},
-		{"exits at start", mcptest.Stdio(mcptest.Exit), 0, upstream.Unavailable, []string{"exit status 3", "the database is missing, token ***"}},
-		{"is silent", mcptest.Stdio(mcptest.Silent), 200 * time.Millisecond, upstream.Unavailable, []string{"did not answer initialize", "start_timeout"}},
-		{"writes rubbish", mcptest.Stdio(mcptest.Rubbish), 0, upstream.Protocol, []string{"does not speak MCP", "Welcome to this program!"}},
-		{"unknown revision", mcptest.Stdio(mcptest.OldVersion), 0, upstream.Protocol, []string{"1999-01-01"}},
-		{"missing reference", &registry.Stdio{Command: "sh", Env: map[string]string{"A": "${env:NOT_THERE}"}}, 0, upstream.Misconfigured, []string{"NOT_THERE"}},
+		{"no such command", &registry.Stdio{Command: "no-such-program-here"}, 0, Unavailable, []string{"cannot be started", "install it"}},
+		{"exits at start", mcptest.Stdio(mcptest.Exit), 0, Unavailable, []string{"exit status 3", "the database is missing, token ***"}},
+		{"is silent", mcptest.Stdio(mcptest.Silent), 200 * time.Millisecond, Unavailable, []string{"did not answer initialize", "start_timeout"}},
+		{"writes rubbish", mcptest.Stdio(mcptest.Rubbish), 0, Protocol, []string{"does not speak MCP", "Welcome to this program!"}},
+		{"unknown revision", mcptest.Stdio(mcptest.OldVersion), 0, Protocol, []string{"1999-01-01"}},
+		{"missing reference", &registry.Stdio{Command: "sh", Env: map[string]string{"A": "${env:NOT_THERE}"}}, 0, Misconfigured, []string{"NOT_THERE"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,7 +94,7 @@ func TestConnectErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("connected")
 			}
-			e := upstream.As(err)
+			e := As(err)
 			if e.Kind != tt.kind {
 				t.Errorf("kind = %v, want %v", e.Kind, tt.kind)
 			}
@@ -133,21 +132,21 @@ func TestReferencesAreResolvedForOperatorsOnly(t *testing.T) {
 func TestCallOutcomes(t *testing.T) {
 	tests := []struct {
 		tool string
-		want upstream.Error
+		want Error
 	}{
-		{"error", upstream.Error{Kind: upstream.Answered, Code: -32000, Sent: true, Message: "the disk is full"}},
-		{"nope", upstream.Error{Kind: upstream.Answered, Code: -32602, Sent: true, Message: "Unknown tool: nope"}},
-		{"crash", upstream.Error{Kind: upstream.Unavailable, Sent: true, Lost: true, Message: "exit status 7"}},
+		{"error", Error{Kind: Answered, Code: -32000, Sent: true, Message: "the disk is full"}},
+		{"nope", Error{Kind: Answered, Code: -32602, Sent: true, Message: "Unknown tool: nope"}},
+		{"crash", Error{Kind: Unavailable, Sent: true, Lost: true, Message: "exit status 7"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
 			c := dial(t, mcptest.Good)
 			_, err := callTool(t, c, tt.tool, `{}`)
-			var e *upstream.Error
+			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("error = %v", err)
 			}
-			got := upstream.Error{Kind: e.Kind, Code: e.Code, Sent: e.Sent, Lost: e.Lost, Message: tt.want.Message}
+			got := Error{Kind: e.Kind, Code: e.Code, Sent: e.Sent, Lost: e.Lost, Message: tt.want.Message}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -166,7 +165,7 @@ func TestDeadChildIsNoticedAndLaterCallsAreProvenNotSent(t *testing.T) {
 		t.Errorf("Err = %v, want the last words of the child", err)
 	}
 	_, err := callTool(t, c, "echo", `{"text":"a"}`)
-	if e := upstream.As(err); e.Sent || !e.Lost {
+	if e := As(err); e.Sent || !e.Lost {
 		t.Errorf("error = %+v, want not sent and lost", e)
 	}
 }
@@ -178,9 +177,9 @@ func TestDeadlineTellsTheServerAndDoesNotWait(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithTimeout(t.Context(), briefly)
 	defer cancel()
-	_, err := c.CallTool(ctx, upstream.Call{Name: "hang", Arguments: []byte(`{}`), Notify: func(upstream.Notification) {}})
-	e := upstream.As(err)
-	if e.Kind != upstream.Interrupted || !e.Sent || !errors.Is(err, context.DeadlineExceeded) {
+	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: []byte(`{}`), Notify: func(Notification) {}})
+	e := As(err)
+	if e.Kind != Interrupted || !e.Sent || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %+v", e)
 	}
 	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
@@ -193,7 +192,7 @@ func TestCancelledCallMayStillAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	waiting := sync.OnceFunc(func() { cancel(errors.New("enough")) })
-	raw, err := c.CallTool(ctx, upstream.Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n Notification) {
 		if n.Log != nil {
 			waiting()
 		}
@@ -207,8 +206,8 @@ func TestCallGivenUpBeforeItWasSent(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.CallTool(ctx, upstream.Call{Name: "hang", Arguments: []byte(`{}`), Notify: func(upstream.Notification) {}})
-	if e := upstream.As(err); e.Kind != upstream.Interrupted {
+	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: []byte(`{}`), Notify: func(Notification) {}})
+	if e := As(err); e.Kind != Interrupted {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -216,8 +215,8 @@ func TestCallGivenUpBeforeItWasSent(t *testing.T) {
 func TestProgressAndLogs(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	var mu sync.Mutex
-	var got []upstream.Notification
-	_, err := c.CallTool(t.Context(), upstream.Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n upstream.Notification) {
+	var got []Notification
+	_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n Notification) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, n)
@@ -225,11 +224,11 @@ func TestProgressAndLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []upstream.Notification{
-		{Progress: &upstream.Progress{Done: 1, Total: 3, Message: "step 1"}},
-		{Progress: &upstream.Progress{Done: 2, Total: 3, Message: "step 2"}},
-		{Progress: &upstream.Progress{Done: 3, Total: 3, Message: "step 3"}},
-		{Log: &upstream.Log{Level: "warning", Logger: "fake", Data: `{"careful":true}`}},
+	want := []Notification{
+		{Progress: &Progress{Done: 1, Total: 3, Message: "step 1"}},
+		{Progress: &Progress{Done: 2, Total: 3, Message: "step 2"}},
+		{Progress: &Progress{Done: 3, Total: 3, Message: "step 3"}},
+		{Log: &Log{Level: "warning", Logger: "fake", Data: `{"careful":true}`}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -252,8 +251,8 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := callTool(t, c, "large", `{"n":1100000}`)
-	e := upstream.As(err)
-	if e.Kind != upstream.TooLarge || !e.Sent || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB; ask the tool for less, or have an operator raise the pool's --max-message-bytes") {
+	e := As(err)
+	if e.Kind != TooLarge || !e.Sent || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB; ask the tool for less, or have an operator raise the pool's --max-message-bytes") {
 		t.Errorf("error = %+v", e)
 	}
 	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
@@ -266,12 +265,12 @@ func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 	big := `{"text":"` + strings.Repeat("x", maxQueued) + `"}`
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := c.CallTool(ctx, upstream.Call{Name: "echo", Arguments: []byte(big), Notify: func(upstream.Notification) {}})
+	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: []byte(big), Notify: func(Notification) {}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("first call: %v", err)
 	}
 	_, err = callTool(t, c, "echo", big)
-	if e := upstream.As(err); e.Sent || !strings.Contains(e.Message, "does not read its stdin") {
+	if e := As(err); e.Sent || !strings.Contains(e.Message, "does not read its stdin") {
 		t.Errorf("second call: %+v", e)
 	}
 	if err := c.Close(); err != nil { // which kills what does not end by itself
@@ -283,8 +282,8 @@ func TestWrongIDIsNoAnswer(t *testing.T) {
 	c := dial(t, mcptest.WrongID)
 	ctx, cancel := context.WithTimeout(t.Context(), briefly)
 	defer cancel()
-	_, err := c.CallTool(ctx, upstream.Call{Name: "echo", Arguments: []byte(`{"text":"a"}`), Notify: func(upstream.Notification) {}})
-	if e := upstream.As(err); e.Kind != upstream.Interrupted || !e.Sent {
+	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: []byte(`{"text":"a"}`), Notify: func(Notification) {}})
+	if e := As(err); e.Kind != Interrupted || !e.Sent {
 		t.Errorf("error = %+v", e)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -18,7 +16,7 @@ const (
 	unsubscribeLimit = 5 * time.Second
 )
 
-// watch is one subscription of ours. It implements upstream.Subscription.
+// watch is one subscription of ours. It implements Subscription.
 type watch struct {
 	c       *client
 	uri     string
@@ -28,10 +26,10 @@ type watch struct {
 	n    uint64 // guarded by the offers' mu
 }
 
-// Changed implements upstream.Subscription.
+// Changed implements Subscription.
 func (w *watch) Changed() <-chan struct{} { return w.changed }
 
-// Take implements upstream.Subscription.
+// Take implements Subscription.
 func (w *watch) Take() (uri string, changes uint64) {
 	w.c.offers.mu.Lock()
 	defer w.c.offers.mu.Unlock()
@@ -71,8 +69,8 @@ func holds(whole, part string) bool {
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsAny(rest[:1], "/?#"))
 }
 
-// Subscribe implements upstream.Offers.
-func (c *client) Subscribe(ctx context.Context, uri string) (upstream.Subscription, error) {
+// Subscribe implements Offers.
+func (c *client) Subscribe(ctx context.Context, uri string) (Subscription, error) {
 	o := &c.offers
 	if err := o.take(ctx); err != nil {
 		return nil, err
@@ -94,7 +92,7 @@ func (c *client) subscribe(ctx context.Context, uri string) error {
 	o := &c.offers
 	if o.refs[uri] == 0 {
 		if len(o.refs) >= maxSubscriptions {
-			return &upstream.Error{Kind: upstream.TooLarge,
+			return &Error{Kind: TooLarge,
 				Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
 		}
 		if err := c.askToTell(ctx, uri); err != nil {
@@ -118,7 +116,7 @@ func (c *client) askToTell(ctx context.Context, uri string) error {
 	return err
 }
 
-// Close implements upstream.Subscription.
+// Close implements Subscription.
 func (w *watch) Close() {
 	c := w.c
 	if !c.offers.forget(w) {
@@ -177,7 +175,7 @@ func (o *offers) take(ctx context.Context) error {
 	case o.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: context.Cause(ctx)}
+		return &Error{Kind: Interrupted, Message: context.Cause(ctx).Error(), Err: context.Cause(ctx)}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -125,7 +124,7 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 		return modernResult(t)
 	}
 	_, raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.id, nil)
-	if t.status == "cancelled" && (err == nil && !isResult(raw) || err != nil && upstream.As(err).Kind == upstream.Answered) {
+	if t.status == "cancelled" && (err == nil && !isResult(raw) || err != nil && As(err).Kind == Answered) {
 		return nil, taskCancelled(t)
 	}
 	return raw, err
@@ -151,7 +150,7 @@ func modernResult(t mcpTask) (json.RawMessage, error) {
 	if err != nil {
 		details = nil
 	}
-	e := &upstream.Error{Kind: upstream.Answered, Sent: true, Message: cut(stringOf(details["message"]))}
+	e := &Error{Kind: Answered, Sent: true, Message: cut(stringOf(details["message"]))}
 	if e.Message == "" {
 		e.Message = "the task failed: " + t.message
 	}
@@ -160,10 +159,10 @@ func modernResult(t mcpTask) (json.RawMessage, error) {
 }
 
 // taskCancelled is a task that ended before its time. How far it came is not known.
-func taskCancelled(t mcpTask) *upstream.Error {
+func taskCancelled(t mcpTask) *Error {
 	message := fmt.Sprintf("the server cancelled the task %.100q", t.id)
 	if t.message != "" {
 		message += ": " + t.message
 	}
-	return &upstream.Error{Kind: upstream.Interrupted, Sent: true, Message: message, Err: context.Canceled}
+	return &Error{Kind: Interrupted, Sent: true, Message: message, Err: context.Canceled}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // taskInput is something that a task asks for.
@@ -81,7 +80,7 @@ func (f *follower) open(ctx context.Context, name string, raw json.RawMessage) {
 func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage) (json.RawMessage, error) {
 	in, err := f.c.readInput(name, raw)
 	if err == nil && in.sample != nil {
-		var got upstream.Sampled
+		var got Sampled
 		if got, err = f.c.sample(ctx, f.r, *in.sample, ""); err == nil {
 			in.answer, err = got.Result()
 		}
@@ -90,15 +89,15 @@ func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage)
 	case errors.Is(err, errWithdrawn):
 		return nil, err
 	case err != nil:
-		f.r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
-		return upstream.Answer{Action: upstream.Decline}.Result(), nil
+		f.r.notify(Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
+		return Answer{Action: Decline}.Result(), nil
 	case in.answer != nil:
 		return in.answer, nil
 	}
 	in.question.ID = "t:" + name
 	answer, err := f.c.inquireWithin(ctx, f.r, in.question, "", "")
 	if err != nil && !errors.Is(err, errWithdrawn) {
-		return upstream.Answer{Action: upstream.Decline}.Result(), nil
+		return Answer{Action: Decline}.Result(), nil
 	}
 	return answer.Result(), err
 }

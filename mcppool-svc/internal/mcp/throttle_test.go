@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func TestThrottle(t *testing.T) {
@@ -36,7 +34,7 @@ func TestThrottle(t *testing.T) {
 // Nobody can put on the judge's voice: the word is drawn for each connection.
 func TestVerdictsAreTheJudgesAlone(t *testing.T) {
 	j := newJudge(1 << 20)
-	for why, kind := range map[error]upstream.Kind{errTooLong: upstream.TooLarge, reasons[1]: upstream.Protocol, reasons[4]: upstream.Protocol} {
+	for why, kind := range map[error]Kind{errTooLong: TooLarge, reasons[1]: Protocol, reasons[4]: Protocol} {
 		e := j.read(&mcp.JSONRPCErrorDetails{Code: verdictCode, Message: j.word + name(why)})
 		if e == nil || e.Kind != kind || !e.Ended {
 			t.Errorf("%v: %+v", why, e)

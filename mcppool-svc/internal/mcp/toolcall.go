@@ -12,7 +12,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // head is what each request says of this client since 2026-07-28, as mcp-go writes it.
@@ -44,8 +43,8 @@ func (c *client) toolRequest(r *running, next round) (transport.JSONRPCRequest, 
 }
 
 // unwritten is a request that cannot be written.
-func unwritten(err error) *upstream.Error {
-	return upstream.Errorf(upstream.Protocol, "the call cannot be written: %w", err)
+func unwritten(err error) *Error {
+	return Errorf(Protocol, "the call cannot be written: %w", err)
 }
 
 func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
@@ -95,7 +94,7 @@ func oneLine(raw json.RawMessage) ([]byte, error) {
 
 // toolHeader is what is mirrored into the headers of a call (HTTP, 2026-07-28). Where tools have inputs of which that is so, mcp-go knows
 // them.
-func (c *client) toolHeader(call upstream.Call) (http.Header, error) {
+func (c *client) toolHeader(call Call) (http.Header, error) {
 	if c.annotated.Load() {
 		request, err := c.dictate(call)
 		return request.Header, err
@@ -106,7 +105,7 @@ func (c *client) toolHeader(call upstream.Call) (http.Header, error) {
 }
 
 // dictate has mcp-go write a call that is not sent.
-func (c *client) dictate(call upstream.Call) (request transport.JSONRPCRequest, err error) {
+func (c *client) dictate(call Call) (request transport.JSONRPCRequest, err error) {
 	ctx := withExchange(context.Background(), &exchange{written: &request, ownCancel: true})
 	_, err = c.mcp.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: call.Name, RawArguments: call.Arguments}})
 	if request.Method != "" {
@@ -117,7 +116,7 @@ func (c *client) dictate(call upstream.Call) (request transport.JSONRPCRequest, 
 
 // readHead asks mcp-go what it says of this client in each request.
 func (c *client) readHead() ([]byte, error) {
-	request, err := c.dictate(upstream.Call{Name: "any", Arguments: json.RawMessage("{}")})
+	request, err := c.dictate(Call{Name: "any", Arguments: json.RawMessage("{}")})
 	if err != nil {
 		return nil, err
 	}

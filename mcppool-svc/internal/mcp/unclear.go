@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // clearWithin is how long a question waits until it is clear whose it is. Servers that wait for an answer do so for longer.
@@ -79,7 +78,7 @@ func (c *client) sortOut() {
 	}
 }
 
-// Settled implements upstream.Settler.
+// Settled implements Settler.
 func (c *client) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +131,7 @@ func (c *client) refuseUnclear(what wanted) error {
 		if r.call.Unclear != nil {
 			r.call.Unclear()
 		}
-		r.notify(upstream.Notification{Log: &upstream.Log{Level: "warning", Logger: "pawl", Data: string(data)}})
+		r.notify(Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}})
 	}
 	return why
 }

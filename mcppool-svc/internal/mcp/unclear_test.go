@@ -14,7 +14,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // bystander is a call that runs beside another, and asks nothing.
@@ -26,7 +25,7 @@ type bystander struct {
 }
 
 // beside starts a call, of `hold` until `release` is called, or of `hang`, which nothing ends.
-func beside(t *testing.T, c upstream.Client, tool string) *bystander {
+func beside(t *testing.T, c Client, tool string) *bystander {
 	t.Helper()
 	b := &bystander{person: person{answer: says}, ended: make(chan error, 1)}
 	ctx, giveUp := context.WithCancelCause(t.Context())
@@ -34,7 +33,7 @@ func beside(t *testing.T, c upstream.Client, tool string) *bystander {
 	b.giveUp = giveUp
 	holding, once := make(chan struct{}), sync.Once{}
 	go func() {
-		_, err := c.CallTool(ctx, upstream.Call{Name: tool, Arguments: []byte(`{}`), Ask: b.ask, Notify: func(n upstream.Notification) {
+		_, err := c.CallTool(ctx, Call{Name: tool, Arguments: []byte(`{}`), Ask: b.ask, Notify: func(n Notification) {
 			if n.Log != nil && n.Log.Logger == "pawl" {
 				b.warned.Add(1)
 			} else if n.Log != nil {
@@ -121,10 +120,10 @@ func TestBothAsk(t *testing.T) {
 		var unclear atomic.Int32
 		for i := range 2 {
 			go func() {
-				p := &person{answer: func(context.Context, upstream.Question) (upstream.Answer, error) {
-					return upstream.Answer{Action: upstream.Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
+				p := &person{answer: func(context.Context, Question) (Answer, error) {
+					return Answer{Action: Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
 				}}
-				raw, err := c.CallTool(t.Context(), upstream.Call{
+				raw, err := c.CallTool(t.Context(), Call{
 					Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Unclear: func() { unclear.Add(1) },
 				})
 				ended <- end{fmt.Sprint(string(raw), err, i), p}
@@ -158,7 +157,7 @@ func TestUnclearForTooLong(t *testing.T) {
 		p := &person{answer: says}
 		for range 2 { // the second time the one that holds knows already
 			told := make(chan string, 10)
-			raw, err := c.CallTool(t.Context(), upstream.Call{Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Notify: func(n upstream.Notification) {
+			raw, err := c.CallTool(t.Context(), Call{Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Notify: func(n Notification) {
 				if n.Log != nil {
 					told <- n.Log.Data
 				}
@@ -198,7 +197,7 @@ func TestAskedForSomebodyGone(t *testing.T) {
 		}
 		b := beside(t, c, "hang")
 		b.giveUp(context.DeadlineExceeded) // there is no grace for it
-		if err := <-b.ended; err == nil || upstream.As(err).Kind != upstream.Interrupted {
+		if err := <-b.ended; err == nil || As(err).Kind != Interrupted {
 			t.Fatalf("the call that is given up ends with %v", err)
 		}
 		if c.Settled() {

@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/strict"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // judge puts a verdict in the place of an answer that cannot be passed on, so that the one call that it was for fails, and
@@ -35,7 +34,7 @@ func (j *judge) line(id []byte, why error) []byte {
 }
 
 // read returns the error that a verdict stands for; nil where an error is the server's own.
-func (j *judge) read(e *mcp.JSONRPCErrorDetails) *upstream.Error {
+func (j *judge) read(e *mcp.JSONRPCErrorDetails) *Error {
 	if j == nil || e == nil || e.Code != verdictCode {
 		return nil
 	}
@@ -52,13 +51,13 @@ func (j *judge) read(e *mcp.JSONRPCErrorDetails) *upstream.Error {
 }
 
 // failure is what a call comes to whose answer cannot be used. The tool ran.
-func (j *judge) failure(why error) *upstream.Error {
+func (j *judge) failure(why error) *Error {
 	if errors.Is(why, errTooLong) {
 		e := tooLong(j.limit)
 		e.Ended = true
 		return e
 	}
-	return &upstream.Error{Kind: upstream.Protocol, Sent: true, Ended: true, Err: why,
+	return &Error{Kind: Protocol, Sent: true, Ended: true, Err: why,
 		Message: fmt.Sprintf("the server answered, but its message is refused: %v", why)}
 }
 
@@ -76,8 +75,8 @@ func name(why error) string {
 	return ""
 }
 
-func tooLong(limit int) *upstream.Error {
-	return &upstream.Error{Kind: upstream.TooLarge, Sent: true,
+func tooLong(limit int) *Error {
+	return &Error{Kind: TooLarge, Sent: true,
 		Message: fmt.Sprintf("the server sent a message of more than %s; ask the tool for less, or have an operator raise the pool's "+
 			"--max-message-bytes", sizeOf(limit))}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Memory remembers how servers were reached, by registry.Server.Origin, so that what they refuse is not tried each time. What
@@ -61,8 +60,8 @@ func waysOf(s *registry.Server, remembered string) []way {
 }
 
 // Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
-// *upstream.Error whose message says what to do.
-func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (upstream.Client, error) {
+// *Error whose message says what to do.
+func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
 	origin := s.Origin()
 	remembered := c.memory.Recall(origin)
 	var first error
@@ -104,15 +103,15 @@ func (c *Connector) learnAsker(origin string) {
 
 // saysMore says whether the failure of a later way tells more than that of the first: the server knows it, but.
 func saysMore(err error, w way) bool {
-	if upstream.As(err).Kind == upstream.LoginRequired {
+	if As(err).Kind == LoginRequired {
 		return true
 	}
-	return w == byEvents && !errors.Is(err, errNoStream) && upstream.As(err).Kind != upstream.Unavailable
+	return w == byEvents && !errors.Is(err, errNoStream) && As(err).Kind != Unavailable
 }
 
 // refuses says whether a server does not know a way to speak to it, as opposed to anything else that may be wrong.
 func refuses(err error) bool {
-	e := upstream.As(err)
+	e := As(err)
 	var status int
 	var answered *statusError
 	if errors.As(err, &answered) {
@@ -124,15 +123,15 @@ func refuses(err error) bool {
 	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		return true
 	}
-	return e.Kind == upstream.Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
+	return e.Kind == Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
 }
 
 // outdated says whether what was remembered may be why a server could not be reached: something answered, and not as it did.
 func outdated(err error) bool {
-	e := upstream.As(err)
+	e := As(err)
 	var answered *statusError
-	return e.Kind == upstream.Protocol || e.Kind == upstream.Answered ||
-		e.Kind == upstream.Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
+	return e.Kind == Protocol || e.Kind == Answered ||
+		e.Kind == Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
 }
 
 // errOtherEra means that a server that was asked for the revisions without a handshake answered with one that has it.
@@ -153,7 +152,7 @@ func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user stri
 		conn, err := c.connect(ctx, s, user, modern)
 		if err == nil && !conn.isModern() {
 			// Connected by the handshake after all, without what an older revision needs beside it.
-			return nil, errors.Join(&upstream.Error{Kind: upstream.Protocol, Message: errOtherEra.Error(), Err: errOtherEra}, conn.Close())
+			return nil, errors.Join(&Error{Kind: Protocol, Message: errOtherEra.Error(), Err: errOtherEra}, conn.Close())
 		}
 		return conn, err
 	default:

@@ -5,7 +5,6 @@ import (
 	"net/url"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // web is what both HTTP transports of one connection stand on.
@@ -23,7 +22,7 @@ func (c *Connector) newWeb(s *registry.Server, user string, limit int, judge *ju
 	}
 	origin, err := url.Parse(s.HTTP.URL)
 	if err != nil {
-		return nil, upstream.Errorf(upstream.Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
+		return nil, Errorf(Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
 	w := &web{
 		client: newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, limit, judge),

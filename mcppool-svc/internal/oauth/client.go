@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // maxRegistrations bounds what is kept of clients that were registered; the oldest make way.
@@ -125,7 +125,7 @@ func (l *Logins) notRegistered(a authority, redirect string, answered *answer) e
 	if a.noMetadata && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
 		return refused("it has neither metadata for logins nor the endpoints of 2025-03-26; if it wants a key instead of a login, put that into the server's `headers`")
 	}
-	err := upstream.As(unexpected(a.register, answered))
+	err := mcp.As(unexpected(a.register, answered))
 	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.issuer, redirect, err.Message)
 	return err
 }

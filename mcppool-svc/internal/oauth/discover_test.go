@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Wherever MCP lets the metadata be, they are found, and nothing is asked that has no part in it.
@@ -39,7 +39,7 @@ func TestDiscovery(t *testing.T) {
 				want = r.web.Base()
 				r.web.Set(func(g *mcptest.Guard) { g.Resource = want })
 			}
-			if status, err := r.request("ann", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != upstream.LoginRequired {
+			if status, err := r.request("ann", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != mcp.LoginRequired {
 				t.Fatalf("without a login: %d, %v", status, err)
 			}
 			r.login("ann")
@@ -78,7 +78,7 @@ func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 	t.Run("nothing at all", func(t *testing.T) {
 		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MetadataAt: "-", NoChallenge: true})
 		_, err := r.start("ann")
-		wantKind(t, err, upstream.Misconfigured, "put that into the server's `headers`")
+		wantKind(t, err, mcp.Misconfigured, "put that into the server's `headers`")
 	})
 }
 
@@ -99,33 +99,33 @@ func TestDiscoveryRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sw    mcptest.Switches
 		guard mcptest.Guard
-		kind  upstream.Kind
+		kind  mcp.Kind
 		want  string
 	}{
-		"another resource":             {guard: mcptest.Guard{Resource: "https://evil.example/mcp"}, kind: upstream.Misconfigured, want: "a login would be for another server"},
-		"a resource beside":            {guard: mcptest.Guard{Resource: "BASE/mc"}, kind: upstream.Misconfigured, want: "another server"},
-		"a resource below":             {guard: mcptest.Guard{Resource: "BASE/mcp/more"}, kind: upstream.Misconfigured, want: "another server"},
-		"a resource with a query":      {guard: mcptest.Guard{Resource: "BASE/mcp?a=b"}, kind: upstream.Misconfigured, want: "another server"},
-		"no authorization server":      {guard: mcptest.Guard{Servers: []string{}}, kind: upstream.Misconfigured, want: "name 0 authorization servers"},
-		"too many":                     {guard: mcptest.Guard{Servers: make([]string, 21)}, kind: upstream.Misconfigured, want: "name 21"},
-		"one without TLS":              {guard: mcptest.Guard{Servers: []string{"http://auth.example"}}, kind: upstream.Misconfigured, want: "https alone"},
-		"one with a password":          {guard: mcptest.Guard{Servers: []string{"https://a:b@auth.example"}}, kind: upstream.Misconfigured, want: "not an address"},
-		"one that is no web address":   {guard: mcptest.Guard{Servers: []string{"file:///etc/passwd"}}, kind: upstream.Misconfigured, want: "not an address"},
-		"one with a query":             {guard: mcptest.Guard{Servers: []string{huge.URL + "?a=b"}}, kind: upstream.Misconfigured, want: "has a query"},
-		"one that answers for another": {sw: mcptest.Switches{Issuer: "https://attacker.example"}, kind: upstream.Misconfigured, want: "are of the authorization server"},
-		"nearly the same issuer":       {sw: mcptest.Switches{Path: "/tenant", Issuer: "SELF/"}, kind: upstream.Misconfigured, want: "are of the authorization server"},
-		"no metadata":                  {sw: mcptest.Switches{MetadataAt: "-"}, kind: upstream.Misconfigured, want: "no metadata"},
-		"no PKCE":                      {sw: mcptest.Switches{NoPKCE: true}, kind: upstream.Misconfigured, want: "PKCE"},
-		"no registration":              {sw: mcptest.Switches{NoRegister: true}, kind: upstream.Misconfigured, want: "oauth.client_id"},
-		"a registration refused":       {sw: mcptest.Switches{RegisterFail: 400}, kind: upstream.Misconfigured, want: `invalid_redirect_uri`},
-		"a registration that may pass": {sw: mcptest.Switches{RegisterFail: 503}, kind: upstream.Unavailable, want: "HTTP 503"},
-		"an unknown authentication":    {sw: mcptest.Switches{Methods: []string{"tls_client_auth"}}, kind: upstream.Misconfigured, want: "tls_client_auth"},
-		"too much":                     {guard: mcptest.Guard{Servers: []string{huge.URL}}, kind: upstream.TooLarge, want: "256 KiB"},
-		"a redirect without TLS":       {guard: mcptest.Guard{Servers: []string{away.URL}}, kind: upstream.Misconfigured, want: "https alone"},
-		"redirects for ever":           {guard: mcptest.Guard{Servers: []string{round.URL}}, kind: upstream.Misconfigured, want: "more than 3 times"},
-		"a server in trouble":          {guard: mcptest.Guard{Servers: []string{broken.URL}}, kind: upstream.Unavailable, want: "HTTP 502"},
-		"metadata that are not there":  {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="BASE/nowhere"`}, kind: upstream.Misconfigured, want: "HTTP 404"},
-		"metadata without TLS":         {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: upstream.Misconfigured, want: "https alone"},
+		"another resource":             {guard: mcptest.Guard{Resource: "https://evil.example/mcp"}, kind: mcp.Misconfigured, want: "a login would be for another server"},
+		"a resource beside":            {guard: mcptest.Guard{Resource: "BASE/mc"}, kind: mcp.Misconfigured, want: "another server"},
+		"a resource below":             {guard: mcptest.Guard{Resource: "BASE/mcp/more"}, kind: mcp.Misconfigured, want: "another server"},
+		"a resource with a query":      {guard: mcptest.Guard{Resource: "BASE/mcp?a=b"}, kind: mcp.Misconfigured, want: "another server"},
+		"no authorization server":      {guard: mcptest.Guard{Servers: []string{}}, kind: mcp.Misconfigured, want: "name 0 authorization servers"},
+		"too many":                     {guard: mcptest.Guard{Servers: make([]string, 21)}, kind: mcp.Misconfigured, want: "name 21"},
+		"one without TLS":              {guard: mcptest.Guard{Servers: []string{"http://auth.example"}}, kind: mcp.Misconfigured, want: "https alone"},
+		"one with a password":          {guard: mcptest.Guard{Servers: []string{"https://a:b@auth.example"}}, kind: mcp.Misconfigured, want: "not an address"},
+		"one that is no web address":   {guard: mcptest.Guard{Servers: []string{"file:///etc/passwd"}}, kind: mcp.Misconfigured, want: "not an address"},
+		"one with a query":             {guard: mcptest.Guard{Servers: []string{huge.URL + "?a=b"}}, kind: mcp.Misconfigured, want: "has a query"},
+		"one that answers for another": {sw: mcptest.Switches{Issuer: "https://attacker.example"}, kind: mcp.Misconfigured, want: "are of the authorization server"},
+		"nearly the same issuer":       {sw: mcptest.Switches{Path: "/tenant", Issuer: "SELF/"}, kind: mcp.Misconfigured, want: "are of the authorization server"},
+		"no metadata":                  {sw: mcptest.Switches{MetadataAt: "-"}, kind: mcp.Misconfigured, want: "no metadata"},
+		"no PKCE":                      {sw: mcptest.Switches{NoPKCE: true}, kind: mcp.Misconfigured, want: "PKCE"},
+		"no registration":              {sw: mcptest.Switches{NoRegister: true}, kind: mcp.Misconfigured, want: "oauth.client_id"},
+		"a registration refused":       {sw: mcptest.Switches{RegisterFail: 400}, kind: mcp.Misconfigured, want: `invalid_redirect_uri`},
+		"a registration that may pass": {sw: mcptest.Switches{RegisterFail: 503}, kind: mcp.Unavailable, want: "HTTP 503"},
+		"an unknown authentication":    {sw: mcptest.Switches{Methods: []string{"tls_client_auth"}}, kind: mcp.Misconfigured, want: "tls_client_auth"},
+		"too much":                     {guard: mcptest.Guard{Servers: []string{huge.URL}}, kind: mcp.TooLarge, want: "256 KiB"},
+		"a redirect without TLS":       {guard: mcptest.Guard{Servers: []string{away.URL}}, kind: mcp.Misconfigured, want: "https alone"},
+		"redirects for ever":           {guard: mcptest.Guard{Servers: []string{round.URL}}, kind: mcp.Misconfigured, want: "more than 3 times"},
+		"a server in trouble":          {guard: mcptest.Guard{Servers: []string{broken.URL}}, kind: mcp.Unavailable, want: "HTTP 502"},
+		"metadata that are not there":  {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="BASE/nowhere"`}, kind: mcp.Misconfigured, want: "HTTP 404"},
+		"metadata without TLS":         {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: mcp.Misconfigured, want: "https alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
@@ -172,7 +172,7 @@ func TestServerWithoutTLS(t *testing.T) {
 	s.HTTP.URL = "http://mcp.example/mcp"
 	r.server = s.Seal()
 	_, err := r.start("ann")
-	wantKind(t, err, upstream.Misconfigured, "https alone")
+	wantKind(t, err, mcp.Misconfigured, "https alone")
 }
 
 func TestRedirectAddresses(t *testing.T) {

@@ -27,7 +27,7 @@ type Finished struct {
 }
 
 // Finish ends a login, which only the user can do who began it, and once. Errors: ErrUnknownLogin, ErrAnswer, or
-// *upstream.Error.
+// *mcp.Error.
 func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, error) {
 	o := l.take(user, a.State)
 	if o == nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 const (
@@ -47,7 +47,7 @@ type granted struct {
 // denied is a token endpoint's refusal (RFC 6749, 5.2), as opposed to a failure that may pass.
 type denied struct {
 	code string
-	why  *upstream.Error
+	why  *mcp.Error
 }
 
 func (d *denied) Error() string { return d.why.Error() }
@@ -118,16 +118,16 @@ func (l *Logins) authenticate(header http.Header, form url.Values, issuer string
 // denial tells a refusal from a server that has trouble.
 func denial(endpoint *url.URL, a *answer) error {
 	err := unexpected(endpoint, a)
-	e := upstream.As(err)
+	e := mcp.As(err)
 	var said struct {
 		Error string `json:"error"`
 	}
-	if e.Kind == upstream.Unavailable || !a.read(&said) || said.Error == "" {
+	if e.Kind == mcp.Unavailable || !a.read(&said) || said.Error == "" {
 		return err
 	}
 	switch said.Error {
 	case "server_error", "temporarily_unavailable", "slow_down":
-		e.Kind = upstream.Unavailable
+		e.Kind = mcp.Unavailable
 		return e
 	}
 	return &denied{code: said.Error, why: e}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // What comes back is looked at before anything of it is used: a refused answer leads to no token request.
@@ -95,7 +95,7 @@ func TestLoginsAreSingleUse(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	r.works("ann")
-	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != upstream.LoginRequired {
+	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != mcp.LoginRequired {
 		t.Errorf("bob: %d, %v", status, err)
 	}
 	if len(s.State) < 43 || s.Expiry.Sub(r.now()) > loginLife || s.Redirect != loopback {
@@ -148,19 +148,19 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 func TestTokenAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sw   mcptest.Switches
-		kind upstream.Kind
+		kind mcp.Kind
 		want string
 	}{
-		"refused":           {mcptest.Switches{TokenError: "invalid_grant"}, upstream.Misconfigured, `"invalid_grant"`},
-		"trouble":           {mcptest.Switches{TokenStatus: 500}, upstream.Unavailable, "HTTP 500"},
-		"a page":            {mcptest.Switches{TokenGarbage: "<html>"}, upstream.Misconfigured, "not a token"},
-		"an empty token":    {mcptest.Switches{TokenGarbage: `{"access_token":"","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
-		"a header's end":    {mcptest.Switches{TokenGarbage: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
-		"another type":      {mcptest.Switches{TokenType: "DPoP"}, upstream.Misconfigured, `"DPoP"`},
-		"no type":           {mcptest.Switches{TokenGarbage: `{"access_token":"a"}`}, upstream.Misconfigured, "only Bearer"},
-		"a redirect":        {mcptest.Switches{TokenStatus: 307}, upstream.Misconfigured, "HTTP 307"},
-		"a token too long":  {mcptest.Switches{TokenGarbage: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}, upstream.Misconfigured, "cannot be sent"},
-		"an unknown client": {mcptest.Switches{TokenError: "invalid_client"}, upstream.Misconfigured, "invalid_client"},
+		"refused":           {mcptest.Switches{TokenError: "invalid_grant"}, mcp.Misconfigured, `"invalid_grant"`},
+		"trouble":           {mcptest.Switches{TokenStatus: 500}, mcp.Unavailable, "HTTP 500"},
+		"a page":            {mcptest.Switches{TokenGarbage: "<html>"}, mcp.Misconfigured, "not a token"},
+		"an empty token":    {mcptest.Switches{TokenGarbage: `{"access_token":"","token_type":"Bearer"}`}, mcp.Misconfigured, "cannot be sent"},
+		"a header's end":    {mcptest.Switches{TokenGarbage: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}, mcp.Misconfigured, "cannot be sent"},
+		"another type":      {mcptest.Switches{TokenType: "DPoP"}, mcp.Misconfigured, `"DPoP"`},
+		"no type":           {mcptest.Switches{TokenGarbage: `{"access_token":"a"}`}, mcp.Misconfigured, "only Bearer"},
+		"a redirect":        {mcptest.Switches{TokenStatus: 307}, mcp.Misconfigured, "HTTP 307"},
+		"a token too long":  {mcptest.Switches{TokenGarbage: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}, mcp.Misconfigured, "cannot be sent"},
+		"an unknown client": {mcptest.Switches{TokenError: "invalid_client"}, mcp.Misconfigured, "invalid_client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, mcptest.Guard{})
@@ -187,7 +187,7 @@ func TestTokenRequestsAreNotRedirected(t *testing.T) {
 	elsewhere := mcptest.NewAuthority(t, mcptest.Switches{})
 	r := newRig(t, Config{}, mcptest.Switches{TokenTo: elsewhere.URL + "/token"}, mcptest.Guard{})
 	_, err := r.tryLogin("ann")
-	wantKind(t, err, upstream.Misconfigured, "HTTP 307")
+	wantKind(t, err, mcp.Misconfigured, "HTTP 307")
 	elsewhere.Look(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
 			t.Errorf("it was sent %v", a.Requests)
@@ -242,7 +242,7 @@ func TestStepUp(t *testing.T) {
 	r.login("ann")
 	r.works("ann")
 	_, err := r.request("ann", "tools/call")
-	wantKind(t, err, upstream.LoginRequired, "more rights than your login has (mcp:write): run `pawl mcp login web`")
+	wantKind(t, err, mcp.LoginRequired, "more rights than your login has (mcp:write): run `pawl mcp login web`")
 	if r.logins.State(r.server, "ann") != Required {
 		t.Error("the state does not say so")
 	}
@@ -273,10 +273,10 @@ func TestStepUpIsBounded(t *testing.T) {
 			for n := 1; ; n++ {
 				r.login("ann")
 				_, err := r.request("ann", "tools/call")
-				if kindOf(err) == upstream.LoginRequired && n < 5 {
+				if kindOf(err) == mcp.LoginRequired && n < 5 {
 					continue
 				}
-				wantKind(t, err, upstream.Unauthorized, "logging in again does not give (mcp:admin)")
+				wantKind(t, err, mcp.Unauthorized, "logging in again does not give (mcp:admin)")
 				if n != tt.logins {
 					t.Errorf("%d logins, want %d", n, tt.logins)
 				}
@@ -393,7 +393,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		evil := mcptest.NewAuthority(t, mcptest.Switches{})
 		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
 		_, err := r.start("ann")
-		wantKind(t, err, upstream.Misconfigured, "now names the authorization server "+evil.URL)
+		wantKind(t, err, mcp.Misconfigured, "now names the authorization server "+evil.URL)
 		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL, r.auth.URL} })
 		r.login("ann") // of several, the one that the client is of
 		if err := r.logins.Forget(t.Context(), r.server, "bob", false); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) == "" {

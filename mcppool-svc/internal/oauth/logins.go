@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
-// What goes wrong with a login, beside what servers do, which is *upstream.Error.
+// What goes wrong with a login, beside what servers do, which is *mcp.Error.
 var (
 	ErrRedirect     = errors.New("the browser cannot be sent there")
 	ErrUnknownLogin = errors.New("there is no such login of yours: it was finished, replaced by a later one, or is older than 10 minutes")
@@ -226,6 +226,6 @@ func (l *Logins) met(r ref) {
 }
 
 // loginRequired tells people what to do.
-func loginRequired(format string, args ...any) *upstream.Error {
-	return upstream.Errorf(upstream.LoginRequired, format, args...)
+func loginRequired(format string, args ...any) *mcp.Error {
+	return mcp.Errorf(mcp.LoginRequired, format, args...)
 }

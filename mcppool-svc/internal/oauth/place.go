@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 // maxURL bounds an address that a server names.
@@ -14,7 +14,7 @@ const maxURL = 4096
 
 // refused is what a server names and cannot be used.
 func refused(format string, args ...any) error {
-	return upstream.Errorf(upstream.Misconfigured, format, args...)
+	return mcp.Errorf(mcp.Misconfigured, format, args...)
 }
 
 // parsePlace reads an address to which tokens, codes or secrets may go, or that says where they go: https, or http on

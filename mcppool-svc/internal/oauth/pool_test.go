@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func oauthOf(id, secret string) *registry.OAuth {
@@ -68,7 +68,7 @@ func TestClientCredentialsFail(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MethodScopes: map[string][]string{"tools/call": {"more"}}})
 	r.configure(credentials("configured", "wrong"))
 	_, err := r.request("ann", "tools/list")
-	wantKind(t, err, upstream.Misconfigured, `logging the pool in to MCP server web`)
+	wantKind(t, err, mcp.Misconfigured, `logging the pool in to MCP server web`)
 	if strings.Contains(err.Error(), "wrong") {
 		t.Errorf("the error has the secret: %v", err)
 	}
@@ -77,7 +77,7 @@ func TestClientCredentialsFail(t *testing.T) {
 	if status, again := r.request("ann", "tools/call"); err != nil && status != http.StatusForbidden {
 		t.Errorf("%v, %d, %v", err, status, again)
 	} else {
-		wantKind(t, again, upstream.Unauthorized, "oauth.scopes")
+		wantKind(t, again, mcp.Unauthorized, "oauth.scopes")
 	}
 	// A token that is refused as soon as it was given is not asked for again and again.
 	r.web.Set(func(g *mcptest.Guard) { g.Resource = "" })
@@ -85,7 +85,7 @@ func TestClientCredentialsFail(t *testing.T) {
 	r.auth.Revoke()
 	before := len(r.tokenRequests())
 	_, err = r.request("ann", "tools/list")
-	wantKind(t, err, upstream.Unauthorized, "just gave")
+	wantKind(t, err, mcp.Unauthorized, "just gave")
 	if n := len(r.tokenRequests()) - before; n != 1 {
 		t.Errorf("%d token requests", n)
 	}
@@ -93,7 +93,7 @@ func TestClientCredentialsFail(t *testing.T) {
 	evil := mcptest.NewAuthority(t, mcptest.Switches{})
 	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
 	_, err = r.request("ann", "tools/list")
-	wantKind(t, err, upstream.Misconfigured, "now names the authorization server")
+	wantKind(t, err, mcp.Misconfigured, "now names the authorization server")
 	evil.Look(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
 			t.Errorf("it was told %v", a.Requests)
@@ -106,7 +106,7 @@ func TestSharedConnectionsHaveNoUsersToken(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	_, err := r.request("", "tools/list")
-	wantKind(t, err, upstream.Unauthorized, "client_credentials")
+	wantKind(t, err, mcp.Unauthorized, "client_credentials")
 	r.web.Look(func(w *mcptest.Resource) {
 		if got := w.Headers[len(w.Headers)-1].Get("Authorization"); got != "" {
 			t.Errorf("it carried %q", got)
@@ -166,7 +166,7 @@ func TestPrivateKey(t *testing.T) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})): "P-256",
 	} {
 		_, err := assert(text, "id", "https://auth.example", time.Now())
-		wantKind(t, err, upstream.Misconfigured, want)
+		wantKind(t, err, mcp.Misconfigured, want)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -41,7 +41,7 @@ func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*
 	if f == nil {
 		if l.closed {
 			l.mu.Unlock()
-			return nil, upstream.Errorf(upstream.Unavailable, "the pool is stopping")
+			return nil, mcp.Errorf(mcp.Unavailable, "the pool is stopping")
 		}
 		f = &flight{done: make(chan struct{})}
 		l.flights[r] = f
@@ -53,7 +53,7 @@ func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*
 	case <-f.done:
 		return f.token, f.err
 	case <-ctx.Done():
-		return nil, &upstream.Error{Kind: upstream.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+		return nil, &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func (r *rig) move(d time.Duration) { r.ahead.Add(int64(d)) }
@@ -34,7 +34,7 @@ func TestRenewalIsSharedAndRotates(t *testing.T) {
 			})
 		}
 		// One who gives up changes nothing for the others.
-		if _, err := r.logins.For(r.server, "ann").Token(cancelled(t)); err != nil && kindOf(err) != upstream.Interrupted {
+		if _, err := r.logins.For(r.server, "ann").Token(cancelled(t)); err != nil && kindOf(err) != mcp.Interrupted {
 			t.Error(err)
 		}
 		release()
@@ -77,12 +77,12 @@ func TestRenewalFails(t *testing.T) {
 		r.move(time.Hour)
 		r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "invalid_grant" })
 		_, err := r.request("ann", "tools/list")
-		wantKind(t, err, upstream.LoginRequired, "run `pawl mcp login web`")
+		wantKind(t, err, mcp.LoginRequired, "run `pawl mcp login web`")
 		if r.logins.State(r.server, "ann") != Required {
 			t.Error("the state does not say so")
 		}
 		_, err = r.request("ann", "tools/list")
-		wantKind(t, err, upstream.LoginRequired, "run `pawl mcp login web`")
+		wantKind(t, err, mcp.LoginRequired, "run `pawl mcp login web`")
 		if n := r.auth.Grants("refresh_token"); n != 1 {
 			t.Errorf("%d tries", n)
 		}
@@ -98,7 +98,7 @@ func TestRenewalFails(t *testing.T) {
 		r.works("ann") // the token is still good
 		r.move(time.Minute)
 		_, err := r.request("ann", "tools/list")
-		wantKind(t, err, upstream.Unavailable, "renewing the login to MCP server web")
+		wantKind(t, err, mcp.Unavailable, "renewing the login to MCP server web")
 		r.auth.Set(func(s *mcptest.Switches) { s.TokenStatus = 0 })
 		r.works("ann")
 	})
@@ -108,7 +108,7 @@ func TestRenewalFails(t *testing.T) {
 		r.works("ann")
 		r.move(time.Minute)
 		_, err := r.request("ann", "tools/list")
-		wantKind(t, err, upstream.LoginRequired, "has expired: run `pawl mcp login web`")
+		wantKind(t, err, mcp.LoginRequired, "has expired: run `pawl mcp login web`")
 		if r.logins.State(r.server, "ann") != Required {
 			t.Error("the state does not say so")
 		}
@@ -120,7 +120,7 @@ func TestRenewalFails(t *testing.T) {
 		r.move(time.Hour)
 		r.configure(oauthOf("other", "other-secret"))
 		_, err := r.request("ann", "tools/list")
-		wantKind(t, err, upstream.LoginRequired, "another one since you logged in")
+		wantKind(t, err, mcp.LoginRequired, "another one since you logged in")
 	})
 }
 
@@ -136,7 +136,7 @@ func TestRefusedTokens(t *testing.T) {
 	})
 	r.auth.Revoke()
 	_, err := r.request("ann", "tools/list")
-	wantKind(t, err, upstream.LoginRequired, "does not take the login any more")
+	wantKind(t, err, mcp.LoginRequired, "does not take the login any more")
 	if n := r.auth.Grants("refresh_token"); n != 2 {
 		t.Errorf("%d renewals", n)
 	}
@@ -145,7 +145,7 @@ func TestRefusedTokens(t *testing.T) {
 	r.login("ann")
 	r.auth.Revoke()
 	_, err = r.request("ann", "tools/list")
-	wantKind(t, err, upstream.LoginRequired, "does not take the login any more")
+	wantKind(t, err, mcp.LoginRequired, "does not take the login any more")
 
 	// A refusal that is not about logins stays what it is.
 	r.web.Set(func(g *mcptest.Guard) { g.Challenge = `Basic realm="x"` })
@@ -171,7 +171,7 @@ func TestLogoutDuringRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	if err := <-renewed; kindOf(err) != upstream.LoginRequired {
+	if err := <-renewed; kindOf(err) != mcp.LoginRequired {
 		t.Errorf("error = %v", err)
 	}
 	if token, _ := r.logins.vault.token(refFor(r.server, "ann")); token != nil {
@@ -187,7 +187,7 @@ func TestClosedLoginsRenewNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.request("ann", "tools/list")
-	wantKind(t, err, upstream.Unavailable, "stopping")
+	wantKind(t, err, mcp.Unavailable, "stopping")
 }
 
 // failing is a store whose writes fail when told.

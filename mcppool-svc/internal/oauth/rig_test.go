@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,13 +35,13 @@ type rig struct {
 	store  store.Store
 }
 
-// mcp stands for an MCP server behind the guard.
-var mcp = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+// mcpServer stands for an MCP server behind the guard.
+var mcpServer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 
 func newRig(t *testing.T, cfg Config, sw mcptest.Switches, g mcptest.Guard) *rig {
 	t.Helper()
 	r := &rig{t: t, auth: mcptest.NewAuthority(t, sw), log: &bytes.Buffer{}}
-	r.web = mcptest.Protect(t, r.auth, mcp, g)
+	r.web = mcptest.Protect(t, r.auth, mcpServer, g)
 	r.server = (&registry.Server{UID: "uid", ID: "web", HTTP: &registry.HTTP{URL: r.web.URL}, ByOperator: true}).Seal()
 	st, err := store.Open("")
 	if err != nil {
@@ -179,18 +179,18 @@ func (r *rig) tokenRequests() (list []url.Values) {
 }
 
 // wantKind fails unless an error is of a kind and holds a text.
-func wantKind(t *testing.T, err error, kind upstream.Kind, text string) {
+func wantKind(t *testing.T, err error, kind mcp.Kind, text string) {
 	t.Helper()
-	if err == nil || upstream.As(err).Kind != kind || !strings.Contains(err.Error(), text) {
+	if err == nil || mcp.As(err).Kind != kind || !strings.Contains(err.Error(), text) {
 		t.Errorf("error = %v (kind %d), want kind %d with %q", err, kindOf(err), kind, text)
 	}
 }
 
-func kindOf(err error) upstream.Kind {
+func kindOf(err error) mcp.Kind {
 	if err == nil {
 		return -1
 	}
-	return upstream.As(err).Kind
+	return mcp.As(err).Kind
 }
 
 func cancelled(t *testing.T) context.Context {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Source gives the requests of one connection their token.
@@ -39,7 +39,7 @@ func (l *Logins) For(server *registry.Server, user string) *Source {
 func (s *Source) own() bool { return s.user != "" || byPool(s.server) }
 
 // Token returns the token that a request is to carry, renewed where needed; empty where there is none, or none was ever
-// asked for. The error is *upstream.Error; nothing was sent then.
+// asked for. The error is *mcp.Error; nothing was sent then.
 func (s *Source) Token(ctx context.Context) (string, error) {
 	if !s.own() {
 		return "", nil
@@ -62,7 +62,7 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	case t.expired(l.now()):
 		err = loginRequired("the login to MCP server %s has expired: run `pawl mcp login %[1]s`", id)
 	}
-	if err != nil && !t.expired(l.now()) && upstream.As(err).Kind != upstream.LoginRequired {
+	if err != nil && !t.expired(l.now()) && mcp.As(err).Kind != mcp.LoginRequired {
 		return s.using(t), nil // it may work later, and until then this one does
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 	case resp.StatusCode != http.StatusUnauthorized || kind == foreign:
 		return "", nil
 	case !s.own():
-		return "", upstream.Errorf(upstream.Unauthorized, "MCP server %s wants a login, but its users share a connection: "+
+		return "", mcp.Errorf(mcp.Unauthorized, "MCP server %s wants a login, but its users share a connection: "+
 			"set its oauth.grant to client_credentials, or its isolation to user", s.server.ID)
 	}
 	l := s.logins
@@ -118,7 +118,7 @@ func (s *Source) required(t *token, c challenge, kind scheme) error {
 // poolAgain logs the pool itself in.
 func (s *Source) poolAgain(ctx context.Context, t *token, again bool, c challenge) (string, error) {
 	if again {
-		return "", upstream.Errorf(upstream.Unauthorized,
+		return "", mcp.Errorf(mcp.Unauthorized,
 			"MCP server %s refuses the token that its authorization server just gave the pool; check its oauth settings", s.server.ID)
 	}
 	t, err := s.logins.obtain(ctx, s.server, s.ref, t, c)
@@ -133,10 +133,10 @@ func (s *Source) insufficient(c challenge) error {
 	t, _ := s.logins.vault.token(s.ref)
 	switch {
 	case byPool(s.server) || !s.own():
-		return upstream.Errorf(upstream.Unauthorized, "MCP server %s wants more rights than the pool has there (%s); an operator can set its oauth.scopes",
+		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants more rights than the pool has there (%s); an operator can set its oauth.scopes",
 			s.server.ID, list(c.scopes))
 	case t != nil && (includes(t.Scopes, c.scopes) || t.StepUps > 0 && includes(t.Wanted, c.scopes)):
-		return upstream.Errorf(upstream.Unauthorized, "MCP server %s wants rights that logging in again does not give (%s); ask whoever runs it",
+		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants rights that logging in again does not give (%s); ask whoever runs it",
 			s.server.ID, list(c.scopes))
 	}
 	s.logins.want(s.ref, c, true)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -48,7 +48,7 @@ type Started struct {
 	Expiry   time.Time
 }
 
-// Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *upstream.Error where the servers do not
+// Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *mcp.Error where the servers do not
 // allow it.
 func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redirect string) (Started, error) {
 	redirect, err := redirects{l.cfg.RedirectURI}.choose(redirect)
@@ -223,7 +223,7 @@ func (l *Logins) add(state string, o *open) {
 
 // explained says which server an error is about.
 func explained(server *registry.Server, doing string, err error) error {
-	e := *upstream.As(err)
+	e := *mcp.As(err)
 	e.Message = fmt.Sprintf("%s to MCP server %s: %s", doing, server.ID, err.Error())
 	e.Err = err
 	return &e

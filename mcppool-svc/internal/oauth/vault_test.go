@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // Logins outlive the process, and the file shows nothing of them.
@@ -71,7 +71,7 @@ func TestAnotherKey(t *testing.T) {
 		t.Errorf("nobody is told:\n%s", r.log)
 	}
 	_, err := r.request("ann", "tools/list")
-	wantKind(t, err, upstream.LoginRequired, "restore the key, or run `pawl mcp login web`")
+	wantKind(t, err, mcp.LoginRequired, "restore the key, or run `pawl mcp login web`")
 	if r.logins.State(r.server, "ann") != Required {
 		t.Error("the state does not say so")
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/upstream"
+	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 const (
@@ -88,14 +88,14 @@ func (w *web) do(ctx context.Context, method string, u *url.URL, body string, he
 	case err != nil:
 		return nil, unreachable(u, err)
 	case len(text) > maxAnswer:
-		return nil, upstream.Errorf(upstream.TooLarge, "%s answered with more than %d KiB", shown(u), maxAnswer>>10)
+		return nil, mcp.Errorf(mcp.TooLarge, "%s answered with more than %d KiB", shown(u), maxAnswer>>10)
 	}
 	return &answer{status: resp.StatusCode, header: resp.Header, body: text}, nil
 }
 
 // unreachable is a request that got no answer. What the dialler, or a check of a redirect, said about it counts first.
 func unreachable(u *url.URL, err error) error {
-	var known *upstream.Error
+	var known *mcp.Error
 	if errors.As(err, &known) {
 		e := *known
 		e.Message = fmt.Sprintf("%s cannot be used: %s", shown(u), known.Message)
@@ -105,16 +105,16 @@ func unreachable(u *url.URL, err error) error {
 	if errors.As(err, &request) {
 		err = request.Err
 	}
-	return upstream.Errorf(upstream.Unavailable, "%s cannot be reached: %w", shown(u), err)
+	return mcp.Errorf(mcp.Unavailable, "%s cannot be reached: %w", shown(u), err)
 }
 
 // unexpected is an answer that says nothing useful.
 func unexpected(u *url.URL, a *answer) error {
-	kind := upstream.Misconfigured
+	kind := mcp.Misconfigured
 	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-		kind = upstream.Unavailable
+		kind = mcp.Unavailable
 	}
-	return upstream.Errorf(kind, "%s answered HTTP %d%s", shown(u), a.status, said(a))
+	return mcp.Errorf(kind, "%s answered HTTP %d%s", shown(u), a.status, said(a))
 }
 
 // said is the error in an answer (RFC 6749, 5.2), for people.

@@ -16,8 +16,8 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 const (
@@ -64,7 +64,7 @@ func (m *Models) end(user string) {
 }
 
 // Sample implements call.Models.
-func (m *Models) Sample(ctx context.Context, user string, policy *registry.Sampling, s upstream.Sample) (call.Sampled, error) {
+func (m *Models) Sample(ctx context.Context, user string, policy *registry.Sampling, s mcp.Sample) (call.Sampled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"no model answered within %v", longest))
 	defer cancel()
@@ -87,7 +87,7 @@ func (m *Models) Sample(ctx context.Context, user string, policy *registry.Sampl
 		return call.Sampled{}, ended(ctx, err)
 	}
 	got := call.Sampled{
-		Sampled: upstream.Sampled{Text: text, Model: end.GetProviderModel(), Stop: stops[end.GetStopReason()]}, Name: end.GetModel(),
+		Sampled: mcp.Sampled{Text: text, Model: end.GetProviderModel(), Stop: stops[end.GetStopReason()]}, Name: end.GetModel(),
 		InputTokens: end.GetUsage().GetInputTokens(), OutputTokens: end.GetUsage().GetOutputTokens(),
 	}
 	if got.Model == "" {
@@ -159,7 +159,7 @@ func collect(stream interface {
 }
 
 // request is what the planner is asked. Where the operator names a model, the server's hints do not count.
-func request(policy *registry.Sampling, s upstream.Sample) *plannerv1.GenerateRequest {
+func request(policy *registry.Sampling, s mcp.Sample) *plannerv1.GenerateRequest {
 	tokens := policy.Tokens()
 	if s.MaxTokens > 0 {
 		tokens = min(tokens, s.MaxTokens)
@@ -184,7 +184,7 @@ func request(policy *registry.Sampling, s upstream.Sample) *plannerv1.GenerateRe
 	return r
 }
 
-func partOf(p upstream.SamplePart) *plannerv1.ModelPart {
+func partOf(p mcp.SamplePart) *plannerv1.ModelPart {
 	media := &plannerv1.ModelMedia{MimeType: p.MIME, Data: p.Data}
 	switch p.Kind {
 	case "image":

@@ -14,8 +14,8 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/upstream"
 )
 
 // slow is a planner that answers when ready is closed.
@@ -59,7 +59,7 @@ func TestSlowModelsOfSomeUsers(t *testing.T) {
 		planner := &slow{ready: make(chan struct{})}
 		m := New(planner)
 		ask := func(user string) error {
-			_, err := m.Sample(t.Context(), user, &registry.Sampling{}, upstream.Sample{})
+			_, err := m.Sample(t.Context(), user, &registry.Sampling{}, mcp.Sample{})
 			return err
 		}
 		const users, each = 4, 16

@@ -1,4 +1,4 @@
-package upstream
+package mcp
 
 // Stderr is the end of what a child process wrote to its stderr, without the secrets that it was given.
 type Stderr struct {
