@@ -300,6 +300,36 @@ func (f *fakePlanner) GetMissingParams(ctx context.Context, r *plannerv1.GetMiss
 	return answer[plannerv1.GetMissingParamsRequest, plannerv1.GetMissingParamsResponse](ctx, f.journal, plannerv1.PlannerService_GetMissingParams_FullMethodName, r)
 }
 
+func (f *fakePlanner) StreamPlanSteps(r *plannerv1.StreamPlanStepsRequest, s grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
+	f.journal.add(s.Context(), plannerv1.PlannerService_StreamPlanSteps_FullMethodName, r)
+	return nil
+}
+
+func (f *fakePlanner) Think(r *plannerv1.ThinkRequest, s grpc.ServerStreamingServer[plannerv1.ThinkResponse]) error {
+	f.journal.add(s.Context(), plannerv1.PlannerService_Think_FullMethodName, r)
+	return nil
+}
+
+func (f *fakePlanner) CreatePlan(ctx context.Context, r *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
+	return answer[plannerv1.CreatePlanRequest, plannerv1.CreatePlanResponse](ctx, f.journal, plannerv1.PlannerService_CreatePlan_FullMethodName, r)
+}
+
+func (f *fakePlanner) Reflect(ctx context.Context, r *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
+	return answer[plannerv1.ReflectRequest, plannerv1.ReflectResponse](ctx, f.journal, plannerv1.PlannerService_Reflect_FullMethodName, r)
+}
+
+func (f *fakePlanner) Decide(ctx context.Context, r *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
+	return answer[plannerv1.DecideRequest, plannerv1.DecideResponse](ctx, f.journal, plannerv1.PlannerService_Decide_FullMethodName, r)
+}
+
+func (f *fakePlanner) SelectTools(ctx context.Context, r *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
+	return answer[plannerv1.SelectToolsRequest, plannerv1.SelectToolsResponse](ctx, f.journal, plannerv1.PlannerService_SelectTools_FullMethodName, r)
+}
+
+func (f *fakePlanner) SummarizeMemory(ctx context.Context, r *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
+	return answer[plannerv1.SummarizeMemoryRequest, plannerv1.SummarizeMemoryResponse](ctx, f.journal, plannerv1.PlannerService_SummarizeMemory_FullMethodName, r)
+}
+
 func (f *fakePlanner) GenerateAnswer(r *plannerv1.GenerateAnswerRequest, s grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	f.journal.add(s.Context(), plannerv1.PlannerService_GenerateAnswer_FullMethodName, r)
 	return nil
