@@ -40,7 +40,7 @@ func split(effects []flow.Effect) (early, late []flow.Effect) {
 // waits says whether an effect must not start before the commit.
 func waits(e flow.Effect) bool {
 	switch e.(type) {
-	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon, flow.Release:
+	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon:
 		return true
 	}
 	return false
@@ -109,8 +109,6 @@ func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
 		o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
 	case flow.Withdraw:
 		o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
-	case flow.Release:
-		o.session.Release(o.ctx) // the pool is told when the task is left
 	default:
 		// Another call is stopped anew where the run time is spent.
 		switch e.(type) {

@@ -112,7 +112,7 @@ func (o *owner) leave(again bool) job {
 		o.next()
 	}
 	if o.session != nil {
-		o.session.Leave(context.WithoutCancel(o.e.hard))
+		o.session.Leave(context.WithoutCancel(o.e.hard), !again && state.Ended(o.state.GetStatus()))
 	}
 	o.effects.Wait()
 	close(o.more)
@@ -203,7 +203,7 @@ func (o *owner) startsNothing(c journal.Command) bool {
 	}
 	for _, e := range t.Effects {
 		switch e.(type) {
-		case flow.Abandon, flow.Release, flow.StopCall, flow.Withdraw:
+		case flow.Abandon, flow.StopCall, flow.Withdraw:
 		default:
 			return false
 		}

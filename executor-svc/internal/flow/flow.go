@@ -98,8 +98,6 @@ type (
 	Answer struct{ CutShort string }
 	// Abandon stops every effect that runs; none of them comes back.
 	Abandon struct{}
-	// Release gives the task's connections back.
-	Release struct{}
 )
 
 func (Begin) effect()    {}
@@ -114,7 +112,6 @@ func (Fill) effect()     {}
 func (Look) effect()     {}
 func (Answer) effect()   {}
 func (Abandon) effect()  {}
-func (Release) effect()  {}
 
 // Input is what happened to a task.
 type Input interface{ input() }

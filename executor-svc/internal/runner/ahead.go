@@ -3,106 +3,116 @@ package runner
 import (
 	"encoding/json"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
+	"pawl.dev/services/schema"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 )
 
-// goalName is what references call the goal.
+// goalName is the name of the goal in references.
 const goalName = "goal"
 
-// follow returns what gives the step after the running one, once that has succeeded with an output; nil where the planner
-// has to be asked. What is known ahead is kept in memory alone: after a crash the planner is asked again, which changes
-// nothing in the world.
-func (s *Session) follow(log *history.Log) func(output string) *flow.Planned {
+// stepAfter returns a function that makes the next step from the running one's output; its result is nil if the planner has to be
+// asked. Steps planned ahead are kept in memory only: after a crash the planner is asked again, which changes nothing in the world.
+func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ahead) == 0 {
-		return func(string) *flow.Planned { return nil }
+		return nil
 	}
 	p, tools := s.ahead[0], s.tools
-	current, earlier := outputs(log, p)
+	outputs, current := map[string]string{}, ""
+	if n := len(log.Entries); n > 0 && p.GetUnresolved() {
+		current = flow.StepID(log.Entries[n-1].Ordinal)
+		for _, e := range log.Entries {
+			if e.OutputJSON != "" {
+				outputs[flow.StepID(e.Ordinal)] = e.OutputJSON
+			}
+		}
+	}
 	return func(output string) *flow.Planned {
-		step, ok := tools.ahead(p, func(name string) (string, bool) {
+		next := tools.stepAhead(p, func(name string) (string, bool) {
 			switch name {
 			case goalName:
 				return quote(s.head.GetGoal()), true
 			case current:
 				return output, true
 			}
-			text, ok := earlier[name]
+			text, ok := outputs[name]
 			return text, ok
 		})
-		if !ok {
+		if next == nil {
 			s.setAhead(nil)
+		} else if !s.dropFirstAhead() {
 			return nil
 		}
-		if !s.pop() {
-			return nil
-		}
-		return step
+		return next
 	}
 }
 
-// outputs returns the name of the running step and what the earlier ones gave, where the step may refer to that.
-func outputs(log *history.Log, p *plannerv1.PlannedStep) (current string, earlier map[string]string) {
-	if !p.GetUnresolved() {
-		return "", nil
-	}
-	if n := len(log.Entries); n > 0 {
-		current = flow.StepID(log.Entries[n-1].Ordinal)
-	}
-	earlier = map[string]string{}
-	for _, e := range log.Entries {
-		if e.OutputJSON != "" {
-			earlier[flow.StepID(e.Ordinal)] = e.OutputJSON
-		}
-	}
-	return current, earlier
-}
-
-// ahead makes a step that was planned ahead callable. Where it cannot be, the planner says why better.
-func (t *toolset) ahead(p *plannerv1.PlannedStep, lookup func(string) (string, bool)) (*flow.Planned, bool) {
+// stepAhead resolves the references of a step that was planned ahead; nil if that fails, because the planner explains it better.
+func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (string, bool)) *flow.Planned {
 	if p.GetToolId() == flow.Final {
-		return &flow.Planned{}, true
+		return &flow.Planned{}
 	}
 	if t == nil || t.byID[p.GetToolId()] == nil {
-		return nil, false
+		return nil
 	}
 	step := t.planned(p)
 	if !p.GetUnresolved() {
-		return &flow.Planned{Step: step}, true
+		return &flow.Planned{Step: step}
 	}
 	input, err := jsonref.Resolve(step.InputJSON, lookup)
 	if err != nil {
-		return nil, false
+		return nil
 	}
 	description, err := jsonref.ResolveText(step.Description, lookup)
 	if err != nil {
-		return nil, false
+		return nil
 	}
-	step.InputJSON, step.Description = valid(input), valid(description)
-	step.Problem = problem(t.byID[p.GetToolId()], step.InputJSON)
-	return &flow.Planned{Step: step}, true
+	step.Description = valid(description)
+	step.InputJSON, step.Problem = checkInput(t.byID[p.GetToolId()], input)
+	return &flow.Planned{Step: step}
 }
 
-// planned is a step that the planner proposed, with what the pool says of its tool.
+// planned combines a proposed step with the pool's description of its tool.
 func (t *toolset) planned(p *plannerv1.PlannedStep) *flow.PlannedStep {
-	tool, input := t.byID[p.GetToolId()], valid(p.GetInputJson())
-	if input == "" {
-		input = "{}"
-	}
+	tool := t.byID[p.GetToolId()]
 	step := &flow.PlannedStep{
-		ToolID: tool.GetId(), Description: valid(p.GetDescription()), InputJSON: input, Risk: riskNote(p.GetRisk()),
+		ToolID: tool.GetId(), Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
 		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(),
 		DefinitionHash: tool.GetDefinitionHash(), ConfigRevision: tool.GetConfigRevision(), PoolID: t.poolIDs[tool.GetMcpId()],
 	}
 	if !p.GetUnresolved() {
-		step.Problem = problem(tool, input)
+		step.InputJSON, step.Problem = checkInput(tool, step.InputJSON)
 	}
 	return step
+}
+
+// checkInput returns an input as it is stored, and why it does not fit the tool's schema; empty if it fits. A schema that cannot be read
+// is left to the pool, which names the tool's fault. A missing input is `{}` only if the schema accepts that (A18).
+func checkInput(tool *commonv1.Tool, given string) (input, problem string) {
+	input = valid(given)
+	compiled, err := schema.Compile(tool.GetInputSchemaJson())
+	if given == "" {
+		input = "{}"
+		if err == nil {
+			err = compiled.Validate(input)
+		}
+		if err != nil {
+			return input, "the planner gave no input for " + tool.GetId() + ", and an empty one does not fit: " + err.Error()
+		}
+		return input, ""
+	}
+	if err == nil {
+		if err := compiled.Validate(input); err != nil {
+			return input, err.Error()
+		}
+	}
+	return input, ""
 }
 
 func (s *Session) setAhead(steps []*plannerv1.PlannedStep) {
@@ -111,8 +121,8 @@ func (s *Session) setAhead(steps []*plannerv1.PlannedStep) {
 	s.ahead = steps
 }
 
-// pop takes the first step that is known ahead; false where they were dropped meanwhile.
-func (s *Session) pop() bool {
+// dropFirstAhead removes the first step that was planned ahead; false if all were dropped meanwhile.
+func (s *Session) dropFirstAhead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ahead) == 0 {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,129 +17,80 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// stopEvery is how often the pool is asked to stop a call that it does not know yet, or while it is out of reach.
-const stopEvery = 250 * time.Millisecond
+// startSlack is how much longer than PoolPatience a call may take to start; it covers clock differences.
+const startSlack = 30 * time.Second
 
-// call is a call that is about to run or running. It exists before the call starts, so that stopping it is never lost.
+// call is a tool call that runs or is about to. It exists before it is sent, so that a stop that comes first is not lost.
 type call struct {
-	id                    string
-	ordinal, attempt, leg uint32
-	at                    where // it runs
-	// deaf: the call was told to stop. Nothing more is sent for it, and what it asks for does not matter, only its end.
-	deaf atomic.Bool
-
-	mu      sync.Mutex    // guards what follows
-	givenUp bool          // the call is not waited for any longer
-	drop    func()        // ends the waiting, while there is any
-	ended   bool          // nobody waits for the call any more
-	done    chan struct{} // closed then; nil until somebody asks
-
-	heard listener // the follower's
+	id                      string
+	ordinal, attempt, round uint32
+	location                location // of its server
+	// stopping: the call was told to stop. Nothing more is sent for it, and its questions are dropped.
+	stopping atomic.Bool
+	// lifetime is done once the call has ended or is no longer waited for.
+	lifetime context.Context
+	end      context.CancelFunc
 }
 
-// begin says how the waiting for the call is ended.
-func (c *call) begin(drop func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.drop = drop
-	if c.givenUp {
-		drop()
+// start makes a call of the step's attempt the session's call.
+func (s *Session) start(st *storagev1.ActiveStep, attempt uint32) *call {
+	mcpID, _ := flow.ToolName(st.GetToolId())
+	c := &call{
+		id: flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), location: location{st.GetPoolId(), mcpID},
+		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetLeg(),
 	}
+	c.lifetime, c.end = context.WithCancel(context.Background())
+	s.use(c.location)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.call = c
+	return c
 }
 
-// giveUp ends the waiting for the call, also before it has begun; after its end, nothing: what ends the waiting for one call ends it
-// for those behind it too.
-func (c *call) giveUp() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.givenUp = true
-	if c.drop != nil {
-		c.drop()
-	}
-}
-
-// end says that nobody waits for the call any more.
-func (c *call) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended, c.drop = true, nil
-	if c.done != nil {
-		close(c.done)
-	}
-}
-
-// over is closed when nobody waits for the call any more.
-func (c *call) over() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.ended {
-			close(c.done)
-		}
-	}
-	return c.done
-}
-
-// request is a call and what is sent for it, in one piece of memory.
-type request struct {
-	call
-	msg     mcppoolv1.CallToolsRequest
-	req     mcppoolv1.CallToolRequest
-	startBy timestamppb.Timestamp
-}
-
-// callTool calls a tool and brings back what is known of the outcome, which is never guessed. next gives what follows.
+// callTool calls a tool and emits what is known of the outcome, which is never guessed. next, if not nil, makes the step that follows.
 func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
-	r := &request{}
-	s.running(&r.call, st, attempt)
-	s.write(r, t, st)
-	return s.follows(&r.call, st, false, next, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
-		ended := s.r.endings.take(s.head.GetUserSub(), len(r.req.GetAckCallIds()))
-		r.add(ended)
-		res, err := s.reach(ctx, &r.msg, l)
+	c := s.start(st, attempt)
+	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
+	return s.run(c, st, next, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
+		released := s.r.releases.take(s.head.GetUserSub(), len(msg.GetCall().GetAckCallIds()))
+		addReleases(msg, released)
+		res, err := s.send(ctx, msg, f)
 		if err != nil {
-			s.r.again(ctx, ended)
+			s.r.releaseLater(context.WithoutCancel(ctx), released) // the call may not have delivered them
 		}
 		if lost(err) {
-			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking what became of it", "call_id", r.id, "error", err)
-			return s.attach(ctx, r.at.mcp, s.attachRequest(st, attempt), l)
+			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking for its outcome", "call_id", c.id, "error", err)
+			return s.attach(ctx, s.attachRequest(st, attempt), f)
 		}
 		return res, err
 	})
 }
 
-// write writes what is sent for a call.
-func (s *Session) write(r *request, t *flow.Task, st *storagev1.ActiveStep) {
-	by := t.Now.Add(s.r.cfg.PoolPatience + startSlack)
-	r.startBy.Seconds, r.startBy.Nanos = by.Unix(), int32(by.Nanosecond())
-	req := &r.req
-	req.McpId, req.Name = flow.ToolName(st.GetToolId())
-	req.InputJson, req.SessionId, req.CallId, req.PoolId = st.GetInputJson(), s.id, r.id, st.GetPoolId()
-	req.IdempotencyKey = flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson())
-	req.ExpectedDefinitionHash, req.ExpectedConfigRevision = st.GetDefinitionHash(), st.GetConfigRevision()
-	req.Epoch, req.StartBy, req.AckCallIds = s.epoch, &r.startBy, s.takeAcks(st.GetPoolId())
-	if st.GetLeg() > 0 {
-		req.RequestState, req.Answers = st.GetRequestState(), answersOf(st.GetAnswers())
+func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *mcppoolv1.CallToolRequest {
+	mcpID, name := flow.ToolName(st.GetToolId())
+	req := &mcppoolv1.CallToolRequest{
+		McpId: mcpID, Name: name, InputJson: st.GetInputJson(), SessionId: s.id, CallId: c.id, PoolId: st.GetPoolId(),
+		IdempotencyKey:         flow.IdempotencyKey(t.ID, st.GetOrdinal(), st.GetInputJson()),
+		ExpectedDefinitionHash: st.GetDefinitionHash(), ExpectedConfigRevision: st.GetConfigRevision(),
+		Epoch: s.epoch, StartBy: timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)), AckCallIds: s.takeAcks(st.GetPoolId()),
 	}
-	r.msg.Call = req
+	if st.GetLeg() > 0 {
+		req.RequestState, req.Answers = st.GetRequestState(), callAnswers(st.GetAnswers())
+	}
+	return req
 }
 
-// startSlack is how much later than the patience with the pool a call may still start; it covers clocks that differ.
-const startSlack = 30 * time.Second
-
-// attachCall finds out what became of a call that was made before, and gives it the answers that it waits for.
+// attachCall gets the outcome of a call that was made before; the answers it waits for are delivered first.
 func (s *Session) attachCall(st *storagev1.ActiveStep, e flow.Attach) Run {
-	req := s.attachRequest(st, e.Attempt)
-	c := &call{}
-	s.running(c, st, e.Attempt)
-	return s.follows(c, st, e.Deaf, nil, func(ctx context.Context, l *listener) (*mcppoolv1.CallResult, error) {
+	c := s.start(st, e.Attempt)
+	c.stopping.Store(e.Deaf)
+	return s.run(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		if !e.Deaf {
-			if err := s.deliver(ctx, st, l, e.Fresh); err != nil {
+			if err := s.deliverAnswers(ctx, st, f, e.Fresh); err != nil {
 				return nil, err
 			}
 		}
-		return s.attach(ctx, c.at.mcp, req, l)
+		return s.attach(ctx, s.attachRequest(st, e.Attempt), f)
 	})
 }
 
@@ -152,138 +102,79 @@ func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppo
 	}
 }
 
-// running makes c the session's call.
-func (s *Session) running(c *call, st *storagev1.ActiveStep, attempt uint32) {
-	mcpID, _ := flow.ToolName(st.GetToolId())
-	c.id, c.at = flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), where{st.GetPoolId(), mcpID}
-	c.ordinal, c.attempt, c.leg = st.GetOrdinal(), attempt, st.GetLeg()
-	s.use(c.at)
-}
-
-// follows brings back how a call ended, however it is followed.
-func (s *Session) follows(c *call, st *storagev1.ActiveStep, deaf bool, next func(output string) *flow.Planned, end func(context.Context, *listener) (*mcppoolv1.CallResult, error)) Run {
-	c.deaf.Store(deaf)
-	s.mu.Lock()
-	s.call = c
-	s.mu.Unlock()
+// run follows a call to its end and emits the outcome.
+func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context, *follower) (*mcppoolv1.CallResult, error)) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		defer c.end()
-		ctx, drop := s.waiting(ctx)
-		c.begin(drop)
-		l := &c.heard
-		*l = listener{call: c, emit: emit, log: s.log, taskID: st.GetMcpTaskId(), toolID: st.GetToolId(), asked: flow.Asked{Ordinal: c.ordinal, Attempt: c.attempt}}
-		res, err := end(ctx, l)
+		ctx, cancel := context.WithCancel(s.asUser(ctx))
+		defer cancel()
+		defer context.AfterFunc(c.lifetime, cancel)()
+		f := &follower{
+			call: c, emit: emit, log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(),
+			asked: flow.Asked{Ordinal: c.ordinal, Attempt: c.attempt},
+		}
+		res, err := follow(ctx, f)
 		if err != nil {
-			emit(s.unfinished(l, st, err))
+			emit(s.failed(f, st, err))
 			return
 		}
-		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Leg: c.leg, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
+		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Leg: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 		if res.GetIsError() {
 			out.Err = &storagev1.ErrorNote{
 				ErrMsg: toolError(res), DataJson: st.GetInputJson(),
 				Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
 			}
-			emit(out)
-			return
-		}
-		out.Output = output(res)
-		if next != nil {
+		} else if out.Output = output(res); next != nil {
 			out.Next = next(out.Output)
 		}
 		emit(out)
 	}
 }
 
-// waiting returns a context in which a session's calls are waited for, in the user's name, and what ends it. It is the same for one
-// call after the other, until the effects' own ends.
-func (s *Session) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.under != ctx || s.wait.Err() != nil {
-		s.under = ctx
-		s.wait, s.drop = context.WithCancel(s.asUser(ctx))
-	}
-	return s.wait, s.drop
-}
-
-// attach asks the pool what became of a call, and follows it where it still runs. A pool that is out of reach for a while
-// is waited for: it may have the answer.
-func (s *Session) attach(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	deadline := time.Now().Add(s.r.cfg.PoolPatience)
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		res, err := s.attachAnywhere(ctx, mcpID, req, l)
-		again := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR ||
-			l.taskID != "" && errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // the next pool can ask for the task
-		if err == nil || !again || time.Now().Add(pause).After(deadline) {
-			return res, err
-		}
-		if !sleep(ctx, pause) {
-			return nil, err
-		}
-	}
-}
-
-// reach makes the call, and waits for a pool that is out of reach for a while: a call that was proven not sent can be
-// made again without any doubt.
-func (s *Session) reach(ctx context.Context, msg *mcppoolv1.CallToolsRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	deadline := time.Now().Add(s.r.cfg.PoolPatience)
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		res, sent, err := s.callOn(ctx, msg, l)
+// send makes the call. It waits for a pool that cannot be reached: a call that was certainly not sent can be sent again.
+func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
+	s.retry(ctx, func() (again bool) {
+		var sent bool
+		res, sent, err = s.callOnStream(ctx, msg, f)
 		if err == nil {
-			return res, nil
+			return false
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
 		if other || refused(err) && s.r.cfg.Replicas != nil {
-			// Which pool makes a call is durable before it is made: only so can that one prove later that it did not.
+			// The pool that makes a call is durable before the call: only that pool can prove later that the call did not run.
 			if m := s.otherPool(ctx, msg.GetCall()); m != nil {
-				return nil, m
+				err = m
+				return false
 			}
 		}
-		if !other && !refused(err) && (status.Code(err) != codes.Unavailable || sent) {
-			return res, err
+		if !other && !refused(err) && (sent || status.Code(err) != codes.Unavailable) {
+			return false
 		}
-		notSent := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
+		s.log.WarnContext(ctx, "the MCP pool cannot be reached", "error", err)
+		err = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
 			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-		if time.Now().Add(pause).After(deadline) {
-			return nil, notSent
-		}
-		s.log.WarnContext(ctx, "the MCP pool cannot be reached; trying again", "pause", pause, "error", err)
-		if !sleep(ctx, pause) || l.call.deaf.Load() { // told to stop meanwhile: it never begins
-			return nil, notSent
-		}
-	}
+		return !f.call.stopping.Load()
+	})
+	return res, err
 }
 
-// StopCall asks the running call to stop and gives it a while to say what came of it.
-func (s *Session) StopCall(ctx context.Context, reason string) {
-	s.mu.Lock()
-	c := s.call
-	s.mu.Unlock()
-	if c == nil {
-		return
-	}
-	c.deaf.Store(true)
-	time.AfterFunc(s.r.cfg.StopGrace, c.giveUp)
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
-	defer cancel()
-	for {
-		err := s.cancelAnywhere(ctx, c.at, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: reason})
-		if err == nil {
-			return
-		}
-		if code := errs.From(err).Code; code != codes.NotFound && code != codes.Unavailable {
-			s.log.WarnContext(ctx, "asking the pool to stop a call", "call_id", c.id, "error", err)
-			return
-		}
-		// The pool may not have got the call yet, or is through with it, or is out of reach for a while.
-		again := time.NewTimer(stopEvery)
-		select {
-		case <-again.C:
-		case <-c.over():
-			again.Stop()
-			return
-		case <-ctx.Done():
-			again.Stop()
+// attach asks the pool for the outcome of a call and follows a call that still runs. It waits for a pool that cannot be reached: that
+// pool may have the outcome.
+func (s *Session) attach(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
+	s.retry(ctx, func() (again bool) {
+		res, err = s.attachAnywhere(ctx, req, f)
+		reason := errs.Reason(err)
+		return reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR ||
+			f.mcpTaskID != "" && reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // the next pool can ask for the MCP task
+	})
+	return res, err
+}
+
+// retry calls fn until it returns false, ctx is done or PoolPatience is over.
+func (s *Session) retry(ctx context.Context, fn func() (again bool)) {
+	deadline := time.Now().Add(s.r.cfg.PoolPatience)
+	for pause := 50 * time.Millisecond; fn(); pause = min(2*pause, 2*time.Second) {
+		if time.Now().Add(pause).After(deadline) || !sleep(ctx, pause) {
 			return
 		}
 	}

@@ -15,7 +15,7 @@ func TestHistoryFitsIntoARequest(t *testing.T) {
 		history = append(history, &plannerv1.HistoryEntry{OutputJson: big})
 	}
 	history = append(history, &plannerv1.HistoryEntry{OutputJson: `{"message":"small"}`})
-	fit(history)
+	dropLargeOutputs(history)
 	for i, want := range []bool{false, false, true, true, true} {
 		kept := !strings.Contains(history[i].GetOutputJson(), "left out")
 		if kept != want {

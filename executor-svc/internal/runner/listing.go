@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// connectLimit bounds how many servers of one task are connected to at once; those that are slow do not count.
+	// connectLimit bounds how many servers of one task are listed at once; slow ones do not count.
 	connectLimit = 8
-	// slowAfter is how long a server may keep a task that has others waiting for its tools.
+	// slowAfter is how long a task with several servers waits for one of them.
 	slowAfter = 5 * time.Second
 )
 
-// list is the tools of one server, once done is closed.
+// list holds the tools of one server once done is closed.
 type list struct {
 	id string
-	// slow is closed when the server has had time enough for others not to wait for it; also where it is done before.
+	// slow is closed once the others no longer wait for this server, at the latest with done.
 	slow, done chan struct{}
 	tools      []*commonv1.Tool
 	poolID     string
-	// lateRelease: the pool may hear late that the session has ended.
+	// lateRelease: the server allows a delayed release of the session.
 	lateRelease bool
 	err         error
-	// cutOff: who wanted the list went away; nothing is known of the server.
+	// cutOff: the context of the listing ended; nothing is known of the server.
 	cutOff bool
 }
 
@@ -44,18 +44,17 @@ func (l *list) isDone() bool {
 	}
 }
 
-// load asks all servers at once: a slow one delays nobody but itself. What comes later than the others is taken in when the tools
-// are needed next, unless there is nothing without it.
-func (s *Session) load(ctx context.Context, ids []string) *toolset {
+// listAll lists all servers at once. A slow server's tools are added when the tools are used next, unless there are none without it.
+func (s *Session) listAll(ctx context.Context, ids []string) *toolset {
 	lists, slots := make([]*list, 0, len(ids)), make(chan struct{}, connectLimit)
 	for _, id := range ids {
 		l := &list{id: id, slow: make(chan struct{}), done: make(chan struct{})}
 		lists = append(lists, l)
-		if len(ids) == 1 { // nobody waits beside it
-			s.ask(ctx, l)
+		if len(ids) == 1 {
+			s.list(ctx, l)
 			return assemble(lists)
 		}
-		go s.list(ctx, l, slots)
+		go s.listWithSlot(ctx, l, slots)
 	}
 	for _, l := range lists {
 		<-l.slow
@@ -64,26 +63,26 @@ func (s *Session) load(ctx context.Context, ids []string) *toolset {
 	return assemble(lists)
 }
 
-// list asks one server. Its slot is given back when it turns out to be slow.
-func (s *Session) list(ctx context.Context, l *list, slots chan struct{}) {
+// listWithSlot lists one server. Its slot is free again once it turns out to be slow.
+func (s *Session) listWithSlot(ctx context.Context, l *list, slots chan struct{}) {
 	slots <- struct{}{}
 	slow := sync.OnceFunc(func() {
 		<-slots
 		close(l.slow)
 	})
 	timer := time.AfterFunc(slowAfter, slow)
-	s.ask(ctx, l)
+	s.list(ctx, l)
 	timer.Stop()
 	slow()
 }
 
-func (s *Session) ask(ctx context.Context, l *list) {
-	l.err = s.toolsOf(ctx, l)
+func (s *Session) list(ctx context.Context, l *list) {
+	l.err = s.listTools(ctx, l)
 	l.cutOff = ctx.Err() != nil
 	close(l.done)
 }
 
-// awaitTools waits until there are tools of any server, or none is to come.
+// awaitTools waits until any server has listed tools, or all have answered.
 func awaitTools(ctx context.Context, lists []*list) {
 	for ctx.Err() == nil {
 		var open []*list
@@ -102,7 +101,7 @@ func awaitTools(ctx context.Context, lists []*list) {
 	}
 }
 
-// awaitAny waits for the first that comes.
+// awaitAny waits until one of the lists is done.
 func awaitAny(ctx context.Context, lists []*list) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -118,7 +117,7 @@ func awaitAny(ctx context.Context, lists []*list) {
 	<-ctx.Done()
 }
 
-// assemble makes a toolset of what is there; servers that cannot be used, or not yet, are skipped, and the event log says so (A2).
+// assemble makes a toolset of the lists that are done. Servers that cannot be used, or not yet, are skipped, and the event log names them (A2).
 func assemble(lists []*list) *toolset {
 	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}, lists: lists}
 	for _, l := range lists {
@@ -147,18 +146,15 @@ func assemble(lists []*list) *toolset {
 	return set
 }
 
-// outdated says whether something came that was missing when the set was made.
+// outdated reports whether a late list is done since the set was made.
 func (t *toolset) outdated() bool { return slices.ContainsFunc(t.late, (*list).isDone) }
 
-// cutOff says whether a list that was missing will not come, because whoever wanted it went away.
+// cutOff reports whether a late list will not come because its context ended.
 func (t *toolset) cutOff() bool {
 	return slices.ContainsFunc(t.late, func(l *list) bool { return l.isDone() && l.cutOff })
 }
 
-// expects says whether a tool's server was missing when the set was made.
-func (t *toolset) expects(toolID string) bool { return t.lateFor(toolID) != nil }
-
-// lateFor returns the list that was missing when the set was made, and may bring a tool.
+// lateFor returns the late list that may hold a tool, or nil.
 func (t *toolset) lateFor(toolID string) *list {
 	mcpID, _ := flow.ToolName(toolID)
 	if i := slices.IndexFunc(t.late, func(l *list) bool { return l.id == mcpID }); i >= 0 {
@@ -167,8 +163,8 @@ func (t *toolset) lateFor(toolID string) *list {
 	return nil
 }
 
-// with returns the tools, among them those of a tool's server, however slow it is; it may not be there all the same.
-func (s *Session) with(ctx context.Context, toolID string) (*toolset, error) {
+// toolsetWith returns the tools after waiting for a tool's server, however slow it is. The tool may still be missing.
+func (s *Session) toolsetWith(ctx context.Context, toolID string) (*toolset, error) {
 	t, err := s.toolset(ctx)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"errors"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -13,28 +12,41 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// unfinished is what becomes of a call that brought no result.
-func (s *Session) unfinished(l *listener, st *storagev1.ActiveStep, err error) flow.Input {
-	out := flow.Called{Ordinal: l.call.ordinal, Attempt: l.call.attempt, Leg: l.call.leg}
-	var m *moved
+// failed returns the input for a call that ended without a result.
+func (s *Session) failed(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
+	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Leg: f.call.round}
+	var moved *movedError
 	switch {
-	case errors.As(err, &m):
-		return flow.Moved{Ordinal: out.Ordinal, Attempt: out.Attempt, PoolID: m.pool}
+	case errors.As(err, &moved):
+		return flow.Moved{Ordinal: out.Ordinal, Attempt: out.Attempt, PoolID: moved.poolID}
 	case errors.Is(err, errAsked):
-		return l.asked
+		return f.asked
 	case errors.Is(err, errUndelivered):
 		out.Err, _ = failure(err, st.GetInputJson())
 		return flow.Undelivered{Ordinal: out.Ordinal, Attempt: out.Attempt, Err: out.Err}
 	}
 	out.Err, out.Outcome = failure(err, st.GetInputJson())
-	out.Lost = lost(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
-	if outdated(out) {
-		s.forget()
+	out.Lost = lost(err) || callNotFound(err)
+	if toolChanged(out) {
+		s.dropTools()
 	}
 	return out
 }
 
-// lost says whether an error tells of Pawl's own connections and processes alone, and nothing of the tool.
+// toolChanged reports whether a call was refused because the session's tools are no longer the pool's. An input was checked against the
+// schema that the session knows: if the pool refuses it, the schema has changed.
+func toolChanged(out flow.Called) bool {
+	switch out.Err.GetReason() {
+	case commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
+		commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED:
+		return true
+	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT:
+		return out.Outcome == commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	}
+	return false
+}
+
+// lost reports whether an error is about Pawl's own connections and processes, and says nothing of the tool.
 func lost(err error) bool {
 	if err == nil {
 		return false
@@ -42,52 +54,66 @@ func lost(err error) bool {
 	e := errs.From(err)
 	switch e.Reason {
 	case commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN:
-		return e.Metadata[errs.OutcomeKey] != notExecuted
+		return e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted
 	case commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR:
 		return e.Metadata[errs.OutcomeKey] == ""
 	}
 	return false
 }
 
-// notExecuted is how an error says that its call did not run.
-var notExecuted = strings.TrimPrefix(commonv1.Outcome_OUTCOME_NOT_EXECUTED.String(), "OUTCOME_")
-
-// refused says whether a pool that is stopping proved that it did not begin the call: the next one may.
-func refused(err error) bool {
-	e := errs.From(err)
-	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == notExecuted
+func callNotFound(err error) bool {
+	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
 }
 
-// failure reads what a failed call says of its outcome. What says nothing is unknown, unless the request was refused
-// before it could reach a tool.
+// refused reports whether a pool that is stopping proved that it did not begin the call: the next pool may.
+func refused(err error) bool {
+	e := errs.From(err)
+	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted
+}
+
+// asNetworkError turns a request-level error into NETWORK_ERROR: it does not prove whether the call ran. A pool that no longer accepts the
+// executor's credential, for example, may have made the call before.
+func asNetworkError(err error) error {
+	e := errs.From(err)
+	if e == nil || e.Metadata[errs.OutcomeKey] != "" || e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND || !refusesRequest(e.Code) {
+		return err
+	}
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the MCP pool does not say what became of the call: %w", err)
+}
+
+// refusesRequest reports whether a request that ends with this code was refused before it was carried out.
+func refusesRequest(c codes.Code) bool {
+	switch c {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.Unimplemented:
+		return true
+	}
+	return false
+}
+
+// failure returns a failed call's error and outcome. An error that does not name the outcome makes it UNKNOWN, unless the request was
+// refused.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 	e := errs.From(err)
-	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
-		return notFound(e, input)
-	}
 	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
+	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+		if e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+			n.ErrMsg = "the call was lost on its way to the tool"
+			return n, commonv1.Outcome_OUTCOME_NOT_EXECUTED
+		}
+		n.ErrMsg = "the process that made the call ended before it could report the outcome"
+		n.Reason = commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
+		return n, commonv1.Outcome_OUTCOME_UNKNOWN
+	}
 	if o, ok := commonv1.Outcome_value["OUTCOME_"+e.Metadata[errs.OutcomeKey]]; ok && o != 0 {
 		return n, commonv1.Outcome(o)
 	}
-	switch e.Code {
-	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.FailedPrecondition:
+	if refusesRequest(e.Code) {
 		return n, commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	}
 	return n, commonv1.Outcome_OUTCOME_UNKNOWN
 }
 
-// notFound says what it means for the task that the pool does not know a call.
-func notFound(e *errs.Error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
-	if e.Metadata[errs.OutcomeKey] == notExecuted {
-		return &storagev1.ErrorNote{ErrMsg: "the call was lost on its way to the tool", DataJson: input, Reason: e.Reason}, commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	}
-	return &storagev1.ErrorNote{
-		ErrMsg:   "the process that made the call ended before it could say what came of it",
-		DataJson: input, Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
-	}, commonv1.Outcome_OUTCOME_UNKNOWN
-}
-
-func gone(toolID string) error {
+func toolGone(toolID string) error {
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
 		"the tool %s is not there any more; look at the server's tools with `pawl mcp tools`", toolID)
 }

@@ -17,16 +17,11 @@ type media struct {
 	Data     []byte `json:"data,omitempty"`
 }
 
-// output is a step's output (A12): the joined text, what the tool gave in structure, and what is neither.
+// output returns a step's output (A12): the joined text, the structured content and the media.
 func output(res *mcppoolv1.CallResult) string {
-	message := text(res)
-	if len(res.GetContent()) == 1 && res.GetContent()[0].GetText() != "" && res.GetStructuredJson() == "" && plain(message) {
-		return `{"message":"` + message + `"}` // as most are
-	}
 	var b bytes.Buffer
-	b.Grow(len(message) + len(res.GetStructuredJson()) + 64)
 	b.WriteString(`{"message":`)
-	writeJSON(&b, message)
+	writeJSON(&b, text(res))
 	if res.GetStructuredJson() != "" {
 		before := b.Len()
 		b.WriteString(`,"structured":`)
@@ -48,23 +43,13 @@ func output(res *mcppoolv1.CallResult) string {
 	return valid(b.String())
 }
 
-// writeJSON writes a value, which always encodes, as JSON. Characters that matter only to HTML stay as they are.
+// writeJSON writes a value, which must encode, as JSON without HTML escapes.
 func writeJSON(b *bytes.Buffer, v any) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if enc.Encode(v) == nil {
 		b.Truncate(b.Len() - 1) // the encoder ends a line
 	}
-}
-
-// plain says whether a text is written in JSON as it is.
-func plain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }
 
 func mediaOf(c *mcppoolv1.Content) (media, bool) {
@@ -84,9 +69,6 @@ func mediaOf(c *mcppoolv1.Content) (media, bool) {
 }
 
 func text(res *mcppoolv1.CallResult) string {
-	if len(res.GetContent()) == 1 {
-		return res.GetContent()[0].GetText()
-	}
 	var parts []string
 	for _, c := range res.GetContent() {
 		if t, ok := c.GetKind().(*mcppoolv1.Content_Text); ok {
@@ -96,7 +78,7 @@ func text(res *mcppoolv1.CallResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// toolError is the text of a result that is marked as an error (A13).
+// toolError returns the text of a result that is marked as an error (A13).
 func toolError(res *mcppoolv1.CallResult) string {
 	if t := strings.TrimSpace(valid(text(res))); t != "" {
 		return t

@@ -4,129 +4,220 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/identity"
 
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// mostAcks is how many calls a pool is told of at once.
-const mostAcks = 1000
+const (
+	// maxAcks is how many acknowledgements one request may carry.
+	maxAcks = 1000
+	// releaseTimeout bounds the requests that release a session.
+	releaseTimeout = 5 * time.Second
+	// releaseDelay is how long a released session waits for a call of the same user that can carry its release (A23).
+	releaseDelay = 250 * time.Millisecond
+	// maxReleases bounds the sessions that wait to be released.
+	maxReleases = 1000
+	// maxReleasesPerCall bounds how many of them one call carries.
+	maxReleasesPerCall = 100
+)
 
-// leaveLimit bounds what is told to a pool when a task is left.
-const leaveLimit = 5 * time.Second
-
-// Release gives the task's connections back (A23): when the task is left, or now where it was.
-func (s *Session) Release(ctx context.Context) {
-	s.mu.Lock()
-	s.released = true
-	parted := s.parted
-	s.mu.Unlock()
-	if parted {
-		s.part(ctx)
-	}
+// ack is a call with a durable result, and the pool that still keeps the result.
+type ack struct {
+	location
+	callID string
 }
 
-// Leave gives up the session's streams, and tells the pools what they were not told yet: which results are durable and, where the task has
-// ended, that it needs its connections no more. Failing to costs nothing: a pool forgets, and closes what is idle, by itself after a
-// while.
-func (s *Session) Leave(ctx context.Context) {
-	lanes := s.leaveLanes()
-	s.part(ctx)
-	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
-	defer cancel()
-	for _, l := range lanes {
-		l.ends(ctx)
-	}
+// Recorded notes that a call's result is durable. The pool learns that with the next call, at the latest when the session ends.
+func (s *Session) Recorded(c flow.Called) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drop != nil {
-		s.drop()
+	a := ack{callID: flow.LegID(s.id, c.Ordinal, c.Attempt, c.Leg)}
+	if s.call != nil && s.call.id == a.callID {
+		a.location = s.call.location
 	}
+	s.acks = append(s.acks, a)
 }
 
-// part tells the pools the last of a session.
-func (s *Session) part(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), leaveLimit)
+// takeAcks removes and returns the acknowledgements for a pool, as many as one request may carry.
+func (s *Session) takeAcks(poolID string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	s.acks = slices.DeleteFunc(s.acks, func(a ack) bool {
+		if len(ids) == maxAcks || s.r.cfg.Replicas != nil && a.poolID != poolID {
+			return false
+		}
+		ids = append(ids, a.callID)
+		return true
+	})
+	return ids
+}
+
+// Leave ends the session. The pools learn which results are durable and, if the task has ended, that it needs its connections no
+// longer. If that fails, a pool forgets results and closes idle connections after a while.
+func (s *Session) Leave(ctx context.Context, ended bool) {
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), releaseTimeout)
 	defer cancel()
 	s.mu.Lock()
-	released := s.released
-	s.parted = true
-	late := released && s.r.cfg.Replicas == nil && s.tools.releasedLate()
+	later := ended && s.r.cfg.Replicas == nil && s.tools.mayReleaseLater()
 	s.mu.Unlock()
-	if late {
-		s.r.ended(ctx, ending{user: s.head.GetUserSub(), session: s.id, acks: s.takeAcks("")})
+	if later {
+		s.r.releaseLater(ctx, []release{{user: s.head.GetUserSub(), session: s.id, acks: s.takeAcks("")}})
 		return
 	}
-	for _, w := range s.pools() {
-		tell := s.parting(released, s.takeAcks(w.pool))
-		if tell == nil {
+	for _, at := range s.locations() {
+		acks := s.takeAcks(at.poolID)
+		if !ended && len(acks) == 0 {
 			continue
 		}
-		if err := s.atPool(ctx, w, tell); err != nil {
-			s.log.WarnContext(ctx, "telling the pool what ended", "error", err)
+		err := s.atPool(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) (err error) {
+			if ended {
+				_, err = pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: s.id, AckCallIds: acks}, o...)
+			} else {
+				_, err = pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: acks}, o...)
+			}
+			return err
+		})
+		if err != nil {
+			s.log.WarnContext(ctx, "releasing the session", "error", err)
 		}
 	}
 }
 
-// parting is the last that a pool is told of a session; nil where that is nothing.
-func (s *Session) parting(released bool, acks []string) func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error {
-	switch {
-	case released:
-		return func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
-			_, err := pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: s.id, AckCallIds: acks}, o...)
-			return err
-		}
-	case len(acks) > 0:
-		return func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
-			_, err := pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: acks}, o...)
-			return err
-		}
-	}
-	return nil
-}
-
-// pools are those that have something of the task's; where there is one only, that.
-func (s *Session) pools() []where {
+// locations returns where something is kept for the task; if there is one pool, that.
+func (s *Session) locations() []location {
 	if s.r.cfg.Replicas == nil {
-		return []where{{}}
+		return []location{{}}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []where
-	for _, pool := range slices.Sorted(maps.Keys(s.used)) {
-		all = append(all, where{pool, s.used[pool]})
+	var all []location
+	for _, poolID := range slices.Sorted(maps.Keys(s.used)) {
+		all = append(all, location{poolID, s.used[poolID]})
 	}
 	return all
 }
 
-// Recorded says that what came of a call is durable: the pool may forget it. It learns that with the next call, at the
-// latest when the task is left.
-func (s *Session) Recorded(c flow.Called) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.call; r != nil && r.ordinal == c.Ordinal && r.attempt == c.Attempt && r.leg == c.Leg {
-		s.acks = append(s.acks, ack{call: r.id, where: r.at})
-		return
-	}
-	s.acks = append(s.acks, ack{call: flow.LegID(s.id, c.Ordinal, c.Attempt, c.Leg)})
+// mayReleaseLater reports whether every server of the task allows a delayed release.
+func (t *toolset) mayReleaseLater() bool {
+	return t != nil && len(t.lists) > 0 && !slices.ContainsFunc(t.lists, func(l *list) bool { return !l.isDone() || l.err != nil || !l.lateRelease })
 }
 
-// takeAcks returns what a pool is to be told, once, and no more than it takes at once. Where there is one pool only, all is for
-// that.
-func (s *Session) takeAcks(pool string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var acks []string
-	s.acks = slices.DeleteFunc(s.acks, func(a ack) bool {
-		if len(acks) == mostAcks || s.r.cfg.Replicas != nil && a.pool != pool {
-			return false
+// release is a session that the pool has to release.
+type release struct {
+	user, session string
+	acks          []string
+}
+
+// releaseQueue holds releases until a call of the same user can carry them: a request for each would cost as much as two calls.
+type releaseQueue struct {
+	mu     sync.Mutex // guards the fields below
+	byUser map[string][]release
+	n      int
+	timer  *time.Timer // runs while the queue is not empty
+	closed bool
+
+	flushing sync.Mutex // held while the queue is flushed
+}
+
+// add queues a release; false if there is no room. flush is called once it has waited for releaseDelay.
+func (q *releaseQueue) add(e release, flush func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.n >= maxReleases {
+		return false
+	}
+	if q.byUser == nil {
+		q.byUser = make(map[string][]release)
+	}
+	q.byUser[e.user] = append(q.byUser[e.user], e)
+	q.n++
+	if q.timer == nil {
+		q.timer = time.AfterFunc(releaseDelay, flush)
+	}
+	return true
+}
+
+// take removes and returns the releases that a call of the user with so many acknowledgements can carry.
+func (q *releaseQueue) take(user string, acks int) []release {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	queued, n := q.byUser[user], 0
+	for n < len(queued) && n < maxReleasesPerCall && acks+len(queued[n].acks) <= maxAcks {
+		acks += len(queued[n].acks)
+		n++
+	}
+	if n == len(queued) {
+		delete(q.byUser, user)
+	} else {
+		q.byUser[user] = queued[n:]
+	}
+	q.n -= n
+	return queued[:n:n]
+}
+
+// takeAll removes and returns all releases.
+func (q *releaseQueue) takeAll() (all []release) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, queued := range q.byUser {
+		all = append(all, queued...)
+	}
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.byUser, q.n, q.timer = nil, 0, nil
+	return all
+}
+
+// addReleases makes a call carry releases.
+func addReleases(msg *mcppoolv1.CallToolsRequest, releases []release) {
+	for _, e := range releases {
+		msg.EndedSessionIds = append(msg.EndedSessionIds, e.session)
+		msg.Call.AckCallIds = append(msg.Call.AckCallIds, e.acks...)
+	}
+}
+
+// releaseLater queues releases; those that find no room are sent now. Releasing a session twice does no harm.
+func (r *Runner) releaseLater(ctx context.Context, releases []release) {
+	for _, e := range releases {
+		if !r.releases.add(e, r.flushReleases) {
+			r.sendRelease(ctx, e)
 		}
-		acks = append(acks, a.call)
-		return true
-	})
-	return acks
+	}
+}
+
+// flushReleases sends the releases that no call carried.
+func (r *Runner) flushReleases() {
+	r.releases.flushing.Lock()
+	defer r.releases.flushing.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	for _, e := range r.releases.takeAll() {
+		r.sendRelease(ctx, e)
+	}
+}
+
+// closeReleases flushes the queue, and waits for a flush that is under way.
+func (r *Runner) closeReleases() {
+	r.releases.mu.Lock()
+	r.releases.closed = true
+	r.releases.mu.Unlock()
+	r.flushReleases()
+}
+
+func (r *Runner) sendRelease(ctx context.Context, e release) {
+	ctx, cancel := context.WithTimeout(identity.OnBehalfOf(ctx, e.user), releaseTimeout)
+	defer cancel()
+	_, err := r.pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: e.session, AckCallIds: e.acks})
+	if err != nil {
+		r.log.WarnContext(ctx, "releasing a session", "task_id", e.session, "error", err)
+	}
 }

@@ -16,61 +16,63 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/internal/flow"
 )
 
-// Replicas reach one of several pool processes, which a call by server and user does not: since that call was made, another
-// process may have become responsible.
+// Replicas reaches single processes of a pool that has several. Requests routed by server and user may reach another process than the one
+// that made a call, because that one was replaced since.
 type Replicas interface {
-	// Addrs are all of them, as far as anybody knows.
+	// Addrs returns the known addresses of all processes.
 	Addrs(ctx context.Context) ([]string, error)
-	// At connects to one. Close what it returns.
+	// At connects to one process. The caller closes the connection.
 	At(addr string) (*grpc.ClientConn, error)
 }
 
 const (
-	// replicaPatience is how long a replica that cannot be reached is asked again what became of a call. One that ended does not
-	// come back as the same pool; what a network hides for longer becomes an unknown outcome.
+	// replicaPatience is how long a replica that cannot be reached is asked again for the outcome of a call. After that the outcome is
+	// unknown: a process that ended does not come back as the same pool.
 	replicaPatience = 3 * time.Second
-	// askLimit bounds one look at one replica.
-	askLimit = 2 * time.Second
-	// mostPlaces bounds what is remembered of where pools are. They are found again by asking all.
-	mostPlaces = 1000
+	// replicaTimeout bounds one request to one replica.
+	replicaTimeout = 2 * time.Second
+	// maxPoolAddrs bounds the known addresses of pools; the others are found by asking all.
+	maxPoolAddrs = 1000
 )
 
-// where is the pool that keeps something of a task's, and a server whose calls it was made by.
-type where struct{ pool, mcp string }
+// location is where something is kept for a task: a pool, and the server of the call that it belongs to.
+type location struct{ poolID, mcpID string }
 
-// places remembers at which address each pool answers.
-type places struct {
-	mu sync.Mutex
-	at map[string]string // guarded by mu; the pool by address
+// poolAddrs remembers the addresses of pools.
+type poolAddrs struct {
+	mu     sync.Mutex
+	byAddr map[string]string // pool ids; guarded by mu
 }
 
-func (p *places) note(pool string, to *peer.Peer) {
-	if to.Addr == nil || pool == "" {
+func (p *poolAddrs) note(poolID string, at *peer.Peer) {
+	if at.Addr == nil || poolID == "" {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.at == nil || len(p.at) >= mostPlaces {
-		p.at = make(map[string]string)
+	if p.byAddr == nil || len(p.byAddr) >= maxPoolAddrs {
+		p.byAddr = make(map[string]string)
 	}
-	p.at[to.Addr.String()] = pool
+	p.byAddr[at.Addr.String()] = poolID
 }
 
-// of is the address of a pool; empty where it is not known.
-func (p *places) of(pool string) string {
+// of returns the address of a pool, or "" if it is not known.
+func (p *poolAddrs) of(poolID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for addr, id := range p.at {
-		if id == pool {
+	for addr, id := range p.byAddr {
+		if id == poolID {
 			return addr
 		}
 	}
 	return ""
 }
 
-// toServer makes calls about one MCP server go to the replica that has its connection.
+// toServer routes calls about an MCP server to the replica that holds its connection.
 func (s *Session) toServer(ctx context.Context, mcpID string) context.Context {
 	if s.r.cfg.Replicas == nil {
 		return ctx
@@ -78,27 +80,27 @@ func (s *Session) toServer(ctx context.Context, mcpID string) context.Context {
 	return serve.WithAffinity(ctx, mcpID, s.head.GetUserSub())
 }
 
-// moved says that a call was not made, and that another pool is the one to make it now.
-type moved struct{ pool string }
+// movedError: the call was not made, and another pool has to make it.
+type movedError struct{ poolID string }
 
-func (*moved) Error() string { return "another MCP pool is responsible now" }
+func (*movedError) Error() string { return "another MCP pool is responsible now" }
 
-// otherPool returns the pool that is responsible for a server now, where it is another one than the one that was asked for.
-func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest) *moved {
-	s.forget()
+// otherPool returns the pool that is responsible for the call's server now, if it is another one than the request names.
+func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest) *movedError {
+	s.dropTools()
 	tools, err := s.toolset(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the call stays with the pool that refused it, and is tried again
+		return nil // the call stays with the pool that refused it, and is tried again
 	}
 	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
-		return &moved{pool: id}
+		return &movedError{id}
 	}
 	return nil
 }
 
-// use notes that a pool has something of this task's.
-func (s *Session) use(w where) {
-	if s.r.cfg.Replicas == nil || w.pool == "" {
+// use notes that a pool keeps something for this task.
+func (s *Session) use(at location) {
+	if s.r.cfg.Replicas == nil || at.poolID == "" {
 		return
 	}
 	s.mu.Lock()
@@ -106,42 +108,42 @@ func (s *Session) use(w where) {
 	if s.used == nil {
 		s.used = make(map[string]string)
 	}
-	s.used[w.pool] = w.mcp
+	s.used[at.poolID] = at.mcpID
 }
 
-// atPool asks something of the pool that has it: the one that is responsible now and, where that is another one, the one at the
-// address that is remembered. It may be asked of both.
-func (s *Session) atPool(ctx context.Context, w where, ask func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
+// atPool sends a request to the pool at a location: to the one that is responsible now and, if that is another, also to the address that
+// is remembered.
+func (s *Session) atPool(ctx context.Context, at location, send func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
 	if s.r.cfg.Replicas == nil {
-		return ask(ctx, s.r.pool)
+		return send(ctx, s.r.pool)
 	}
 	var to peer.Peer
-	err := ask(s.toServer(ctx, w.mcp), s.r.pool, grpc.Peer(&to))
-	addr := s.r.places.of(w.pool)
+	err := send(s.toServer(ctx, at.mcpID), s.r.pool, grpc.Peer(&to))
+	addr := s.r.poolAddrs.of(at.poolID)
 	if addr == "" || to.Addr != nil && to.Addr.String() == addr {
 		return err
 	}
-	return s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return ask(ctx, pool) })
+	return s.atAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
 }
 
-func (s *Session) direct(addr string, ask func(mcppoolv1.McpPoolServiceClient) error) error {
+func (s *Session) atAddr(addr string, send func(mcppoolv1.McpPoolServiceClient) error) error {
 	conn, err := s.r.cfg.Replicas.At(addr)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	return ask(mcppoolv1.NewMcpPoolServiceClient(conn))
+	return send(mcppoolv1.NewMcpPoolServiceClient(conn))
 }
 
-// everywhere are the addresses of all replicas, first the one at which a pool was last seen.
-func (s *Session) everywhere(ctx context.Context, pool string) []string {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// addrs returns the addresses of all replicas, first the one at which a pool was last seen.
+func (s *Session) addrs(ctx context.Context, poolID string) []string {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	all, err := s.r.cfg.Replicas.Addrs(ctx)
 	if err != nil {
 		s.log.WarnContext(ctx, "finding the replicas of the MCP pool", "error", err)
 	}
-	first := s.r.places.of(pool)
+	first := s.r.poolAddrs.of(poolID)
 	if first == "" {
 		return all
 	}
@@ -154,145 +156,111 @@ func sameAddr(a, b string) bool {
 	return pa == pb && ha == hb
 }
 
-// attachAnywhere asks the pool that is responsible now what became of a call and, where that is not the one that was to make it,
-// all others: only that one can prove that it did not.
-func (s *Session) attachAnywhere(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	res, err := s.attachToCall(ctx, mcpID, req, l)
-	if l.taskID == "" || !notKnown(err) || errs.From(err).Metadata[errs.OutcomeKey] == notExecuted {
+// attachAnywhere asks the pool for the outcome of a call and, if no pool keeps it, the server that ran it as an MCP task.
+func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
+	res, err := s.attachToPool(ctx, req, f)
+	if f.mcpTaskID == "" || !callNotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 		return res, err
 	}
-	named := proto.CloneOf(req) // who was asked may still read the other
-	l.name(named)               // no pool has the call any more: the server is asked
-	return attachOver(s.toServer(ctx, mcpID), s.r.pool, named, l)
+	named := proto.CloneOf(req) // in-process, the receiver of the first request may still read it
+	named.TaskId = f.mcpTaskID
+	named.McpId, named.Name = flow.ToolName(f.toolID)
+	return attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, named, f)
 }
 
-// attachToCall is attachAnywhere for what pools know.
-func (s *Session) attachToCall(ctx context.Context, mcpID string, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	res, err := attachOver(s.toServer(ctx, mcpID), s.r.pool, req, l)
-	unknown := func(err error) bool { return elsewhere(err, req.GetPoolId()) }
+// attachToPool asks the pool that is responsible now for the outcome of a call and, if that is not the one that was to make it, all
+// others: only that one can prove that the call did not run.
+func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
+	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
+	unknown := func(err error) bool { return keptElsewhere(err, req.GetPoolId()) }
 	if s.r.cfg.Replicas == nil || !unknown(err) {
 		return res, err
 	}
 	for deadline := time.Now().Add(replicaPatience); ; {
-		found, hidden, said := s.search(ctx, req.GetPoolId(), unknown, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) (err error) {
-			res, err = attachOver(ctx, pool, req, l)
+		found, unreached, findErr := s.search(ctx, req.GetPoolId(), unknown, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) (err error) {
+			res, err = attachOn(ctx, pool, req, f)
 			return err
 		})
 		if found {
-			return res, said
+			return res, findErr
 		}
-		if !hidden || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
+		if !unreached || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
 			return nil, err
 		}
 	}
 }
 
-// search asks one replica after the other, first the one at which a pool was last seen, until one has something to say; unknown
-// are the errors of those that have not. hidden: one of them could not be asked.
-func (s *Session) search(ctx context.Context, pool string, unknown func(error) bool, ask func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, hidden bool, err error) {
-	for _, addr := range s.everywhere(ctx, pool) {
-		err := s.direct(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return ask(ctx, pool) })
+// search sends a request to one replica after another, first to the one at which a pool was last seen, until one answers with another
+// error than unknown. unreached: one of them could not be asked.
+func (s *Session) search(ctx context.Context, poolID string, unknown func(error) bool, send func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, unreached bool, err error) {
+	for _, addr := range s.addrs(ctx, poolID) {
+		err := s.atAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
+		e := errs.From(err)
 		switch {
-		case unreached(err):
-			hidden = true
+		case err != nil && e.Metadata[errs.OutcomeKey] == "" && (e.Reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || e.Code == codes.DeadlineExceeded):
+			unreached = true
 		case !unknown(err):
-			return true, hidden, err
+			return true, unreached, err
 		}
 	}
-	return false, hidden, nil
+	return false, unreached, nil
 }
 
-// unreached says whether an error tells that a replica could not be asked, and nothing of a call.
-func unreached(err error) bool {
-	if err == nil {
-		return false
-	}
-	e := errs.From(err)
-	return e.Metadata[errs.OutcomeKey] == "" && (e.Reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || e.Code == codes.DeadlineExceeded)
-}
-
-func attachOver(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, l *listener) (*mcppoolv1.CallResult, error) {
-	ctx, drop := context.WithCancel(ctx)
-	defer drop()
+func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stream, err := pool.AttachCall(ctx, req)
 	if err != nil {
-		return nil, doubtful(err)
+		return nil, asNetworkError(err)
 	}
-	res, err := receive(ctx, drop, stream.Recv, l)
-	return res, doubtful(err)
+	res, err := receive(ctx, cancel, stream.Recv, f)
+	return res, asNetworkError(err)
 }
 
-// poolKey is where a pool says which one it is that does not know a call.
-const poolKey = "pool_id"
+// poolIDKey is the error metadata that names the pool that does not know a call.
+const poolIDKey = "pool_id"
 
-// elsewhere says whether a pool does not know a call that another one was to make.
-func elsewhere(err error, pool string) bool {
-	if !notKnown(err) {
+// keptElsewhere reports whether an error says that another pool than the asked one was to make the call.
+func keptElsewhere(err error, poolID string) bool {
+	if !callNotFound(err) {
 		return false
 	}
 	e := errs.From(err)
-	return e.Metadata[errs.OutcomeKey] != notExecuted && pool != "" && e.Metadata[poolKey] != pool
+	return e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted && poolID != "" && e.Metadata[poolIDKey] != poolID
 }
 
-// cancelAnywhere asks for a call to stop, wherever it runs.
-func (s *Session) cancelAnywhere(ctx context.Context, w where, req *mcppoolv1.CancelCallRequest) error {
-	_, err := s.r.pool.CancelCall(s.toServer(ctx, w.mcp), req)
+// cancelAnywhere asks the pool that runs a call to stop it.
+func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv1.CancelCallRequest) error {
+	_, err := s.r.pool.CancelCall(s.toServer(ctx, at.mcpID), req)
 	if s.r.cfg.Replicas == nil || err == nil {
 		return err
 	}
-	found, _, _ := s.search(ctx, w.pool, func(err error) bool { return err != nil }, briefly(func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+	found, _, _ := s.search(ctx, at.poolID, func(err error) bool { return err != nil }, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+		ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+		defer cancel()
 		_, err := pool.CancelCall(ctx, req)
 		return err
-	}))
+	})
 	if found {
 		return nil
 	}
 	return err
 }
 
-// answerAnywhere gives an answer to the pool that has the call. hidden: that may be one which could not be asked.
-func (s *Session) answerAnywhere(ctx context.Context, w where, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (hidden bool, err error) {
-	_, err = s.r.pool.AnswerCall(s.toServer(ctx, w.mcp), req, grpc.Peer(to))
-	if s.r.cfg.Replicas == nil || !notKnown(err) {
+// answerAnywhere passes an answer to the pool that runs the call. unreached: that may be one that could not be asked.
+func (s *Session) answerAnywhere(ctx context.Context, at location, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (unreached bool, err error) {
+	_, err = s.r.pool.AnswerCall(s.toServer(ctx, at.mcpID), req, grpc.Peer(to))
+	if s.r.cfg.Replicas == nil || !callNotFound(err) {
 		return false, err
 	}
-	found, hidden, said := s.search(ctx, w.pool, notKnown, briefly(func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+	found, unreached, findErr := s.search(ctx, at.poolID, callNotFound, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+		ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+		defer cancel()
 		_, err := pool.AnswerCall(ctx, req)
 		return err
-	}))
+	})
 	if found {
-		return false, said
+		return false, findErr
 	}
-	return hidden, err
-}
-
-func notKnown(err error) bool {
-	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
-}
-
-// briefly bounds what is asked of one replica.
-func briefly(ask func(context.Context, mcppoolv1.McpPoolServiceClient) error) func(context.Context, mcppoolv1.McpPoolServiceClient) error {
-	return func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
-		ctx, done := context.WithTimeout(ctx, askLimit)
-		defer done()
-		return ask(ctx, pool)
-	}
-}
-
-// sleep waits; false where ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// ack is a call whose result is durable, and the pool that keeps it too.
-type ack struct {
-	where
-	call string
+	return unreached, err
 }

@@ -19,30 +19,30 @@ import (
 type Config struct {
 	// PlannerTries is how often a planner call is tried in all (A18); 3.
 	PlannerTries int
-	// PlannerTimeout is the longest that one planner call may take; 2 minutes.
+	// PlannerTimeout bounds one planner call; 2 minutes.
 	PlannerTimeout time.Duration
 	// PoolPatience is how long a call waits for a pool that cannot be reached; 30 s.
 	PoolPatience time.Duration
-	// StopGrace is how long a call that was told to stop may take to say what came of it; 5 s.
+	// StopGrace is how long a stopped call may take to report its outcome; 5 s.
 	StopGrace time.Duration
 	// TextDelay is how long pieces of an answer are collected before they are committed; 25 ms.
 	TextDelay time.Duration
-	// Replicas reaches single pool processes where there are several; nil: there is one.
+	// Replicas reaches the processes of a pool that has several; nil if there is one.
 	Replicas Replicas
 }
 
 // Runner runs effects.
 type Runner struct {
-	cfg     Config
-	planner plannerv1.PlannerServiceClient
-	pool    mcppoolv1.McpPoolServiceClient
-	log     *slog.Logger
-	places  places
-	idle    idle
-	endings endings
+	cfg       Config
+	planner   plannerv1.PlannerServiceClient
+	pool      mcppoolv1.McpPoolServiceClient
+	log       *slog.Logger
+	poolAddrs poolAddrs
+	streams   streamPool
+	releases  releaseQueue
 }
 
-// New returns a runner that asks this planner and this pool.
+// New returns a runner that uses this planner and this pool.
 func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpPoolServiceClient, log *slog.Logger) *Runner {
 	if cfg.PlannerTries == 0 {
 		cfg.PlannerTries = 3
@@ -62,8 +62,13 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	return &Runner{cfg: cfg, planner: planner, pool: pool, log: log}
 }
 
-// Session is what a runner keeps for a task while it has an owner: its tools, its running call, and what the planner said
-// that comes next.
+// Close releases the sessions that ended last and closes the idle streams.
+func (r *Runner) Close() {
+	r.closeReleases()
+	r.streams.close()
+}
+
+// Session keeps what a task needs while it has an owner: its tools, its running call and the steps planned ahead.
 type Session struct {
 	r      *Runner
 	id     string
@@ -71,29 +76,23 @@ type Session struct {
 	head   *storagev1.TaskHead
 	rounds []*plannerv1.Round
 	log    *slog.Logger
+	// Notify, if set, receives inputs that no effect ends with.
+	Notify func(flow.Input)
 
-	// loading is held by the one that loads the tools.
+	// loading is a lock for loading the tools; waiting for it ends with the context.
 	loading chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	tools *toolset
 	call  *call
-	// wait is where calls are waited for under an effect's context, until drop ends it.
-	under, wait context.Context
-	drop        context.CancelFunc
-	// ahead is what follows if the running step succeeds.
+	// ahead are the steps planned to follow the running one.
 	ahead []*plannerv1.PlannedStep
-	// base names the context that the planner has, with baseHistory entries of the history.
+	// base names the context that the planner keeps; it has the first baseHistory entries of the history.
 	base        string
 	baseHistory int
-	// acks holds calls whose results are durable, and of which the pool was not told yet.
+	// acks are calls with durable results that no pool was told of yet.
 	acks []ack
-	// lanes are the streams that calls can go on, by server; left says that there is to be none any more.
-	lanes map[string]*lane
-	left  bool
-	// released: the task needs its connections no more; parted: the pools were told the last of the session.
-	released, parted bool
-	// used are the pools that have something of the task's, each with a server; only where there are several.
+	// used maps the pools that keep something for the task to one of their servers; only if there are several pools.
 	used map[string]string
 }
 
@@ -102,14 +101,14 @@ func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, roun
 	return &Session{r: r, id: id, epoch: epoch, head: head, rounds: rounds, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
 }
 
-// Run is an effect ready to be run: emit takes what comes of it, in order.
+// Run is an effect ready to run: it passes its results to emit, in order.
 type Run func(ctx context.Context, emit func(flow.Input))
 
-// Prepare reads what an effect needs from the task as it is now, so that the effect can run while the task moves on.
+// Prepare reads what an effect needs of the task, so that the effect can run while the task changes.
 func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	switch e := e.(type) {
 	case flow.Call:
-		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.follow(log))
+		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.stepAfter(log))
 	case flow.Attach:
 		return s.attachCall(step(t, e.Ordinal), e)
 	}
@@ -122,9 +121,9 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	case flow.Derive:
 		return s.derive(s.context(t, log), step(t, e.Ordinal))
 	case flow.Judge:
-		return s.judge(s.context(t, log), step(t, e.Ordinal), e.Known)
+		return s.diagnose(s.context(t, log), step(t, e.Ordinal), e.Known)
 	case flow.Look:
-		return s.look(step(t, e.Ordinal))
+		return s.refreshTool(step(t, e.Ordinal))
 	case flow.Fill:
 		return s.fill(s.context(t, log), step(t, e.Ordinal))
 	case flow.Answer:
@@ -133,12 +132,17 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	return nil
 }
 
-// asUser makes calls in the name of the task's user: a task outlives the credential of whoever started it.
+// asUser makes calls in the name of the task's user: a task outlives the credential it was created with.
 func (s *Session) asUser(ctx context.Context) context.Context {
 	return identity.OnBehalfOf(ctx, s.head.GetUserSub())
 }
 
-// step returns a copy-free view of an active step; engine states are never changed once they were handed out.
+// waitsFor reports that the task waits for a service that cannot be reached.
+func (s *Session) waitsFor(service string, err error) {
+	s.log.Warn("a service cannot be reached; the task waits for it", "service", service, "error", err)
+}
+
+// step returns an active step; it may be read later, because states do not change once effects were prepared from them.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
 	for _, s := range t.State.GetActiveSteps() {
 		if s.GetOrdinal() == ordinal {

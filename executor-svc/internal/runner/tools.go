@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,8 +11,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/schema"
 
+	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -20,15 +21,15 @@ type toolset struct {
 	tools  []*commonv1.Tool
 	byID   map[string]*commonv1.Tool
 	loaded *storagev1.ToolsLoaded
-	// poolIDs names, by server, the pool that keeps its calls.
+	// poolIDs maps each server to the pool that keeps its calls.
 	poolIDs map[string]string
-	// lists are those that it was made of, in the order of their servers; late are the ones that were not there yet.
+	// lists are the servers' lists, in order; late are those that were not complete yet.
 	lists, late []*list
 }
 
-// toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log says so (A2).
+// toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log names them (A2).
 func (s *Session) toolset(ctx context.Context) (*toolset, error) {
-	// Not under mu: loading may take long, and nothing else is to wait for it.
+	// Not under mu: loading may take long.
 	select {
 	case s.loading <- struct{}{}:
 		defer func() { <-s.loading }()
@@ -48,14 +49,14 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := s.load(ctx, ids)
+	found := s.listAll(ctx, ids)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return s.keepTools(found), nil
 }
 
-// keepTools makes these the session's tools. A planner that was told of others is told all anew.
+// keepTools makes these the session's tools. The planner's context has the old ones and is sent again.
 func (s *Session) keepTools(t *toolset) *toolset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,13 +64,14 @@ func (s *Session) keepTools(t *toolset) *toolset {
 	return t
 }
 
-// forget makes the next use load the tools again; for a definition that has changed.
-func (s *Session) forget() {
+// dropTools makes the next use load the tools again, because a definition has changed.
+func (s *Session) dropTools() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tools, s.base, s.ahead = nil, "", nil
 }
 
+// servers returns the task's servers, by default all that are active.
 func (s *Session) servers(ctx context.Context) ([]string, error) {
 	if ids := s.head.GetMcpIds(); len(ids) > 0 {
 		return ids, nil
@@ -77,8 +79,8 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 	var ids []string
 	req := &mcppoolv1.ListMcpServersRequest{PageSize: 1000, ActiveOnly: true}
 	for {
-		page, err := reached(ctx, s, func(ctx context.Context) (*mcppoolv1.ListMcpServersResponse, error) {
-			return s.r.pool.ListMcpServers(ctx, req, patient)
+		page, err := askPool(ctx, s, s.r.cfg.PoolPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListMcpServersResponse, error) {
+			return s.r.pool.ListMcpServers(ctx, req, o...)
 		})
 		if err != nil {
 			return nil, err
@@ -94,19 +96,23 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 	}
 }
 
-func (s *Session) toolsOf(ctx context.Context, l *list) error {
+// serverPatience is how much longer a listing may take than reaching the pool: the pool explains better why a server does not start.
+const serverPatience = 30 * time.Second
+
+// listTools reads the tools of one server.
+func (s *Session) listTools(ctx context.Context, l *list) error {
 	req := &mcppoolv1.ListToolsRequest{McpId: l.id, PageSize: 1000, SessionId: s.id}
 	for {
 		var at peer.Peer
-		page, err := within(ctx, s, s.r.cfg.PoolPatience+startPatience, func(ctx context.Context) (*mcppoolv1.ListToolsResponse, error) {
-			return s.r.pool.ListTools(s.toServer(ctx, l.id), req, patient, grpc.Peer(&at))
+		page, err := askPool(ctx, s, s.r.cfg.PoolPatience+serverPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
+			return s.r.pool.ListTools(s.toServer(ctx, l.id), req, append(o, grpc.Peer(&at))...)
 		})
 		if err != nil {
 			l.tools = nil
 			return err
 		}
-		s.r.places.note(page.GetPoolId(), &at)
-		s.use(where{page.GetPoolId(), l.id})
+		s.r.poolAddrs.note(page.GetPoolId(), &at)
+		s.use(location{page.GetPoolId(), l.id})
 		l.poolID, l.lateRelease = page.GetPoolId(), page.GetLateRelease()
 		if l.tools == nil {
 			l.tools = page.GetTools()
@@ -119,43 +125,61 @@ func (s *Session) toolsOf(ctx context.Context, l *list) error {
 	}
 }
 
-// reached makes a call that only looks, and waits for a pool that is coming back.
-func reached[T any](ctx context.Context, s *Session, call func(context.Context) (T, error)) (T, error) {
-	return within(ctx, s, s.r.cfg.PoolPatience, call)
-}
-
-// startPatience is how much longer than for the pool is waited for one of its servers: the pool says first, and better, what is wrong
-// with one that does not start.
-const startPatience = 30 * time.Second
-
-func within[T any](ctx context.Context, s *Session, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
+// askPool makes a call that only reads, and waits within limit for a pool that cannot be reached.
+func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(s.asUser(ctx), limit)
 	defer cancel()
 	for {
-		res, err := call(ctx)
-		// A connection that broke under the call says nothing else; what the pool itself says has another reason.
-		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || ctx.Err() != nil {
-			return res, err
-		}
-		timer := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		res, err := reach(ctx, s, "MCP pool", call)
+		// NETWORK_ERROR means that the connection broke; the pool's own errors have other reasons.
+		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || !sleep(ctx, 100*time.Millisecond) {
 			return res, err
 		}
 	}
 }
 
-// problem says what of an input does not fit a tool's schema; empty where it fits. A schema that cannot be read is left
-// to the pool, which names the tool's fault.
-func problem(tool *commonv1.Tool, input string) string {
-	compiled, err := schema.Compile(tool.GetInputSchemaJson())
-	if err != nil {
-		return ""
+// refreshTool lists the tools again, for a step whose tool has changed since the step was decided on.
+func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.Looked{Ordinal: st.GetOrdinal()}
+		tools, err := s.toolsetWith(ctx, st.GetToolId())
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			out.Err = note(fmt.Errorf("listing the tools again: %w", err))
+		case tools.byID[st.GetToolId()] == nil:
+			out.Err = tools.whyMissing(st.GetToolId())
+		default:
+			tool := tools.byID[st.GetToolId()]
+			out.Tool = s.asListed(tool)
+			_, out.Problem = checkInput(tool, st.GetInputJson())
+		}
+		emit(out)
 	}
-	if err := compiled.Validate(input); err != nil {
-		return err.Error()
+}
+
+// whyMissing says why a tool is not in the toolset.
+func (t *toolset) whyMissing(toolID string) *storagev1.ErrorNote {
+	mcpID, _ := flow.ToolName(toolID)
+	for _, skipped := range t.loaded.GetSkipped() {
+		if skipped.GetMcpId() == mcpID {
+			return &storagev1.ErrorNote{ErrMsg: "the tool " + toolID + " cannot be used: " + skipped.GetMessage(), Reason: skipped.GetReason()}
+		}
 	}
-	return ""
+	return note(toolGone(toolID))
+}
+
+// asListed converts a tool of the session's newest listing.
+func (s *Session) asListed(tool *commonv1.Tool) *flow.Tool {
+	now := &flow.Tool{
+		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(), DefinitionHash: tool.GetDefinitionHash(),
+		ConfigRevision: tool.GetConfigRevision(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tools != nil {
+		now.PoolID = s.tools.poolIDs[tool.GetMcpId()]
+	}
+	return now
 }

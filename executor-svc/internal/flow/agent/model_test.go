@@ -231,7 +231,7 @@ func (w *world) apply(t flow.Transition) {
 			w.pending = append(w.pending, e)
 		case flow.Abandon:
 			w.pending = nil
-		case flow.StopCall, flow.Release:
+		case flow.StopCall:
 		case flow.Withdraw:
 			if !w.pool.withdrawn(e) {
 				w.Fatalf("a call is withdrawn that does not wait: %v", w.events)

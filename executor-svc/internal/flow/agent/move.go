@@ -129,7 +129,6 @@ func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) error {
 	m.s.ActiveSteps, m.s.Waits = nil, nil
 	m.s.EndTime = m.t.Now.UnixNano()
 	m.fact(f)
-	m.run(flow.Release{})
 	return nil
 }
 

@@ -184,7 +184,7 @@ func TestAToolWaitsForItsOwnServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := late(&servers{takes: map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": time.Minute}}, &chooser{}, "a", "b", "c")
 		began := time.Now()
-		if tools, err := s.with(t.Context(), "b/read"); err != nil || tools.byID["b/read"] == nil || time.Since(began) > 8*time.Second {
+		if tools, err := s.toolsetWith(t.Context(), "b/read"); err != nil || tools.byID["b/read"] == nil || time.Since(began) > 8*time.Second {
 			t.Errorf("there are %v, %v after %s", tools, err, time.Since(began))
 		}
 		<-time.After(time.Minute) // for the list that is still under way
@@ -197,7 +197,7 @@ func TestListsThatWereCutOffAreAskedForAgain(t *testing.T) {
 		pool := &servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}
 		s := late(pool, &chooser{}, "a", "b")
 		turn, cancel := context.WithCancel(t.Context())
-		if tools, err := s.toolset(turn); err != nil || !tools.expects("b/read") {
+		if tools, err := s.toolset(turn); err != nil || tools.lateFor("b/read") == nil {
 			t.Fatal(tools, err)
 		}
 		cancel()

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -94,100 +95,50 @@ func TestStreamsAreLeftToTheNextTask(t *testing.T) {
 			ctx, end := context.WithCancel(t.Context())
 			s := calls(ctx, t, r, id, "ann", "p1")
 			end()
-			s.Release(ctx)
-			s.Leave(t.Context())
+			s.Leave(t.Context(), true)
 		}
 		if got := p.streams(); got != [3]int{1, 0, 0} {
 			t.Errorf("streams opened, closed, dropped: %v", got)
 		}
-		calls(t.Context(), t, r, "four", "bob", "p1").Leave(t.Context())
-		calls(t.Context(), t, r, "five", "ann", "p2").Leave(t.Context())
+		calls(t.Context(), t, r, "four", "bob", "p1").Leave(t.Context(), false)
+		calls(t.Context(), t, r, "five", "ann", "p2").Leave(t.Context(), false)
 		if got := p.streams(); got != [3]int{3, 0, 0} {
 			t.Errorf("streams of other users and pools: %v", got)
 		}
 		if len(p.released) != 3 {
 			t.Errorf("A23: released %v", p.released)
 		}
-		<-time.After(2 * idleLimit)
+		<-time.After(2 * streamIdle)
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{3, 3, 0} {
 			t.Errorf("after a while without a task: %v", got)
 		}
-		calls(t.Context(), t, r, "six", "ann", "p1").Leave(t.Context())
+		calls(t.Context(), t, r, "six", "ann", "p1").Leave(t.Context(), false)
 		r.Close()
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{4, 3, 1} {
 			t.Errorf("after the end of the runner: %v", got)
 		}
-		calls(t.Context(), t, r, "seven", "ann", "p1").Leave(t.Context())
+		calls(t.Context(), t, r, "seven", "ann", "p1").Leave(t.Context(), false)
 		synctest.Wait()
-		if got := p.streams(); got != [3]int{5, 4, 1} {
+		if got := p.streams(); got != [3]int{5, 3, 2} {
 			t.Errorf("a stream is kept after the end of the runner: %v", got)
 		}
 	})
 }
 
-// A23: what a task held is given back once, whether it is released before it is left or after.
-func TestReleasedBeforeAndAfterItIsLeft(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		p := &counting{}
-		r := runnerOf(p)
-		s := calls(t.Context(), t, r, "one", "ann", "p1")
-		if before {
-			s.Release(t.Context())
-		}
-		s.Leave(t.Context())
-		if !before {
-			s.Release(t.Context())
-		}
-		r.Close()
-		if len(p.released) != 1 {
-			t.Errorf("before: %v: released %v", before, p.released)
-		}
-	}
-}
-
-// A stream is used by one task at a time, and no more are kept than there is room for.
+// No more idle streams are kept than there is room for.
 func TestIdleStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counting{}
 		r := runnerOf(p)
 		defer r.Close()
-		var sessions []*Session
-		for range mostIdle + 3 {
-			sessions = append(sessions, calls(t.Context(), t, r, "one", "ann", "p1"))
-		}
-		for _, s := range sessions {
-			s.Leave(t.Context())
+		for i := range maxIdleStreams + 3 {
+			calls(t.Context(), t, r, "one", fmt.Sprint("user", i), "p1").Leave(t.Context(), false)
 		}
 		synctest.Wait()
-		if got := p.streams(); got != [3]int{mostIdle + 3, 3, 0} {
+		if got := p.streams(); got != [3]int{maxIdleStreams + 3, 0, 3} {
 			t.Errorf("streams opened, closed, dropped: %v", got)
-		}
-	})
-}
-
-// The end of what a call ran in drops the stream under that call, and not under the one behind it.
-func TestLateEndOfAnEarlierCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dropped := 0
-		l := &lane{drop: func() { dropped++ }}
-		first, end := context.WithCancel(t.Context())
-		l.hold(first)
-		l.rest()
-		end() // what watches it has begun, and may come late
-		second, endSecond := context.WithCancel(t.Context())
-		if !l.hold(second) {
-			t.Error("the lane is of no use")
-		}
-		synctest.Wait()
-		if dropped != 0 {
-			t.Error("the lane was dropped under another call")
-		}
-		endSecond()
-		synctest.Wait()
-		if dropped != 1 {
-			t.Errorf("dropped %d times under the call that ended", dropped)
 		}
 	})
 }
@@ -210,7 +161,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 					t.Errorf("it came to %+v", in)
 				}
 			})
-			s.Leave(t.Context())
+			s.Leave(t.Context(), false)
 		}
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{} || p.calls != 0 {

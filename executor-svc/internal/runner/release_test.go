@@ -90,8 +90,7 @@ func uses(ctx context.Context, t *testing.T, r *Runner, id, user string, servers
 	}
 	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
 	s.callTool(task, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
-	s.Release(ctx)
-	s.Leave(ctx)
+	s.Leave(ctx, true)
 }
 
 func heardBy(t *testing.T, p *releasing, what string, want ...string) {
@@ -180,22 +179,22 @@ func TestEndsOfSessionsSurviveLostCalls(t *testing.T) {
 func TestEndsOfSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := releasingRunner(t)
-		for i := range mostEndings + 1 {
-			r.ended(t.Context(), ending{user: "ann", session: fmt.Sprint(i), acks: make([]string, 30)})
+		for i := range maxReleases + 1 {
+			r.releaseLater(t.Context(), []release{{user: "ann", session: fmt.Sprint(i), acks: make([]string, 30)}})
 		}
-		heardBy(t, p, "beyond the limit", fmt.Sprintf("request ann %d", mostEndings))
+		heardBy(t, p, "beyond the limit", fmt.Sprintf("request ann %d", maxReleases))
 		for acks, want := range map[int]int{0: 33, 500: 16, 999: 0} {
-			if got := r.endings.take("ann", acks); len(got) != want {
+			if got := r.releases.take("ann", acks); len(got) != want {
 				t.Errorf("beside %d acknowledgements %d go with a call, want %d", acks, len(got), want)
 			}
 		}
 		r.Close()
-		var few endings
-		for range 2 * mostTaken {
-			few.put(ending{user: "ann"}, func() {})
+		var few releaseQueue
+		for range 2 * maxReleasesPerCall {
+			few.add(release{user: "ann"}, func() {})
 		}
-		if got := few.take("ann", 0); len(got) != mostTaken {
-			t.Errorf("%d go with a call, want %d", len(got), mostTaken)
+		if got := few.take("ann", 0); len(got) != maxReleasesPerCall {
+			t.Errorf("%d go with a call, want %d", len(got), maxReleasesPerCall)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func session(p *scripted, through func(grpc.ClientConnInterface) grpc.ClientConn
 func run(t *testing.T, s *Session, do Run) (last flow.Input) {
 	t.Helper()
 	do(t.Context(), func(in flow.Input) { last = in })
-	s.Leave(t.Context())
+	s.Leave(t.Context(), false)
 	s.r.Close()
 	return last
 }
@@ -154,7 +154,7 @@ func TestStoppedWhileOpening(t *testing.T) {
 	}}
 	var s *Session
 	s, task := session(p, func(c grpc.ClientConnInterface) grpc.ClientConnInterface {
-		return opening{c, func() { s.call.deaf.Store(true) }}
+		return opening{c, func() { s.call.stopping.Store(true) }}
 	})
 	got, ok := run(t, s, s.callTool(task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 	if !ok || got.Outcome != commonv1.Outcome_OUTCOME_NOT_EXECUTED {

@@ -1,0 +1,107 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// askPlanner makes a planner call, with the context that the planner lacks. It tries again unless the answer would be the same.
+func askPlanner[T any](
+	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
+) (T, error) {
+	for try := 1; ; try++ {
+		callCtx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.PlannerTimeout)
+		res, err := askOnce(callCtx, s, c, call)
+		cancel()
+		if err == nil || definitive(err) || try >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(try)*200*time.Millisecond) {
+			return res, err
+		}
+	}
+}
+
+// askOnce sends what the planner lacks of the context, and all of it if the planner has forgotten the rest.
+func askOnce[T any](
+	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
+) (T, error) {
+	if less := s.contextSince(c); less != nil {
+		res, err := reach(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, less, o...) })
+		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING {
+			return res, err
+		}
+		s.setBase("", c)
+	}
+	return reach(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, c, o...) })
+}
+
+// noticeAfter is how long a service may be out of reach before the task says that it waits for it.
+const noticeAfter = 2 * time.Second
+
+// reach makes a call to another service, and waits within ctx for one that cannot be reached. The task then says what it waits for.
+func reach[T any](ctx context.Context, s *Session, service string, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
+	var to peer.Peer
+	res, err := call(ctx, grpc.Peer(&to))
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || to.Addr != nil || ctx.Err() != nil {
+		return res, err
+	}
+	notice := time.AfterFunc(noticeAfter, func() { s.waitsFor(service, err) })
+	defer notice.Stop()
+	return call(ctx, grpc.WaitForReady(true))
+}
+
+// definitive reports whether asking again would bring the same answer.
+func definitive(err error) bool {
+	var p *partialAnswerError
+	if errors.As(err, &p) {
+		return true
+	}
+	return refusesRequest(errs.From(err).Code)
+}
+
+func note(err error) *storagev1.ErrorNote {
+	e := errs.From(err)
+	return &storagev1.ErrorNote{ErrMsg: valid(e.Message), Reason: e.Reason}
+}
+
+func riskNote(r *commonv1.Risk) *storagev1.RiskNote {
+	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: valid(r.GetReason())}
+}
+
+// addUsage adds a planner call's usage to sum; nil stands for none.
+func addUsage(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
+	if u == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = &storagev1.Usage{}
+	}
+	sum.InputTokens += u.GetInputTokens()
+	sum.OutputTokens += u.GetOutputTokens()
+	sum.ModelCalls += u.GetModelCalls()
+	return sum
+}
+
+// valid makes text storable: gRPC refuses invalid UTF-8, but in-process calls do not check it.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// sleep waits for d and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

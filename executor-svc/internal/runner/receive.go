@@ -1,0 +1,127 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+const (
+	// progressInterval is the shortest time between two progress events of a call.
+	progressInterval = 250 * time.Millisecond
+	// questionWindow is how long further questions are waited for, so that those asked together are shown together.
+	questionWindow = 50 * time.Millisecond
+	// maxQuestions are shown together; the others are asked once those are answered.
+	maxQuestions = 100
+	// maxTaskID is the longest id of an MCP task that AttachCall takes.
+	maxTaskID = 2000
+)
+
+// errAsked ends the following of a call that waits for people.
+var errAsked = errors.New("the call waits for people")
+
+// follower handles what a call sends before its end.
+type follower struct {
+	call *call
+	emit func(flow.Input)
+	log  *slog.Logger
+	// progressed is the time of the last progress event.
+	progressed time.Time
+	// mcpTaskID names the MCP task of toolID that runs the call; empty if none does.
+	mcpTaskID, toolID string
+	// asked collects the call's questions.
+	asked flow.Asked
+	// answer delivers a known answer to a question; false if there is none. May be nil.
+	answer func(ctx context.Context, inputID string) bool
+}
+
+func (f *follower) progress(p *mcppoolv1.CallProgress) {
+	if time.Since(f.progressed) < progressInterval {
+		return
+	}
+	f.progressed = time.Now()
+	f.emit(flow.Progress{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Progress: &storagev1.ToolProgress{
+		Progress: p.GetProgress(), Total: p.GetTotal(), Message: valid(p.GetMessage()),
+	}})
+}
+
+func (f *follower) mcpTask(id string) {
+	if id = valid(id); id == "" || len(id) > maxTaskID {
+		f.log.Warn("the server's id of the MCP task that runs the call cannot be used", "call_id", f.call.id, "bytes", len(id))
+		return
+	}
+	f.mcpTaskID = id
+	f.emit(flow.Tasked{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
+}
+
+// question records a question; false if no person has to answer it.
+func (f *follower) question(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
+	if f.call.stopping.Load() || f.answer != nil && f.answer(ctx, in.GetInputId()) {
+		return false
+	}
+	if slices.ContainsFunc(f.asked.Questions, func(q flow.Question) bool { return q.InputID == in.GetInputId() }) {
+		return false // sent twice
+	}
+	q := flow.Question{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
+	if t := in.GetExpireTime(); t != nil {
+		q.Expire = t.AsTime().UnixNano()
+	}
+	f.asked.Questions = append(f.asked.Questions, q)
+	if state := in.GetRequestState(); state != "" {
+		f.asked.RequestState = state
+	}
+	return true
+}
+
+// message is a message of the streams of CallTools and AttachCall.
+type message interface {
+	GetResult() *mcppoolv1.CallResult
+	GetProgress() *mcppoolv1.CallProgress
+	GetInputRequired() *mcppoolv1.CallInputRequired
+	GetTask() *mcppoolv1.CallTask
+}
+
+// receive follows a call's stream to its end, or until the call waits for people: then it drops the stream, and the call continues in
+// the pool.
+func receive[M message](ctx context.Context, drop func(), recv func() (M, error), f *follower) (*mcppoolv1.CallResult, error) {
+	var window *time.Timer
+	for {
+		msg, err := recv()
+		switch {
+		case err != nil && len(f.asked.Questions) > 0 && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown:
+			return nil, errAsked
+		case errors.Is(err, io.EOF):
+			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the pool ended the call without a result; this is a defect of the pool, please report it")
+		case err != nil:
+			return nil, err
+		case msg.GetResult() != nil:
+			return msg.GetResult(), nil
+		case msg.GetProgress() != nil:
+			f.progress(msg.GetProgress())
+		case msg.GetTask() != nil:
+			f.mcpTask(msg.GetTask().GetTaskId())
+		case msg.GetInputRequired() != nil && f.question(ctx, msg.GetInputRequired()):
+			if len(f.asked.Questions) == maxQuestions {
+				return nil, errAsked
+			}
+			if window == nil {
+				window = time.AfterFunc(questionWindow, drop)
+				defer window.Stop()
+			} else {
+				window.Reset(questionWindow)
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+)
+
+// stopInterval is how often the pool is asked to stop a call that it does not know yet, or while it cannot be reached.
+const stopInterval = 250 * time.Millisecond
+
+// StopCall asks the running call to stop, and stops waiting for it if it has no outcome within StopGrace.
+func (s *Session) StopCall(ctx context.Context, reason string) {
+	s.mu.Lock()
+	c := s.call
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	c.stopping.Store(true)
+	time.AfterFunc(s.r.cfg.StopGrace, c.end)
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
+	defer cancel()
+	defer context.AfterFunc(c.lifetime, cancel)()
+	for {
+		err := s.cancelAnywhere(ctx, c.location, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: reason})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if code := errs.From(err).Code; code != codes.NotFound && code != codes.Unavailable {
+			s.log.WarnContext(ctx, "asking the pool to stop a call", "call_id", c.id, "error", err)
+			return
+		}
+		// The pool may not have the call yet, or no longer, or be out of reach for a while.
+		if !sleep(ctx, stopInterval) {
+			return
+		}
+	}
+}
+
+// Withdraw ends a call whose questions no person is going to answer. If that fails, the pool gives the questions up after a while.
+func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
+	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
+	defer cancel()
+	id := flow.LegID(s.id, w.Ordinal, w.Attempt, w.Leg)
+	mcpID, _ := flow.ToolName(w.ToolID)
+	at := location{w.PoolID, mcpID}
+	err := s.cancelAnywhere(ctx, at, &mcppoolv1.CancelCallRequest{CallId: id, Reason: w.Reason})
+	if err == nil || errs.From(err).Code == codes.NotFound {
+		// No owner needs the outcome: the pool may forget it.
+		err = s.atPool(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
+			_, err := pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{id}}, o...)
+			return err
+		})
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "ending a call that waits for a person", "call_id", id, "error", err)
+	}
+}
