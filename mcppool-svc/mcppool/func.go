@@ -10,8 +10,8 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 )
 
 // Func is a tool that is a Go function of the program around the pool. Nothing of MCP is between them; permissions, approvals, checks of
@@ -52,7 +52,7 @@ func Progress(ctx context.Context, done, total float64, message string) {
 
 // Log tells who follows the call of a function something; the level is one of MCP's: debug, info, warning, error.
 func Log(ctx context.Context, level, message string) {
-	data := string(strict.AppendString(nil, bounded(message)))
+	data := string(strictjson.AppendQuote(nil, bounded(message)))
 	gofunc.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 
@@ -139,7 +139,7 @@ func (r Result) encode() (json.RawMessage, error) {
 	}
 	out = append(out, ']')
 	if len(r.Structured) > 0 {
-		if err := strict.Check(r.Structured); err != nil {
+		if err := strictjson.Check(r.Structured, strictjson.Wire); err != nil {
 			return nil, fmt.Errorf("the tool ran, but its structured result cannot be used: %w", err)
 		}
 		out = append(append(out, `,"structuredContent":`...), r.Structured...)
@@ -165,9 +165,9 @@ func (c Content) kind() string {
 func (c Content) append(to []byte) []byte {
 	to = append(append(append(to, `{"type":"`...), c.kind()...), '"')
 	if c.MIMEType == "" {
-		return append(strict.AppendString(append(to, `,"text":`...), c.Text), '}')
+		return append(strictjson.AppendQuote(append(to, `,"text":`...), c.Text), '}')
 	}
-	to = strict.AppendString(append(to, `,"mimeType":`...), c.MIMEType)
+	to = strictjson.AppendQuote(append(to, `,"mimeType":`...), c.MIMEType)
 	to = base64.StdEncoding.AppendEncode(append(to, `,"data":"`...), c.Data)
 	return append(to, `"}`...)
 }

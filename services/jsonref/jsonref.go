@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // Ref is a reference: a name, and a path into its value.
@@ -26,11 +26,11 @@ func (r Ref) String() string {
 // Resolve returns the template as compact JSON with each reference replaced. Lookup gives the value of a name as JSON
 // text. A name or a path that is not there is an error that says what is there.
 func Resolve(template string, lookup func(name string) (json string, ok bool)) (string, error) {
-	if err := rawjson.Check(template, nil); err != nil {
+	if err := strictjson.Check(template, strictjson.Rules{}); err != nil {
 		return "", fmt.Errorf("the template is not valid JSON: %w", err)
 	}
 	return mapStrings(template, func(raw string) (string, error) {
-		parts, err := parse(rawjson.Unquote(raw))
+		parts, err := parse(strictjson.Unquote(raw))
 		if err != nil {
 			return "", err
 		}
@@ -41,18 +41,18 @@ func Resolve(template string, lookup func(name string) (json string, ok bool)) (
 // ResolveText is Resolve for a template that is a text and no JSON. A text that is nothing but a reference becomes the value's
 // text: a string's content, and everything else as compact JSON.
 func ResolveText(template string, lookup func(name string) (json string, ok bool)) (string, error) {
-	value, err := Resolve(rawjson.Quote(template), lookup)
-	return rawjson.Text(value), err
+	value, err := Resolve(strictjson.Quote(template), lookup)
+	return strictjson.Content(value), err
 }
 
 // Refs returns the references of a template, each once, in the order in which they stand there.
 func Refs(template string) ([]Ref, error) {
-	if err := rawjson.Check(template, nil); err != nil {
+	if err := strictjson.Check(template, strictjson.Rules{}); err != nil {
 		return nil, fmt.Errorf("the template is not valid JSON: %w", err)
 	}
 	var refs []Ref
 	_, err := mapStrings(template, func(raw string) (string, error) {
-		parts, err := parse(rawjson.Unquote(raw))
+		parts, err := parse(strictjson.Unquote(raw))
 		for _, p := range parts {
 			if p.ref != nil && !slices.ContainsFunc(refs, func(r Ref) bool { return r.String() == p.ref.String() }) {
 				refs = append(refs, *p.ref)
@@ -77,10 +77,10 @@ func mapStrings(raw string, f func(raw string) (string, error)) (string, error) 
 }
 
 func writeMapped(b *strings.Builder, raw string, f func(string) (string, error)) error {
-	switch rawjson.Kind(raw) {
+	switch strictjson.Kind(raw) {
 	case "object":
 		separator := "{"
-		for key, value := range rawjson.RawMembers(raw) {
+		for key, value := range strictjson.RawMembers(raw) {
 			b.WriteString(separator)
 			b.WriteString(key)
 			b.WriteByte(':')
@@ -95,7 +95,7 @@ func writeMapped(b *strings.Builder, raw string, f func(string) (string, error))
 		b.WriteByte('}')
 	case "array":
 		separator := "["
-		for item := range rawjson.Items(raw) {
+		for item := range strictjson.Items(raw) {
 			b.WriteString(separator)
 			if err := writeMapped(b, item, f); err != nil {
 				return err
@@ -122,7 +122,7 @@ func writeMapped(b *strings.Builder, raw string, f func(string) (string, error))
 func render(raw string, parts []part, lookup func(string) (string, bool)) (string, error) {
 	if len(parts) == 1 && parts[0].ref != nil {
 		value, err := find(*parts[0].ref, lookup)
-		return rawjson.Compact(value), err
+		return strictjson.Compact(value), err
 	}
 	if !slices.ContainsFunc(parts, func(p part) bool { return p.changes }) {
 		return raw, nil
@@ -139,7 +139,7 @@ func render(raw string, parts []part, lookup func(string) (string, bool)) (strin
 		}
 		text.WriteString(value)
 	}
-	return rawjson.Quote(text.String()), nil
+	return strictjson.Quote(text.String()), nil
 }
 
 // textOf is a value as a longer string shows it.
@@ -148,10 +148,10 @@ func textOf(ref Ref, lookup func(string) (string, bool)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if rawjson.Kind(value) != "string" {
-		return rawjson.Compact(value), nil
+	if strictjson.Kind(value) != "string" {
+		return strictjson.Compact(value), nil
 	}
-	return rawjson.Text(value), nil
+	return strictjson.Content(value), nil
 }
 
 // find follows a reference to its value.
@@ -160,7 +160,7 @@ func find(ref Ref, lookup func(string) (string, bool)) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%s: there is no value named %q", ref, ref.Name)
 	}
-	if err := rawjson.Check(value, nil); err != nil {
+	if err := strictjson.Check(value, strictjson.Rules{}); err != nil {
 		return "", fmt.Errorf("%s: the value of %q is not valid JSON: %w", ref, ref.Name, err)
 	}
 	at := ref.Name
@@ -175,9 +175,9 @@ func find(ref Ref, lookup func(string) (string, bool)) (string, error) {
 }
 
 func descend(value, step string) (string, error) {
-	switch kind := rawjson.Kind(value); kind {
+	switch kind := strictjson.Kind(value); kind {
 	case "object":
-		if next, ok := rawjson.Member(value, step); ok {
+		if next, ok := strictjson.Member(value, step); ok {
 			return next, nil
 		}
 		return "", fmt.Errorf("has no member %q; it has %s", step, memberNames(value))
@@ -191,7 +191,7 @@ func descend(value, step string) (string, error) {
 func item(array, step string) (string, error) {
 	want, err := strconv.Atoi(step)
 	n := 0
-	for value := range rawjson.Items(array) {
+	for value := range strictjson.Items(array) {
 		if err == nil && n == want {
 			return value, nil
 		}
@@ -210,7 +210,7 @@ func item(array, step string) (string, error) {
 func memberNames(object string) string {
 	const most = 20
 	var names []string
-	for name := range rawjson.Members(object) {
+	for name := range strictjson.Members(object) {
 		if len(names) == most {
 			names = append(names, "…")
 			break

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // ErrNotYet is a template that cannot be resolved in part without a change to what comes out in the end. It has to wait until
@@ -18,7 +18,7 @@ var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it 
 //
 // Some results have no template: a `$` right before a reference that is left, for one, would escape it. These are ErrNotYet.
 func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, open bool, err error) {
-	if err := rawjson.Check(template, nil); err != nil {
+	if err := strictjson.Check(template, strictjson.Rules{}); err != nil {
 		return "", false, fmt.Errorf("the template is not valid JSON: %w", err)
 	}
 	p := &partial{lookup: lookup, later: later}
@@ -27,7 +27,7 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 		return "", false, err
 	}
 	// Nested values may be too deep for a template, although they are not for a result.
-	if p.nested && rawjson.Check(result, nil) != nil {
+	if p.nested && strictjson.Check(result, strictjson.Rules{}) != nil {
 		return "", false, ErrNotYet
 	}
 	return result, p.open, nil
@@ -44,7 +44,7 @@ type partial struct {
 }
 
 func (p *partial) mapString(raw string) (string, error) {
-	parts, err := parse(rawjson.Unquote(raw))
+	parts, err := parse(strictjson.Unquote(raw))
 	if err != nil {
 		return "", err
 	}
@@ -109,20 +109,20 @@ func (p *partial) mixed(parts []part) (string, error) {
 		return "", ErrNotYet // it was part of a longer text; by itself it would keep its type
 	}
 	text.WriteString(Escape(literal.String()))
-	return rawjson.Quote(text.String()), nil
+	return strictjson.Quote(text.String()), nil
 }
 
 // escapeString escapes a string of a value. Resolving writes an escaped string anew; one that would then look different has
 // to wait.
 func escapeString(raw string) (string, error) {
-	text := rawjson.Unquote(raw)
+	text := strictjson.Unquote(raw)
 	if !strings.Contains(text, open) {
 		return raw, nil
 	}
-	if rawjson.Quote(text) != raw {
+	if strictjson.Quote(text) != raw {
 		return "", ErrNotYet
 	}
-	return rawjson.Quote(Escape(text)), nil
+	return strictjson.Quote(Escape(text)), nil
 }
 
 func hasRefs(parts []part) bool {

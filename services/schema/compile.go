@@ -10,7 +10,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // baseURL is where a schema pretends to be, so that relative references have something to be relative to.
@@ -59,10 +59,10 @@ func compile(raw string) (*jsonschema.Schema, error) {
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(raw), maxSchema)
 	}
-	if err := rawjson.Check(raw, rawjson.Computable); err != nil {
+	if err := strictjson.Check(raw, strictjson.Rules{BoundedNumbers: true}); err != nil {
 		return nil, fmt.Errorf("it is not valid JSON: %w", err)
 	}
-	if kind := rawjson.Kind(raw); kind != "object" && kind != "boolean" {
+	if kind := strictjson.Kind(raw); kind != "object" && kind != "boolean" {
 		return nil, fmt.Errorf("it must be an object, is %s", withArticle(kind))
 	}
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(raw))

@@ -9,7 +9,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // ExactObject applies the rule of fields that come in two forms, a Struct and exact JSON text: either is accepted, not
@@ -33,13 +33,13 @@ func ExactObject(structInput *structpb.Struct, jsonText string) (string, error) 
 }
 
 func exactText(text string) (string, error) {
-	if err := rawjson.Check(text, nil); err != nil {
+	if err := strictjson.Check(text, strictjson.Rules{}); err != nil {
 		return "", invalid("it is not valid JSON: %w", err)
 	}
-	if kind := rawjson.Kind(text); kind != "object" {
+	if kind := strictjson.Kind(text); kind != "object" {
 		return "", invalid("it must be a JSON object, is %s", withArticle(kind))
 	}
-	return rawjson.Compact(text), nil
+	return strictjson.Compact(text), nil
 }
 
 func invalid(format string, args ...any) error {
@@ -49,7 +49,7 @@ func invalid(format string, args ...any) error {
 // IntoStruct makes an empty Struct the twin of exact JSON text that clients read, and says whether the text is an object. Integers above
 // 2^53 are rounded in it; a number that no double can hold becomes its text.
 func IntoStruct(s *structpb.Struct, jsonText string) bool {
-	if rawjson.Kind(jsonText) != "object" || rawjson.Check(jsonText, nil) != nil {
+	if strictjson.Kind(jsonText) != "object" || strictjson.Check(jsonText, strictjson.Rules{}) != nil {
 		return false
 	}
 	fill(s, jsonText)
@@ -58,7 +58,7 @@ func IntoStruct(s *structpb.Struct, jsonText string) bool {
 
 func fill(s *structpb.Struct, object string) {
 	s.Fields = map[string]*structpb.Value{}
-	for key, value := range rawjson.Members(object) {
+	for key, value := range strictjson.Members(object) {
 		s.Fields[key] = toValue(value)
 	}
 }
@@ -81,7 +81,7 @@ type (
 )
 
 func toValue(value string) *structpb.Value {
-	switch rawjson.Kind(value) {
+	switch strictjson.Kind(value) {
 	case "object":
 		v := &structValue{}
 		fill(&v.in, value)
@@ -89,12 +89,12 @@ func toValue(value string) *structpb.Value {
 		return &v.Value
 	case "array":
 		list := &structpb.ListValue{}
-		for item := range rawjson.Items(value) {
+		for item := range strictjson.Items(value) {
 			list.Values = append(list.Values, toValue(item))
 		}
 		return structpb.NewListValue(list)
 	case "string":
-		return toString(rawjson.Unquote(value))
+		return toString(strictjson.Unquote(value))
 	case "boolean":
 		return structpb.NewBoolValue(value == "true")
 	case "number":

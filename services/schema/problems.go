@@ -13,7 +13,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // problemsOf flattens the validator's tree into what a person has to fix.
@@ -245,7 +245,7 @@ func pointer(location []string) string {
 	var b strings.Builder
 	for _, step := range location {
 		b.WriteByte('/')
-		b.WriteString(rawjson.EscapePointer(step))
+		b.WriteString(strictjson.EscapePointer(step))
 	}
 	return b.String()
 }

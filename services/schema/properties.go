@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // Property is one member of the object that a schema describes.
@@ -26,14 +26,14 @@ func (s *Schema) Properties() []Property {
 	}
 	top := s.follow(s.raw)
 	required := map[string]bool{}
-	if names, ok := rawjson.Member(top, "required"); ok {
-		for name := range rawjson.Items(names) {
-			required[rawjson.Text(name)] = true
+	if names, ok := strictjson.Member(top, "required"); ok {
+		for name := range strictjson.Items(names) {
+			required[strictjson.Content(name)] = true
 		}
 	}
-	members, _ := rawjson.Member(top, "properties")
+	members, _ := strictjson.Member(top, "properties")
 	var props []Property
-	for name, raw := range rawjson.Members(members) {
+	for name, raw := range strictjson.Members(members) {
 		p := s.property(raw)
 		p.Name, p.Required = name, required[name]
 		props = append(props, p)
@@ -47,18 +47,18 @@ func (s *Schema) property(raw string) Property {
 	p.Type = s.typeOf(target, 0)
 	p.Default = member(raw, target, "default")
 	p.Enum = member(raw, target, "enum")
-	if d := member(raw, target, "description"); rawjson.Kind(d) == "string" {
-		p.Description = rawjson.Text(d)
+	if d := member(raw, target, "description"); strictjson.Kind(d) == "string" {
+		p.Description = strictjson.Content(d)
 	}
 	return p
 }
 
 // member looks a keyword up beside a reference, and then where the reference leads.
 func member(raw, target, keyword string) string {
-	if v, ok := rawjson.Member(raw, keyword); ok {
+	if v, ok := strictjson.Member(raw, keyword); ok {
 		return v
 	}
-	v, _ := rawjson.Member(target, keyword)
+	v, _ := strictjson.Member(target, keyword)
 	return v
 }
 
@@ -68,33 +68,33 @@ func (s *Schema) typeOf(raw string, depth int) string {
 	if depth > deepest {
 		return ""
 	}
-	if t, ok := rawjson.Member(raw, "type"); ok {
+	if t, ok := strictjson.Member(raw, "type"); ok {
 		return joinTypes(t)
 	}
 	var found []string
 	for _, keyword := range []string{"anyOf", "oneOf", "allOf"} {
-		branches, _ := rawjson.Member(raw, keyword)
-		for branch := range rawjson.Items(branches) {
+		branches, _ := strictjson.Member(raw, keyword)
+		for branch := range strictjson.Items(branches) {
 			found = append(found, strings.Split(s.typeOf(s.follow(branch), depth+1), "|")...)
 		}
 	}
-	if c, ok := rawjson.Member(raw, "const"); ok {
-		found = append(found, rawjson.Kind(c))
+	if c, ok := strictjson.Member(raw, "const"); ok {
+		found = append(found, strictjson.Kind(c))
 	}
-	values, _ := rawjson.Member(raw, "enum")
-	for v := range rawjson.Items(values) {
-		found = append(found, rawjson.Kind(v))
+	values, _ := strictjson.Member(raw, "enum")
+	for v := range strictjson.Items(values) {
+		found = append(found, strictjson.Kind(v))
 	}
 	return joinUnique(found)
 }
 
 func joinTypes(t string) string {
-	if rawjson.Kind(t) == "string" {
-		return rawjson.Text(t)
+	if strictjson.Kind(t) == "string" {
+		return strictjson.Content(t)
 	}
 	var types []string
-	for one := range rawjson.Items(t) {
-		types = append(types, rawjson.Text(one))
+	for one := range strictjson.Items(t) {
+		types = append(types, strictjson.Content(one))
 	}
 	return joinUnique(types)
 }
@@ -114,11 +114,11 @@ func joinUnique(types []string) string {
 func (s *Schema) follow(raw string) string {
 	const longest = 16
 	for range longest {
-		ref, ok := rawjson.Member(raw, "$ref")
-		if !ok || rawjson.Kind(ref) != "string" {
+		ref, ok := strictjson.Member(raw, "$ref")
+		if !ok || strictjson.Kind(ref) != "string" {
 			return raw
 		}
-		path, ok := strings.CutPrefix(rawjson.Text(ref), "#/")
+		path, ok := strings.CutPrefix(strictjson.Content(ref), "#/")
 		if !ok {
 			return raw
 		}
@@ -134,7 +134,7 @@ func (s *Schema) follow(raw string) string {
 func walk(raw string, steps []string) (string, bool) {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~", "%25", "%", "%22", `"`, "%20", " ")
 	for _, step := range steps {
-		next, ok := rawjson.Member(raw, unescape.Replace(step))
+		next, ok := strictjson.Member(raw, unescape.Replace(step))
 		if !ok {
 			return "", false
 		}

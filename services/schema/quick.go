@@ -10,7 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // quick says yes to documents that obviously fit, by their text alone: no tree is built of them. Most schemas of tools have no more
@@ -190,12 +190,12 @@ func onlyKnown(s *jsonschema.Schema) bool {
 	return true
 }
 
-// fits says whether a value, of a text that rawjson.Check has passed, certainly fits.
+// fits says whether a value, of a text that strictjson.Check has passed, certainly fits.
 func (q *quick) fits(value string) bool {
 	if q == nil {
 		return true
 	}
-	kind := kindNamed(rawjson.Kind(value))
+	kind := kindNamed(strictjson.Kind(value))
 	if q.types != 0 && q.types&kind == 0 && (kind != numberKind || q.types&integerKind == 0 || strings.ContainsAny(value, ".eE")) {
 		return false
 	}
@@ -204,7 +204,7 @@ func (q *quick) fits(value string) bool {
 	}
 	switch kind {
 	case stringKind:
-		return q.fitsText(rawjson.Text(value))
+		return q.fitsText(strictjson.Content(value))
 	case numberKind:
 		return q.fitsNumber(value)
 	case arrayKind:
@@ -229,13 +229,13 @@ func (q *quick) fitsNumber(number string) bool {
 	if q.least == nil && q.most == nil {
 		return true
 	}
-	n, err := strconv.ParseInt(rawjson.Text(number), 10, 64)
+	n, err := strconv.ParseInt(strictjson.Content(number), 10, 64)
 	return err == nil && (q.least == nil || n >= *q.least) && (q.most == nil || n <= *q.most)
 }
 
 func (q *quick) fitsItems(array string) bool {
 	n := 0
-	for item := range rawjson.Items(array) {
+	for item := range strictjson.Items(array) {
 		if n++; !q.items.fits(item) {
 			return false
 		}
@@ -245,7 +245,7 @@ func (q *quick) fitsItems(array string) bool {
 
 func (q *quick) fitsFields(object string) bool {
 	n, found := 0, uint64(0)
-	for name, value := range rawjson.Members(object) {
+	for name, value := range strictjson.Members(object) {
 		n++
 		f, named := q.fields[name]
 		if !named {

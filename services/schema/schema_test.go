@@ -97,8 +97,8 @@ func TestProblemsAreUnderstandable(t *testing.T) {
 		{"names", `{"propertyNames":{"maxLength":1}}`, `{"ab":1}`, `the property name "ab" is not allowed: must have at most 1 character, has 2`},
 		{"pointer", object(`"a/b~c":{"items":{"type":"string"}}`), `{"a/b~c":["x",1]}`, `"/a~1b~0c/1": must be string, is number`},
 		{"several", object(`"b":{"type":"string"},"a":{"type":"string"}`), `{"a":1,"b":2}`, `"/a": must be string, is number; "/b": must be string, is number`},
-		{"not JSON", object(``), `{"a":tru}`, `it is not JSON that can be used: at byte 5 in "/a": unexpected 't' where a value should be`},
-		{"twice", object(``), `{"a":1,"a":2}`, `it is not JSON that can be used: at byte 7: the key "a" is there twice`},
+		{"not JSON", object(``), `{"a":tru}`, `it is not JSON that can be used: at byte 8 in "/a": invalid character '}' in literal true (expecting 'e')`},
+		{"twice", object(``), `{"a":1,"a":2}`, `it is not JSON that can be used: at byte 7: the key "a" comes twice`},
 		{"absurd number", object(`"a":{"type":"integer"}`), `{"a":1e999999999}`, `it is not JSON that can be used: at byte 5 in "/a": the number 1e999999999 has an exponent beyond ±2000`},
 	}
 	for _, c := range cases {
@@ -154,7 +154,7 @@ func TestCompileErrorsNameThePlace(t *testing.T) {
 		{"only itself", `{"$ref":"#"}`, []string{"refers to itself"}},
 		{"in a circle", `{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"string"},{"$ref":"#/$defs/b"}]},"b":{"allOf":[{"$ref":"#/$defs/a"}]}}}`, []string{"refers to itself"}},
 		{"absurd number", `{"minimum":1e999999999}`, []string{"exponent"}},
-		{"key twice", `{"type":"object","type":"array"}`, []string{`"type" is there twice`}},
+		{"key twice", `{"type":"object","type":"array"}`, []string{`"type" comes twice`}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"pawl.dev/services/internal/rawjson"
+	"pawl.dev/services/strictjson"
 )
 
 // Problem is one thing that does not fit.
@@ -47,7 +47,7 @@ func (e *Invalid) Error() string {
 
 // Validate checks a document, given as JSON text. The error is an *Invalid.
 func (s *Schema) Validate(doc string) error {
-	if err := rawjson.Check(doc, rawjson.Computable); err != nil {
+	if err := strictjson.Check(doc, strictjson.Rules{BoundedNumbers: true}); err != nil {
 		return notJSON(err)
 	}
 	if s.compiled == nil {

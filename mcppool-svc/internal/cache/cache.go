@@ -14,7 +14,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/fair"
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // Config bounds a cache. Zero values mean the defaults.
@@ -62,7 +62,7 @@ func (o Of) Key() (k Key, ok bool) {
 
 // canonical is an object's text whatever the order of its members; numbers are as they were written.
 func canonical(text string) (string, bool) {
-	if strict.Check([]byte(text)) != nil {
+	if strictjson.Check([]byte(text), strictjson.Wire) != nil {
 		return "", false
 	}
 	dec := json.NewDecoder(strings.NewReader(text))

@@ -14,9 +14,9 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 )
 
 // maxFields is how many values one form may ask for.
@@ -111,19 +111,19 @@ func badAnswer(format string, args ...any) *errs.Error {
 
 // flat refuses a form that is not an object of plain values, as MCP has it: people are to fill it in.
 func flat(text string) error {
-	fields, err := strict.Object(json.RawMessage(text))
+	fields, err := strictjson.MemberMap(json.RawMessage(text))
 	if err != nil || !json.Valid([]byte(text)) || plain(fields["type"]) != "object" {
 		return errors.New("requestedSchema is not that of an object")
 	}
-	if strict.Absent(fields["properties"]) {
+	if strictjson.Absent(fields["properties"]) {
 		return nil
 	}
-	properties, err := strict.Object(fields["properties"])
+	properties, err := strictjson.MemberMap(fields["properties"])
 	if err != nil || len(properties) > maxFields {
 		return fmt.Errorf("requestedSchema has no properties that can be read, or more than %d", maxFields)
 	}
 	for name, raw := range properties {
-		property, err := strict.Object(raw)
+		property, err := strictjson.MemberMap(raw)
 		if err != nil {
 			return fmt.Errorf("the property %.100q of requestedSchema cannot be read", name)
 		}
@@ -139,7 +139,7 @@ func flat(text string) error {
 // plain is a JSON string's text; empty where it is none.
 func plain(raw json.RawMessage) string {
 	var s string
-	if strict.Absent(raw) || json.Unmarshal(raw, &s) != nil {
+	if strictjson.Absent(raw) || json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
 	return s

@@ -10,7 +10,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // maxValues is how many completions MCP allows in one answer.
@@ -65,7 +65,7 @@ func readMessages(raw json.RawMessage) (*mcppoolv1.GetPromptResponse, error) {
 }
 
 func readMessage(raw json.RawMessage) (*mcppoolv1.PromptMessage, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func readMessage(raw json.RawMessage) (*mcppoolv1.PromptMessage, error) {
 
 // ReadPrompt reads an entry of prompts/list.
 func ReadPrompt(raw json.RawMessage) (*mcppoolv1.Prompt, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func ReadPrompt(raw json.RawMessage) (*mcppoolv1.Prompt, error) {
 }
 
 func readArgument(raw json.RawMessage) (*mcppoolv1.PromptArgument, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +145,11 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 
 // readCompletion reads a raw completion/complete result. What is above MCP's own limit is left out.
 func readCompletion(raw json.RawMessage) (*mcppoolv1.CompleteResponse, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}
-	if fields, err = strict.Object(fields["completion"]); err != nil {
+	if fields, err = strictjson.MemberMap(fields["completion"]); err != nil {
 		return nil, fmt.Errorf("`completion`: %w", err)
 	}
 	out := &mcppoolv1.CompleteResponse{}

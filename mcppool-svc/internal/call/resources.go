@@ -13,8 +13,8 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
 )
 
 // maxParts bounds what one resource, or one prompt, may consist of.
@@ -75,7 +75,7 @@ func readContents(raw json.RawMessage) (*mcppoolv1.ReadResourceResponse, error) 
 
 // partsOf splits a result that is a list of parts, and returns its other members too.
 func partsOf(raw json.RawMessage, key string) ([]json.RawMessage, map[string]json.RawMessage, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +87,7 @@ func partsOf(raw json.RawMessage, key string) ([]json.RawMessage, map[string]jso
 	switch {
 	case kind == "input_required":
 		return nil, nil, fmt.Errorf("it asks for input first, which only tools may")
-	case strict.Absent(fields[key]):
+	case strictjson.Absent(fields[key]):
 		return nil, nil, fmt.Errorf("`%s` is missing", key)
 	case len(parts) > maxParts:
 		return nil, nil, fmt.Errorf("it has more than %d parts", maxParts)
@@ -97,7 +97,7 @@ func partsOf(raw json.RawMessage, key string) ([]json.RawMessage, map[string]jso
 
 // ReadResourceInfo reads an entry of resources/list.
 func ReadResourceInfo(raw json.RawMessage) (*mcppoolv1.ResourceInfo, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func ReadResourceInfo(raw json.RawMessage) (*mcppoolv1.ResourceInfo, error) {
 
 // ReadResourceTemplate reads an entry of resources/templates/list.
 func ReadResourceTemplate(raw json.RawMessage) (*mcppoolv1.ResourceTemplate, error) {
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}

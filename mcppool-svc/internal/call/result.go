@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -14,7 +13,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // readResult reads a raw tools/call result. An error means that the tool ran, and that what it gave cannot be read.
@@ -28,7 +27,7 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	out.Duration, out.Content = &one.duration, one.content[:0]
 	var kind string
 	var content json.RawMessage
-	err := strict.Members(raw, func(key []byte, value json.RawMessage) error {
+	err := strictjson.EachMember(raw, func(key, value []byte) error {
 		switch string(key) {
 		case "resultType":
 			return readText("resultType", value, &kind)
@@ -37,7 +36,7 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 		case "content":
 			content = value
 		case "structuredContent":
-			if !strict.Absent(value) {
+			if !strictjson.Absent(value) {
 				out.StructuredJson = clean(string(value))
 			}
 		}
@@ -49,24 +48,20 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	if kind != "" && kind != "complete" {
 		return nil, broken("it is of the type %.40q, which is not known", kind)
 	}
-	if strict.Absent(content) {
+	if strictjson.Absent(content) {
 		return out, nil
 	}
-	err = strict.Elements(content, func(block json.RawMessage) error {
+	if strictjson.Kind(content) != "array" {
+		return nil, broken("its result is not one of a tool: `content` cannot be read: it is not a JSON array")
+	}
+	for block := range strictjson.Items(content) {
 		c, err := readContent(block)
 		if err != nil {
-			return broken("block %d of its content: %w", len(out.Content)+1, err)
+			return nil, broken("block %d of its content: %w", len(out.Content)+1, err)
 		}
 		out.Content = append(out.Content, c)
-		return nil
-	})
-	if err == nil {
-		return out, nil
 	}
-	if e := (*mcp.Error)(nil); !errors.As(err, &e) {
-		err = broken("its result is not one of a tool: `content` cannot be read: %w", err)
-	}
-	return nil, err
+	return out, nil
 }
 
 // readText reads a string, where there is one. Members are told by their exact names, as no decoder into a struct does.
@@ -131,7 +126,7 @@ func decoded[T any](key string, raw json.RawMessage) (v T, err error) {
 
 // readMember reads a member in whatever way it is written, where there is one.
 func readMember(key string, raw json.RawMessage, to any) error {
-	if strict.Absent(raw) {
+	if strictjson.Absent(raw) {
 		return nil
 	}
 	if err := json.Unmarshal(raw, to); err != nil {
@@ -163,7 +158,7 @@ type rawContent struct {
 }
 
 // take takes a member.
-func (c *rawContent) take(key []byte, value json.RawMessage) error {
+func (c *rawContent) take(key, value []byte) error {
 	switch string(key) {
 	case "type":
 		return readText("type", value, &c.typ)
@@ -187,7 +182,7 @@ func (c *rawContent) take(key []byte, value json.RawMessage) error {
 
 func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
 	var c rawContent
-	if err := strict.Members(raw, c.take); err != nil {
+	if err := strictjson.EachMember(raw, c.take); err != nil {
 		return nil, err
 	}
 	switch c.typ {
@@ -227,7 +222,7 @@ func readBlob(c rawContent) (*mcppoolv1.Blob, error) {
 
 func readResource(raw json.RawMessage) (*mcppoolv1.Resource, error) {
 	var uri, mimeType, text, data string
-	err := strict.Members(raw, func(key []byte, value json.RawMessage) error {
+	err := strictjson.EachMember(raw, func(key, value []byte) error {
 		switch string(key) {
 		case "uri":
 			return readText("uri", value, &uri)

@@ -3,7 +3,7 @@ package call
 import (
 	"encoding/json"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // suggested adds to what was filled into a form what the form suggests for all else (SEP-1034): who accepts it without a word
@@ -11,24 +11,24 @@ import (
 func suggested(form string, content json.RawMessage) json.RawMessage {
 	values := make(map[string]json.RawMessage)
 	if len(content) > 0 {
-		given, err := strict.Object(content)
+		given, err := strictjson.MemberMap(content)
 		if err != nil {
 			return content
 		}
 		values = given
 	}
-	fields, err := strict.Object(json.RawMessage(form))
-	if err != nil || strict.Absent(fields["properties"]) {
+	fields, err := strictjson.MemberMap(json.RawMessage(form))
+	if err != nil || strictjson.Absent(fields["properties"]) {
 		return content
 	}
-	properties, err := strict.Object(fields["properties"])
+	properties, err := strictjson.MemberMap(fields["properties"])
 	if err != nil {
 		return content
 	}
 	added := false
 	for name, raw := range properties {
-		property, err := strict.Object(raw)
-		if _, there := values[name]; err != nil || there || strict.Absent(property["default"]) {
+		property, err := strictjson.MemberMap(raw)
+		if _, there := values[name]; err != nil || there || strictjson.Absent(property["default"]) {
 			continue
 		}
 		values[name], added = property["default"], true

@@ -12,8 +12,8 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/strict"
 	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -85,7 +85,7 @@ func parse(raw json.RawMessage) (*Tool, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("a tool definition is not valid UTF-8")
 	}
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, fmt.Errorf("a tool definition cannot be read: %w", err)
 	}
@@ -111,16 +111,16 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 		return err
 	}
 	t.Input, t.Output = schemaText(fields["inputSchema"]), schemaText(fields["outputSchema"])
-	if execution, err := strict.Object(fields["execution"]); err == nil {
+	if execution, err := strictjson.MemberMap(fields["execution"]); err == nil {
 		var support string
 		if text(execution, "taskSupport", &support) == nil {
 			t.Tasks = TaskSupport(support)
 		}
 	}
-	if strict.Absent(fields["annotations"]) {
+	if strictjson.Absent(fields["annotations"]) {
 		return nil
 	}
-	hints, err := strict.Object(fields["annotations"])
+	hints, err := strictjson.MemberMap(fields["annotations"])
 	if err != nil {
 		return fmt.Errorf("its annotations: %w", err)
 	}
@@ -138,21 +138,21 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 // flag reads a hint; what is no boolean is no hint.
 func flag(raw json.RawMessage) *bool {
 	var b bool
-	if strict.Absent(raw) || json.Unmarshal(raw, &b) != nil {
+	if strictjson.Absent(raw) || json.Unmarshal(raw, &b) != nil {
 		return nil
 	}
 	return &b
 }
 
 func schemaText(raw json.RawMessage) string {
-	if strict.Absent(raw) {
+	if strictjson.Absent(raw) {
 		return ""
 	}
 	return string(raw)
 }
 
 func text(fields map[string]json.RawMessage, key string, to *string) error {
-	if strict.Absent(fields[key]) {
+	if strictjson.Absent(fields[key]) {
 		return nil
 	}
 	if err := json.Unmarshal(fields[key], to); err != nil {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // openFirst asks the person to open what a server wants opened before it does the call (2025-11-25). The server says with the
@@ -35,7 +35,7 @@ func readPages(number int, data any) (questions map[string]Question, elicitation
 	if err != nil {
 		return nil, nil
 	}
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ func readPages(number int, data any) (questions map[string]Question, elicitation
 	}
 	questions, elicitations = make(map[string]Question), make(map[string]string)
 	for i, item := range list {
-		params, err := strict.Object(item)
+		params, err := strictjson.MemberMap(item)
 		if err != nil {
 			return nil, nil
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -68,7 +68,7 @@ func (c *client) converse(ctx context.Context, r *running, call Call) (json.RawM
 		if stringOf(fields["resultType"]) != "input_required" {
 			return raw, nil
 		}
-		if strict.Absent(fields["inputRequests"]) {
+		if strictjson.Absent(fields["inputRequests"]) {
 			busy++
 			next, err = c.busy(ctx, next, fields, busy)
 			continue
@@ -109,7 +109,7 @@ func asks(raw json.RawMessage) map[string]json.RawMessage {
 	if !bytes.Contains(raw, []byte(`"input_required"`)) && !bytes.Contains(raw, []byte(`"task"`)) {
 		return nil // without another look at it: results are long
 	}
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil // whoever reads the result says so
 	}
@@ -146,7 +146,7 @@ func addParams(request *transport.JSONRPCRequest, more map[string]any) error {
 	if err != nil {
 		return err
 	}
-	params, err := strict.Object(raw)
+	params, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (c *client) busy(ctx context.Context, last round, fields map[string]json.Ra
 
 // keep takes what the server wants back.
 func (n *round) keep(fields map[string]json.RawMessage) error {
-	if strict.Absent(fields["requestState"]) {
+	if strictjson.Absent(fields["requestState"]) {
 		return nil
 	}
 	var state string

@@ -9,7 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -84,7 +84,7 @@ func (c *client) elicited(ctx context.Context, request transport.JSONRPCRequest)
 
 // elicit asks a question that a server sent, and waits. The error is for the server.
 func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage) (Answer, error) {
-	params, err := strict.Object(raw)
+	params, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return Answer{}, err
 	}

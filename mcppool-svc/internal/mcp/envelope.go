@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 // checkedBody stands between an HTTP answer and mcp-go, which takes the last of two results: a message that says two things
@@ -85,7 +83,7 @@ func (b *checkedBody) flush() {
 // verdict is what to put in the place of a message; nil where it can stay. What nobody can wait for stays too: mcp-go drops it. A
 // result that was read here is not read again.
 func (b *checkedBody) verdict(text []byte) []byte {
-	m := strict.Scan(text)
+	m := readMessage(text)
 	switch {
 	case m.Method || !m.Answer:
 		return nil

@@ -12,8 +12,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 // errAbandoned stops a request that its caller gave up before it was sent.
@@ -136,7 +134,7 @@ func (x *exchange) blame(err error) {
 }
 
 // keep takes the result of the request out of a message; false where it is another message, or an error.
-func (x *exchange) keep(m strict.Message) bool {
+func (x *exchange) keep(m message) bool {
 	if x.wants == nil || m.Result == nil || m.Error != nil || !bytes.Equal(m.ID, x.wants) {
 		return false
 	}

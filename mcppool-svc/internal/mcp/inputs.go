@@ -9,7 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // gather gets what a result asks for.
@@ -58,7 +58,7 @@ type input struct {
 
 // readInputs splits what is asked for into questions for the person, those for models, and what is answered here.
 func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]Question, map[string]Sample, error) {
-	requests, err := strict.Object(raw)
+	requests, err := strictjson.MemberMap(raw)
 	if err != nil || len(requests) > maxInputs {
 		return nil, nil, brokenInput(fmt.Sprintf("its inputRequests are no object of at most %d", maxInputs))
 	}
@@ -81,13 +81,13 @@ func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]Questi
 }
 
 func (c *client) readInput(name string, raw json.RawMessage) (in input, err error) {
-	request, err := strict.Object(raw)
+	request, err := strictjson.MemberMap(raw)
 	if err != nil || name == "" || len(name) > maxInputName {
 		return in, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
 	}
 	switch method := stringOf(request["method"]); method {
 	case string(mcp.MethodElicitationCreate):
-		params, err := strict.Object(request["params"])
+		params, err := strictjson.MemberMap(request["params"])
 		if err == nil {
 			in.question, err = readQuestion(params)
 		}

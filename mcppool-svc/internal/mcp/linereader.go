@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 const (
@@ -107,7 +105,7 @@ func (r *lineReader) tooLong(part []byte, ended bool) error {
 	if len(beginning) == 0 || beginning[0] != '{' {
 		return r.endless()
 	}
-	m := strict.Scan(beginning)
+	m := readMessage(beginning)
 	last := bytes.Clone(part[max(0, len(part)-tailSize):])
 	r.buf = nil // the memory
 	switch {
@@ -165,7 +163,7 @@ func (r *lineReader) skipLine() (tail []byte, err error) {
 func (r *lineReader) sift(line []byte) error {
 	text := bytes.TrimSpace(line)
 	if len(text) > 0 && text[0] == '{' {
-		switch m := strict.Scan(text); {
+		switch m := readMessage(text); {
 		case m.Err == nil && !m.Method && r.settle(m):
 			r.run = 0
 			return nil
@@ -191,7 +189,7 @@ func (r *lineReader) sift(line []byte) error {
 }
 
 // settle gives an answer to who waits for it; false where nobody does.
-func (r *lineReader) settle(m strict.Message) bool {
+func (r *lineReader) settle(m message) bool {
 	if !m.Answer {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // lines is mcp-go's transport over a child's lines, with requests of its own: mcp-go's read an answer three times, and write a
@@ -115,7 +115,7 @@ func encodeRequest(id int64, request transport.JSONRPCRequest) ([]byte, error) {
 	}
 	text := make([]byte, 0, len(params)+128)
 	text = strconv.AppendInt(append(text, `{"jsonrpc":"2.0","id":`...), id, 10)
-	text = strict.AppendString(append(text, `,"method":`...), request.Method)
+	text = strictjson.AppendQuote(append(text, `,"method":`...), request.Method)
 	text = append(append(text, `,"params":`...), params...)
 	return append(text, "}\n"...), nil
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -25,7 +25,7 @@ func readQuestion(params map[string]json.RawMessage) (Question, error) {
 		switch {
 		case len(schema) > maxSchema:
 			return q, fmt.Errorf("requestedSchema has more than %d KiB", maxSchema>>10)
-		case strict.Absent(schema):
+		case strictjson.Absent(schema):
 			return q, errors.New("requestedSchema is missing")
 		}
 		q.Schema = string(schema)

@@ -16,7 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
@@ -63,7 +63,7 @@ func TestToolRequest(t *testing.T) {
 			})
 		}
 		broken := &running{call: Call{Name: "a", Arguments: json.RawMessage(`{"x":}`)}}
-		if _, err := c.toolRequest(broken, round{}); !errors.Is(err, strict.ErrInvalid) || As(err).Sent {
+		if _, err := c.toolRequest(broken, round{}); !errors.Is(err, strictjson.ErrInvalid) || As(err).Sent {
 			t.Errorf("arguments that are no JSON: %v", err)
 		}
 	}

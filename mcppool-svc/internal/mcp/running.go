@@ -9,7 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // running is one tool call over a connection, however many requests it takes.
@@ -111,7 +111,7 @@ func (c *client) whose(ctx context.Context, params map[string]json.RawMessage, w
 	if r := exchangeOf(ctx).run; r != nil {
 		return r, nil
 	}
-	meta, err := strict.Object(params["_meta"])
+	meta, err := strictjson.MemberMap(params["_meta"])
 	if err != nil {
 		meta = nil
 	}
@@ -144,7 +144,7 @@ func (c *client) named(task, token string) (*running, error) {
 }
 
 func relatedTask(meta map[string]json.RawMessage) string {
-	related, err := strict.Object(meta[mcp.RelatedTaskMetaKey])
+	related, err := strictjson.MemberMap(meta[mcp.RelatedTaskMetaKey])
 	if err != nil {
 		return ""
 	}
@@ -161,7 +161,7 @@ func tokenOf(meta map[string]json.RawMessage) string {
 
 // stringOf is a JSON string's text; empty where it is none.
 func stringOf(raw json.RawMessage) string {
-	if strict.Absent(raw) {
+	if strictjson.Absent(raw) {
 		return "" // most are; text would be on the heap
 	}
 	var text string

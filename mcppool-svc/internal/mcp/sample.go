@@ -9,7 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // of notes which server the connection leads to, and what that may ask for.
@@ -53,7 +53,7 @@ func (c *client) sampleFor(ctx context.Context, request transport.JSONRPCRequest
 	if err != nil {
 		return Sampled{}, errors.New("the parameters cannot be read")
 	}
-	params, err := strict.Object(raw)
+	params, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return Sampled{}, err
 	}
@@ -116,7 +116,7 @@ func (c *client) readSampling(name string, raw json.RawMessage) (in input, err e
 	if !c.sampling {
 		return in, refusedInput(name, fmt.Sprintf("a request for a model (sampling): %v", c.samplingRefused()))
 	}
-	params, err := strict.Object(raw)
+	params, err := strictjson.MemberMap(raw)
 	if err == nil {
 		var s Sample
 		s, err = readSample(params)

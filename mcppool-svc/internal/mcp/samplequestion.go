@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // What a request for a model may hold.
@@ -40,7 +40,7 @@ type sampleParams struct {
 // knows of other servers is not for this one.
 func readSample(params map[string]json.RawMessage) (Sample, error) {
 	for _, key := range []string{"tools", "toolChoice"} {
-		if !strict.Absent(params[key]) {
+		if !strictjson.Absent(params[key]) {
 			return Sample{}, invalidSample("%s in sampling is not offered here (the capability sampling.tools is not announced); ask without", key)
 		}
 	}

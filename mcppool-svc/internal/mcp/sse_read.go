@@ -11,8 +11,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/strict"
 )
 
 // maxQuestions is how many requests of a server are answered at once; more wait.
@@ -118,7 +116,7 @@ func (t *sse) line(r *bufio.Reader) ([]byte, error) {
 
 // take does with a message what it is for. An error ends the stream.
 func (t *sse) take(e event, notes *throttle, slots chan struct{}) error {
-	m := strict.Scan(e.data)
+	m := readMessage(e.data)
 	if e.long {
 		m.Err = errTooLong
 	}
@@ -132,7 +130,7 @@ func (t *sse) take(e event, notes *throttle, slots chan struct{}) error {
 }
 
 // pass hands a message on.
-func (t *sse) pass(m strict.Message, data []byte, notes *throttle, slots chan struct{}) {
+func (t *sse) pass(m message, data []byte, notes *throttle, slots chan struct{}) {
 	switch {
 	case m.Err != nil && !m.Method && numericID.Match(m.ID):
 		t.deliver(t.judge.line(m.ID, m.Err))

@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -34,10 +34,10 @@ func taskOf(fields map[string]json.RawMessage, asked bool) (mcpTask, bool) {
 	if stringOf(fields["resultType"]) == "task" {
 		return readTask(fields), true
 	}
-	if !asked || strict.Absent(fields["task"]) || !strict.Absent(fields["content"]) {
+	if !asked || strictjson.Absent(fields["task"]) || !strictjson.Absent(fields["content"]) {
 		return mcpTask{}, false
 	}
-	task, err := strict.Object(fields["task"])
+	task, err := strictjson.MemberMap(fields["task"])
 	if err != nil {
 		return mcpTask{}, false
 	}
@@ -58,7 +58,7 @@ func milliseconds(all ...json.RawMessage) time.Duration {
 	const most = 1000 * 24 * time.Hour
 	for _, raw := range all {
 		var n float64
-		if !strict.Absent(raw) && json.Unmarshal(raw, &n) == nil && n > 0 {
+		if !strictjson.Absent(raw) && json.Unmarshal(raw, &n) == nil && n > 0 {
 			return time.Duration(min(n, float64(most/time.Millisecond)) * float64(time.Millisecond))
 		}
 	}
@@ -90,7 +90,7 @@ func (c *client) taskRequest(ctx context.Context, r *running, method, id string,
 	if err != nil {
 		return nil, nil, err
 	}
-	fields, err := strict.Object(raw)
+	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, nil, protocolError("the server's answer to %s cannot be read: %w", method, err)
 	}
@@ -131,22 +131,22 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 }
 
 func isResult(raw json.RawMessage) bool {
-	fields, err := strict.Object(raw)
-	return err == nil && !strict.Absent(fields["content"])
+	fields, err := strictjson.MemberMap(raw)
+	return err == nil && !strictjson.Absent(fields["content"])
 }
 
 func modernResult(t mcpTask) (json.RawMessage, error) {
 	switch {
 	case t.status == "cancelled":
 		return nil, taskCancelled(t)
-	case t.status == "completed" && !strict.Absent(t.fields["result"]):
+	case t.status == "completed" && !strictjson.Absent(t.fields["result"]):
 		return t.fields["result"], nil
 	case t.status == "completed":
 		e := protocolError("the task %.100q is completed, but has no result", t.id)
 		e.Ended = true
 		return nil, e
 	}
-	details, err := strict.Object(t.fields["error"])
+	details, err := strictjson.MemberMap(t.fields["error"])
 	if err != nil {
 		details = nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // taskInput is something that a task asks for.
@@ -37,7 +37,7 @@ func (f *follower) input(ctx context.Context) {
 // modernInput asks what was not asked yet, takes back what the server wants to know no more, and sends again what did not
 // reach it.
 func (f *follower) modernInput(ctx context.Context) {
-	requests, err := strict.Object(f.task.fields["inputRequests"])
+	requests, err := strictjson.MemberMap(f.task.fields["inputRequests"])
 	if err != nil || len(requests) > maxInputs {
 		requests = nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // head is what each request says of this client since 2026-07-28, as mcp-go writes it.
@@ -54,12 +54,12 @@ func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 		return nil, err
 	}
 	text := make([]byte, 0, 256+len(arguments)+len(c.head.meta))
-	text = append(strict.AppendString(append(text, `{"name":`...), call.Name), `,"arguments":`...)
+	text = append(strictjson.AppendQuote(append(text, `{"name":`...), call.Name), `,"arguments":`...)
 	text = append(append(append(text, arguments...), `,"_meta":{`...), c.head.meta...)
-	text = strict.AppendString(append(text, `"progressToken":`...), r.token)
+	text = strictjson.AppendQuote(append(text, `"progressToken":`...), r.token)
 	for _, m := range call.Meta {
-		text = append(strict.AppendString(append(text, ','), m.Key), ':')
-		text = strict.AppendString(text, m.Value)
+		text = append(strictjson.AppendQuote(append(text, ','), m.Key), ':')
+		text = strictjson.AppendQuote(text, m.Value)
 	}
 	text = append(text, '}')
 	if c.asTask(call) {
@@ -73,7 +73,7 @@ func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 		text = append(append(text, `,"inputResponses":`...), responses...)
 	}
 	if next.state != nil {
-		text = strict.AppendString(append(text, `,"requestState":`...), *next.state)
+		text = strictjson.AppendQuote(append(text, `,"requestState":`...), *next.state)
 	}
 	return append(text, '}'), nil
 }
@@ -87,7 +87,7 @@ func oneLine(raw json.RawMessage) ([]byte, error) {
 		return json.Marshal(raw)
 	}
 	if !json.Valid(raw) {
-		return nil, strict.ErrInvalid
+		return nil, strictjson.ErrInvalid
 	}
 	return raw, nil
 }
@@ -124,17 +124,17 @@ func (c *client) readHead() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	params, err := strict.Object(raw)
+	params, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return nil, err
 	}
-	meta, err := strict.Object(params["_meta"])
+	meta, err := strictjson.MemberMap(params["_meta"])
 	if err != nil {
 		return nil, err
 	}
 	var text []byte
 	for k, v := range meta {
-		text = append(strict.AppendString(text, k), ':')
+		text = append(strictjson.AppendQuote(text, k), ':')
 		text = append(append(text, v...), ',')
 	}
 	return text, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/strict"
+	"pawl.dev/services/strictjson"
 )
 
 // judge puts a verdict in the place of an answer that cannot be passed on, so that the one call that it was for fails, and
@@ -47,7 +47,7 @@ func (j *judge) read(e *mcp.JSONRPCErrorDetails) *Error {
 			return j.failure(why)
 		}
 	}
-	return j.failure(strict.ErrInvalid)
+	return j.failure(strictjson.ErrInvalid)
 }
 
 // failure is what a call comes to whose answer cannot be used. The tool ran.
@@ -64,7 +64,7 @@ func (j *judge) failure(why error) *Error {
 var errTooLong = errors.New("it is too long")
 
 // reasons are all there are for a verdict.
-var reasons = []error{errTooLong, strict.ErrTwice, strict.ErrCase, strict.ErrDeep, strict.ErrInvalid}
+var reasons = []error{errTooLong, strictjson.ErrDuplicate, errCase, errDeep, strictjson.ErrInvalid}
 
 func name(why error) string {
 	for i, r := range reasons {

@@ -7,7 +7,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 func tool(id, schema string) *commonv1.Tool {
@@ -56,7 +56,7 @@ func TestTool(t *testing.T) {
 	if !x.Props[0].Takes("null") || x.Props[0].Takes("string") || !x.Props[1].Takes("string") {
 		t.Errorf("types: %+v", x.Props)
 	}
-	in, err := jsondoc.Parse(`{"b":1}`)
+	in, err := strictjson.ParseObject(`{"b":1}`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/schema"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // Tool is a tool with its input's properties.
@@ -57,7 +57,7 @@ func NewTool(t *commonv1.Tool) *Tool {
 
 // Closed tells whether other properties than those named are refused.
 func (t *Tool) Closed() bool {
-	doc, err := jsondoc.Parse(t.GetInputSchemaJson())
+	doc, err := strictjson.ParseObject(t.GetInputSchemaJson())
 	if err != nil || t.Schema == nil {
 		return false
 	}
@@ -108,7 +108,7 @@ func (t *Tool) For(r Role, kind string) *Property {
 }
 
 // Missing returns the names of the required properties that an input lacks.
-func (t *Tool) Missing(input *jsondoc.Object) []string {
+func (t *Tool) Missing(input *strictjson.Object) []string {
 	var names []string
 	for _, p := range t.Props {
 		if p.Required && !input.Has(p.Name) {

@@ -7,12 +7,12 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // Offending returns the names of the properties that a person should look at: those that are required and missing, those
 // that the schema refuses, those that the error names or whose value it names; else all that are required, else all.
-func Offending(t *catalog.Tool, in *jsondoc.Object, failure string) []string {
+func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string {
 	found := map[string]bool{}
 	for _, name := range t.Missing(in) {
 		found[name] = true
@@ -59,11 +59,11 @@ func mentions(failure, name string) bool {
 }
 
 // byValue finds properties whose value the error quotes, such as the path that was not found.
-func byValue(t *catalog.Tool, in *jsondoc.Object, failure string) []string {
+func byValue(t *catalog.Tool, in *strictjson.Object, failure string) []string {
 	var names []string
 	for _, p := range t.Props {
 		if raw, ok := in.Get(p.Name); ok {
-			if v := jsondoc.Text(raw); len(v) > 1 && strings.Contains(failure, v) {
+			if v := strictjson.Content(raw); len(v) > 1 && strings.Contains(failure, v) {
 				names = append(names, p.Name)
 			}
 		}
@@ -95,7 +95,7 @@ func pick(t *catalog.Tool, set map[string]bool) []string {
 // Form returns the JSON Schema of an object with the named properties of a tool, each nullable (A16), with titles and
 // descriptions kept, none required.
 func Form(t *catalog.Tool, names []string) string {
-	props := &jsondoc.Object{}
+	props := &strictjson.Object{}
 	for _, name := range names {
 		p := t.Prop(name)
 		if p == nil {
@@ -111,8 +111,8 @@ func Form(t *catalog.Tool, names []string) string {
 
 // words keeps of a schema what people read.
 func words(raw string) string {
-	out := &jsondoc.Object{}
-	if doc, err := jsondoc.Parse(raw); err == nil {
+	out := &strictjson.Object{}
+	if doc, err := strictjson.ParseObject(raw); err == nil {
 		for _, k := range []string{"title", "description"} {
 			if v, ok := doc.Get(k); ok {
 				out.Set(k, v)
@@ -124,13 +124,13 @@ func words(raw string) string {
 
 // NullableForm rewrites a schema so that it asks as Form does: an object, every property nullable, none required.
 func NullableForm(raw string) (string, error) {
-	doc, err := jsondoc.Parse(raw)
+	doc, err := strictjson.ParseObject(raw)
 	if err != nil {
 		return "", err
 	}
-	props := &jsondoc.Object{}
+	props := &strictjson.Object{}
 	if text, ok := doc.Get("properties"); ok {
-		given, err := jsondoc.Parse(text)
+		given, err := strictjson.ParseObject(text)
 		if err != nil {
 			return "", err
 		}
@@ -142,12 +142,12 @@ func NullableForm(raw string) (string, error) {
 	return form(raw, props), nil
 }
 
-func form(source string, props *jsondoc.Object) string {
-	out := &jsondoc.Object{}
+func form(source string, props *strictjson.Object) string {
+	out := &strictjson.Object{}
 	out.Set("type", `"object"`)
 	out.Set("properties", props.String())
 	out.Set("required", "[]")
-	if doc, err := jsondoc.Parse(source); err == nil {
+	if doc, err := strictjson.ParseObject(source); err == nil {
 		for _, defs := range []string{"$defs", "definitions"} {
 			if v, ok := doc.Get(defs); ok && strings.Contains(props.String(), "#/"+defs+"/") {
 				out.Set(defs, v)
@@ -159,7 +159,7 @@ func form(source string, props *jsondoc.Object) string {
 
 // Nullable makes a schema accept null too.
 func Nullable(raw string) string {
-	doc, err := jsondoc.Parse(raw)
+	doc, err := strictjson.ParseObject(raw)
 	if err != nil || len(doc.Keys()) == 0 { // true, {}: null is accepted already
 		return "{}"
 	}
@@ -168,30 +168,30 @@ func Nullable(raw string) string {
 	if !simple {
 		return nullableUnion(doc)
 	}
-	types := jsondoc.Items(t)
-	if jsondoc.Kind(t) == "string" {
+	types := slices.Collect(strictjson.Items(t))
+	if strictjson.Kind(t) == "string" {
 		types = []string{t}
 	}
 	if !slices.Contains(types, `"null"`) {
 		types = append(types, `"null"`)
 	}
 	out := doc.Clone()
-	out.Set("type", jsondoc.Array(types))
-	if enum, ok := doc.Get("enum"); ok && !slices.Contains(jsondoc.Items(enum), "null") {
-		out.Set("enum", jsondoc.Array(append(jsondoc.Items(enum), "null")))
+	out.Set("type", strictjson.Array(types))
+	if enum, ok := doc.Get("enum"); ok && !slices.Contains(slices.Collect(strictjson.Items(enum)), "null") {
+		out.Set("enum", strictjson.Array(append(slices.Collect(strictjson.Items(enum)), "null")))
 	}
 	return out.String()
 }
 
 // nullableUnion puts null beside a schema that is more than a type; what people read stays at the top.
-func nullableUnion(doc *jsondoc.Object) string {
-	out, inner := &jsondoc.Object{}, doc.Clone()
+func nullableUnion(doc *strictjson.Object) string {
+	out, inner := &strictjson.Object{}, doc.Clone()
 	for _, k := range []string{"title", "description", "default"} {
 		if v, ok := doc.Get(k); ok {
 			out.Set(k, v)
 			inner.Delete(k)
 		}
 	}
-	out.Set("anyOf", jsondoc.Array([]string{inner.String(), `{"type":"null"}`}))
+	out.Set("anyOf", strictjson.Array([]string{inner.String(), `{"type":"null"}`}))
 	return out.String()
 }

@@ -7,7 +7,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // Known is what earlier steps found out.
@@ -19,8 +19,8 @@ type Known struct {
 // FromClause fills the input of any tool from a clause: JSON and key=value first, then properties that are named, numbers,
 // enums, flags, literals by what the properties are for, and at last, where it is an order for this tool, the rest of the
 // sentence for the one text that the tool requires.
-func FromClause(t *catalog.Tool, c goal.Clause, known Known) *jsondoc.Object {
-	f := &filler{t: t, c: c, known: known, in: &jsondoc.Object{}, used: make([]bool, len(c.Literals))}
+func FromClause(t *catalog.Tool, c goal.Clause, known Known) *strictjson.Object {
+	f := &filler{t: t, c: c, known: known, in: &strictjson.Object{}, used: make([]bool, len(c.Literals))}
 	f.fromJSON()
 	f.fromPairs()
 	f.fromNames()
@@ -48,7 +48,7 @@ type filler struct {
 	t     *catalog.Tool
 	c     goal.Clause
 	known Known
-	in    *jsondoc.Object
+	in    *strictjson.Object
 	used  []bool // by literal
 }
 
@@ -75,7 +75,7 @@ func (f *filler) fromJSON() {
 		if l.Kind != goal.JSON {
 			continue
 		}
-		doc, err := jsondoc.Parse(l.Text)
+		doc, err := strictjson.ParseObject(l.Text)
 		if err != nil {
 			continue
 		}
@@ -110,7 +110,7 @@ func pairValue(l goal.Literal) string {
 	if l.JSON {
 		return l.Text
 	}
-	return jsondoc.String(l.Text)
+	return strictjson.Quote(l.Text)
 }
 
 // placeholder is how literals stand in Clause.Bare.
@@ -127,14 +127,14 @@ func (f *filler) fromNames() {
 		sign, value := strings.TrimSpace(f.c.Bare[m[2]:m[3]]), f.c.Bare[m[4]:m[5]]
 		if value == placeholder {
 			if i := strings.Count(f.c.Bare[:m[4]], placeholder); f.free(i) {
-				f.used[i] = f.set(p, jsondoc.String(f.c.Literals[i].Text))
+				f.used[i] = f.set(p, strictjson.Quote(f.c.Literals[i].Text))
 			}
 			return
 		}
 		if sign == "" && !f.namesValue(p, f.c.Bare[:m[0]+1], value) {
 			return
 		}
-		f.set(p, jsondoc.String(strings.TrimRight(value, ".!?。")))
+		f.set(p, strictjson.Quote(strings.TrimRight(value, ".!?。")))
 	})
 }
 
@@ -154,14 +154,14 @@ func (f *filler) fromEnums() {
 	text := " " + strings.ToLower(f.c.Text) + " "
 	f.each(func(p *catalog.Property) {
 		best := ""
-		for _, raw := range jsondoc.Items(p.Enum) {
-			v := strings.ToLower(jsondoc.Text(raw))
+		for raw := range strictjson.Items(p.Enum) {
+			v := strings.ToLower(strictjson.Content(raw))
 			if len(v) > 1 && len(v) > len(best) && catalog.ContainsWord(text, v) {
 				best = v
 			}
 		}
 		if best != "" {
-			f.set(p, jsondoc.String(best))
+			f.set(p, strictjson.Quote(best))
 		}
 	})
 }
@@ -170,8 +170,8 @@ func (f *filler) fromEnums() {
 func EnumHit(t *catalog.Tool, c goal.Clause) bool {
 	text := " " + strings.ToLower(c.Text) + " "
 	for _, p := range t.Props {
-		for _, raw := range jsondoc.Items(p.Enum) {
-			if v := strings.ToLower(jsondoc.Text(raw)); len(v) > 2 && catalog.ContainsWord(text, v) {
+		for raw := range strictjson.Items(p.Enum) {
+			if v := strings.ToLower(strictjson.Content(raw)); len(v) > 2 && catalog.ContainsWord(text, v) {
 				return true
 			}
 		}
@@ -229,7 +229,7 @@ func (f *filler) fromNumbers() {
 		for j := range numbers {
 			items, numbers[j].used = append(items, numbers[j].text), true
 		}
-		f.in.Set(p.Name, jsondoc.Array(items))
+		f.in.Set(p.Name, strictjson.Array(items))
 	})
 }
 

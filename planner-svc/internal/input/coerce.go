@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 var intPattern = regexp.MustCompile(`^-?(?:0|[1-9]\d*)$`)
@@ -18,29 +18,29 @@ var booleans = map[string]string{"true": "true", "yes": "true", "on": "true", "æ
 // for a string. It returns false, and the text as it was, where there is no such way.
 func Coerce(p *catalog.Property, raw string) (string, bool) {
 	if p.Enum != "" {
-		if v, ok := enumValue(p.Enum, jsondoc.Text(raw)); ok {
+		if v, ok := enumValue(p.Enum, strictjson.Content(raw)); ok {
 			return v, true
 		}
 	}
-	kind := jsondoc.Kind(raw)
+	kind := strictjson.Kind(raw)
 	switch {
 	case kind == "number" && p.Takes("integer") && !p.Takes("number"):
 		return wholeNumber(raw)
 	case p.Takes(kind), kind == "number" && p.Takes("integer"):
 		return raw, true
 	case kind == "string":
-		return fromText(p, jsondoc.Text(raw))
+		return fromText(p, strictjson.Content(raw))
 	case p.Takes("string") && (kind == "number" || kind == "boolean"):
-		return jsondoc.String(raw), true
+		return strictjson.Quote(raw), true
 	case p.Takes("array") && kind != "null":
-		return jsondoc.Array([]string{raw}), true
+		return strictjson.Array([]string{raw}), true
 	}
 	return raw, false
 }
 
 // CoerceText turns text into what a property takes: a string where it takes one.
 func CoerceText(p *catalog.Property, text string) (string, bool) {
-	return Coerce(p, jsondoc.String(text))
+	return Coerce(p, strictjson.Quote(text))
 }
 
 // fromText makes something else than a string of a text.
@@ -51,20 +51,20 @@ func fromText(p *catalog.Property, text string) (string, bool) {
 		if intPattern.MatchString(digits) {
 			return digits, true
 		}
-		if p.Takes("number") && json.Valid([]byte(digits)) && jsondoc.Kind(digits) == "number" {
+		if p.Takes("number") && json.Valid([]byte(digits)) && strictjson.Kind(digits) == "number" {
 			return digits, true
 		}
 	}
 	if b, ok := booleans[strings.ToLower(trimmed)]; ok && p.Takes("boolean") {
 		return b, true
 	}
-	if kind := jsondoc.Kind(trimmed); (kind == "array" || kind == "object") && p.Takes(kind) && json.Valid([]byte(trimmed)) {
-		return jsondoc.Compact(trimmed), true
+	if kind := strictjson.Kind(trimmed); (kind == "array" || kind == "object") && p.Takes(kind) && json.Valid([]byte(trimmed)) {
+		return strictjson.Compact(trimmed), true
 	}
 	if p.Takes("array") {
 		return textItems(p, trimmed)
 	}
-	return jsondoc.String(text), p.Takes("string")
+	return strictjson.Quote(text), p.Takes("string")
 }
 
 // textItems makes an array of a list with commas.
@@ -77,26 +77,26 @@ func textItems(p *catalog.Property, text string) (string, bool) {
 		}
 		raw, ok := CoerceText(item, part)
 		if !ok {
-			return jsondoc.String(text), false
+			return strictjson.Quote(text), false
 		}
 		items = append(items, raw)
 	}
-	return jsondoc.Array(items), len(items) > 0
+	return strictjson.Array(items), len(items) > 0
 }
 
 // itemOf describes the elements of an array property.
 func itemOf(p *catalog.Property) *catalog.Property {
 	item := &catalog.Property{}
-	if doc, err := jsondoc.Parse(p.Schema); err == nil {
+	if doc, err := strictjson.ParseObject(p.Schema); err == nil {
 		if raw, ok := doc.Get("items"); ok {
-			if inner, err := jsondoc.Parse(raw); err == nil {
+			if inner, err := strictjson.ParseObject(raw); err == nil {
 				t, _ := inner.Get("type")
-				item.Type = jsondoc.Text(t)
+				item.Type = strictjson.Content(t)
 				item.Enum, _ = inner.Get("enum")
 			}
 		}
 	}
-	if jsondoc.Kind(item.Type) == "array" {
+	if strictjson.Kind(item.Type) == "array" {
 		item.Type = ""
 	}
 	return item
@@ -119,13 +119,13 @@ func wholeNumber(raw string) (string, bool) {
 
 // enumValue finds the member of an enum that a text means, in any case.
 func enumValue(enum, text string) (string, bool) {
-	for _, raw := range jsondoc.Items(enum) {
-		if jsondoc.Text(raw) == text {
+	for raw := range strictjson.Items(enum) {
+		if strictjson.Content(raw) == text {
 			return raw, true
 		}
 	}
-	for _, raw := range jsondoc.Items(enum) {
-		if strings.EqualFold(jsondoc.Text(raw), strings.TrimSpace(text)) {
+	for raw := range strictjson.Items(enum) {
+		if strings.EqualFold(strictjson.Content(raw), strings.TrimSpace(text)) {
 			return raw, true
 		}
 	}

@@ -9,16 +9,16 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 func newTool(name, schema string) *catalog.Tool {
 	return catalog.NewTool(&commonv1.Tool{Id: "srv/" + name, McpId: "srv", Name: name, InputSchemaJson: schema, Effect: commonv1.Effect_EFFECT_READ})
 }
 
-func object(t *testing.T, text string) *jsondoc.Object {
+func object(t *testing.T, text string) *strictjson.Object {
 	t.Helper()
-	o, err := jsondoc.Parse(text)
+	o, err := strictjson.ParseObject(text)
 	if err != nil {
 		t.Fatal(err)
 	}

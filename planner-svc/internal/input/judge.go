@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/services/strictjson"
 )
 
 // Errors that another input does not help against come first: "invalid token: unauthorized" is about a permission.
@@ -22,7 +22,7 @@ var (
 
 // IsParamError judges whether another input may help against an error (A15): it is one about values, or the input does not
 // fit the tool's schema; and it is none about the network, permissions or time.
-func IsParamError(t *catalog.Tool, in *jsondoc.Object, failure string) bool {
+func IsParamError(t *catalog.Tool, in *strictjson.Object, failure string) bool {
 	if notInput.MatchString(failure) {
 		return false
 	}
@@ -35,7 +35,7 @@ func NotFound(failure string) bool {
 }
 
 // Describe says in a sentence what an error means, for a person (A16).
-func Describe(l lang.Lang, t *catalog.Tool, in *jsondoc.Object, failure string) string {
+func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure string) string {
 	name := t.GetName()
 	lacking := t.Missing(in)
 	switch {
@@ -62,10 +62,10 @@ func Describe(l lang.Lang, t *catalog.Tool, in *jsondoc.Object, failure string) 
 }
 
 // quotedValue returns the value of the input that the error is about.
-func quotedValue(t *catalog.Tool, in *jsondoc.Object, failure string) string {
+func quotedValue(t *catalog.Tool, in *strictjson.Object, failure string) string {
 	for _, name := range byValue(t, in, failure) {
 		raw, _ := in.Get(name)
-		return jsondoc.Text(raw)
+		return strictjson.Content(raw)
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // free tells whether a literal exists and has not been used.
@@ -62,7 +62,7 @@ func (f *filler) fromLiterals(required bool) {
 			return
 		}
 		if p.Takes("string") {
-			f.used[i] = f.set(p, jsondoc.String(f.c.Literals[i].Text))
+			f.used[i] = f.set(p, strictjson.Quote(f.c.Literals[i].Text))
 			return
 		}
 		if t := itemOf(p).Type; t != "string" && t != "" {
@@ -70,9 +70,9 @@ func (f *filler) fromLiterals(required bool) {
 		}
 		var items []string
 		for ; i >= 0; i = f.next(kindsFor(p)...) {
-			items, f.used[i] = append(items, jsondoc.String(f.c.Literals[i].Text)), true
+			items, f.used[i] = append(items, strictjson.Quote(f.c.Literals[i].Text)), true
 		}
-		f.in.Set(p.Name, jsondoc.Array(items))
+		f.in.Set(p.Name, strictjson.Array(items))
 	})
 }
 
@@ -115,7 +115,7 @@ func (f *filler) slot(p *catalog.Property) string {
 func (f *filler) tells(text string) bool {
 	return slices.ContainsFunc(f.in.Keys(), func(k string) bool {
 		v, _ := f.in.Get(k)
-		return jsondoc.Text(v) == text
+		return strictjson.Content(v) == text
 	})
 }
 
@@ -139,7 +139,7 @@ func (f *filler) fromRest() {
 		return
 	}
 	if rest := f.rest(open[0]); rest != "" {
-		f.set(open[0], jsondoc.String(rest))
+		f.set(open[0], strictjson.Quote(rest))
 	}
 }
 
@@ -186,9 +186,9 @@ func (f *filler) fromKnown() {
 		case p.Is(catalog.Path) && p.Takes("array") && len(f.known.Paths) > 0:
 			var items []string
 			for _, path := range f.known.Paths {
-				items = append(items, jsondoc.String(path))
+				items = append(items, strictjson.Quote(path))
 			}
-			f.in.Set(p.Name, jsondoc.Array(items))
+			f.in.Set(p.Name, strictjson.Array(items))
 		case p.Takes("string") && p.Type != "" && p.Enum == "" && f.known.Text != "" && (p.Is(catalog.Text) || p.Is(catalog.Query)):
 			put(f.in, p, f.known.Text)
 		}

@@ -11,21 +11,21 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // Merge puts what a person supplied over an input: the members of content (null says nothing), key=value in the
 // description, and, where one thing is still asked for, the plain text of either. Values become what the schema takes
 // where nothing is lost by it; members that the tool refuses are left out.
-func Merge(t *catalog.Tool, in *jsondoc.Object, content, description, failure string) *jsondoc.Object {
+func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {
 	asked := Offending(t, in, failure)
 	m := merger{t: t, out: in.Clone()}
-	if doc, err := jsondoc.Parse(content); err == nil {
+	if doc, err := strictjson.ParseObject(content); err == nil {
 		for _, k := range doc.Keys() {
 			v, _ := doc.Get(k)
 			m.give(k, v)
 		}
-	} else if kind := jsondoc.Kind(content); len(asked) == 1 && kind != "object" {
+	} else if kind := strictjson.Kind(content); len(asked) == 1 && kind != "object" {
 		m.give(asked[0], content)
 	}
 	c := goal.Single(description)
@@ -43,7 +43,7 @@ func Merge(t *catalog.Tool, in *jsondoc.Object, content, description, failure st
 // merger takes what was supplied.
 type merger struct {
 	t        *catalog.Tool
-	out      *jsondoc.Object
+	out      *strictjson.Object
 	supplied bool // something was taken
 }
 
@@ -64,7 +64,7 @@ func (m *merger) give(key, raw string) {
 }
 
 // fromWords reads what is asked for out of a sentence: "use docs/guide.md".
-func fromWords(t *catalog.Tool, out *jsondoc.Object, asked []string, c goal.Clause) {
+func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c goal.Clause) {
 	only := *t
 	only.Props = nil
 	for _, name := range asked {
@@ -87,7 +87,7 @@ func fromWords(t *catalog.Tool, out *jsondoc.Object, asked []string, c goal.Clau
 // Repair makes another input of one that failed, with the error in view: it drops what the tool does not know, makes values
 // what the schema takes, picks from enums and ranges, takes up what the error suggests where the tool only reads, and
 // fills what is required from the clause. It returns the same input where nothing of that helps.
-func Repair(t *catalog.Tool, failed *jsondoc.Object, failure string, c goal.Clause, known Known) *jsondoc.Object {
+func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, c goal.Clause, known Known) *strictjson.Object {
 	out := failed.Clone()
 	dropUnknown(t, out, failure)
 	for i := range t.Props {
@@ -106,7 +106,7 @@ func Repair(t *catalog.Tool, failed *jsondoc.Object, failure string, c goal.Clau
 }
 
 // dropUnknown renames members that are spelled differently in the schema, and removes those that the tool refuses.
-func dropUnknown(t *catalog.Tool, out *jsondoc.Object, failure string) {
+func dropUnknown(t *catalog.Tool, out *strictjson.Object, failure string) {
 	for _, k := range slices.Clone(out.Keys()) {
 		if t.Prop(k) != nil {
 			continue
@@ -122,7 +122,7 @@ func dropUnknown(t *catalog.Tool, out *jsondoc.Object, failure string) {
 }
 
 // mendValue makes a value what its property takes. A value that cannot be, of a property that is not required, is left out.
-func mendValue(p *catalog.Property, out *jsondoc.Object) {
+func mendValue(p *catalog.Property, out *strictjson.Object) {
 	raw, ok := out.Get(p.Name)
 	if !ok {
 		return
@@ -141,14 +141,14 @@ func mendValue(p *catalog.Property, out *jsondoc.Object) {
 var suggestion = regexp.MustCompile(`(?i)(?:there is|did you mean|do you mean|closest (?:match )?is|是否是|你是不是要找)[:：]?\s*["“'` + "`" + `]([^"”'` + "`" + `]+)["”'` + "`" + `]`)
 
 // suggested puts what an error suggests in the place of the value that it is about.
-func suggested(t *catalog.Tool, out *jsondoc.Object, failure string) {
+func suggested(t *catalog.Tool, out *strictjson.Object, failure string) {
 	m := suggestion.FindStringSubmatch(failure)
 	if m == nil {
 		return
 	}
 	for _, name := range byValue(t, out, failure) {
 		if p := t.Prop(name); p != nil && p.Takes("string") {
-			out.Set(name, jsondoc.String(m[1]))
+			out.Set(name, strictjson.Quote(m[1]))
 			return
 		}
 	}
@@ -163,15 +163,15 @@ func saysUnknown(failure, name string) bool {
 
 // nearest replaces a value outside an enum by the member that it begins, or that begins it.
 func nearest(p *catalog.Property, raw string) string {
-	members := jsondoc.Items(p.Enum)
-	text := strings.ToLower(jsondoc.Text(raw))
+	members := slices.Collect(strictjson.Items(p.Enum))
+	text := strings.ToLower(strictjson.Content(raw))
 	for _, m := range members {
 		if m == raw {
 			return raw
 		}
 	}
 	for _, m := range members {
-		v := strings.ToLower(jsondoc.Text(m))
+		v := strings.ToLower(strictjson.Content(m))
 		if text != "" && (strings.HasPrefix(v, text) || strings.HasPrefix(text, v)) {
 			return m
 		}
@@ -181,8 +181,8 @@ func nearest(p *catalog.Property, raw string) string {
 
 // within moves a number to the limit that it exceeds.
 func within(p *catalog.Property, raw string) string {
-	doc, err := jsondoc.Parse(p.Schema)
-	if err != nil || jsondoc.Kind(raw) != "number" || len(raw) > 40 || strings.ContainsAny(raw, "eE") {
+	doc, err := strictjson.ParseObject(p.Schema)
+	if err != nil || strictjson.Kind(raw) != "number" || len(raw) > 40 || strings.ContainsAny(raw, "eE") {
 		return raw
 	}
 	value, ok := new(big.Rat).SetString(raw)
@@ -205,7 +205,7 @@ func within(p *catalog.Property, raw string) string {
 }
 
 // problems returns what is wrong with an input by the tool's schema.
-func problems(t *catalog.Tool, in *jsondoc.Object) []schema.Problem {
+func problems(t *catalog.Tool, in *strictjson.Object) []schema.Problem {
 	if t.Schema == nil {
 		return nil
 	}

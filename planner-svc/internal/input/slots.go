@@ -2,11 +2,12 @@ package input
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // Slots is what is asked of a tool whose purpose is known: searching, finding, listing, reading, describing.
@@ -22,8 +23,8 @@ type Slots struct {
 }
 
 // FromSlots makes the input of a tool. A required path that nothing was said about is the root.
-func FromSlots(t *catalog.Tool, s Slots) *jsondoc.Object {
-	in := &jsondoc.Object{}
+func FromSlots(t *catalog.Tool, s Slots) *strictjson.Object {
+	in := &strictjson.Object{}
 	setQuery(t, in, s)
 	if s.Glob != "" {
 		if p := firstFree(t, in, catalog.Pattern); p != nil {
@@ -36,7 +37,7 @@ func FromSlots(t *catalog.Tool, s Slots) *jsondoc.Object {
 		in.Set(p.Name, "true")
 	}
 	if p := t.For(catalog.Limit, "integer"); s.All && p != nil {
-		if doc, err := jsondoc.Parse(p.Schema); err == nil {
+		if doc, err := strictjson.ParseObject(p.Schema); err == nil {
 			if most, ok := doc.Get("maximum"); ok {
 				in.Set(p.Name, most)
 			}
@@ -46,7 +47,7 @@ func FromSlots(t *catalog.Tool, s Slots) *jsondoc.Object {
 	return ordered(t, in)
 }
 
-func setQuery(t *catalog.Tool, in *jsondoc.Object, s Slots) {
+func setQuery(t *catalog.Tool, in *strictjson.Object, s Slots) {
 	query, flag := t.For(catalog.Query, "string"), t.For(catalog.Regex, "boolean")
 	if s.Query == "" && s.Regex == "" || query == nil {
 		return
@@ -67,7 +68,7 @@ func setQuery(t *catalog.Tool, in *jsondoc.Object, s Slots) {
 }
 
 // firstFree returns the first property of a role that has no value yet.
-func firstFree(t *catalog.Tool, in *jsondoc.Object, r catalog.Role) *catalog.Property {
+func firstFree(t *catalog.Tool, in *strictjson.Object, r catalog.Role) *catalog.Property {
 	var second *catalog.Property
 	for i := range t.Props {
 		p := &t.Props[i]
@@ -84,7 +85,7 @@ func firstFree(t *catalog.Tool, in *jsondoc.Object, r catalog.Role) *catalog.Pro
 	return second
 }
 
-func setPath(t *catalog.Tool, in *jsondoc.Object, path string) {
+func setPath(t *catalog.Tool, in *strictjson.Object, path string) {
 	p := t.For(catalog.Path, "string")
 	if p == nil {
 		p = t.For(catalog.Path, "array")
@@ -100,7 +101,7 @@ func setPath(t *catalog.Tool, in *jsondoc.Object, path string) {
 }
 
 // setLines uses whatever the tool has for ranges: first and last line, or so many from an end.
-func setLines(t *catalog.Tool, in *jsondoc.Object, l goal.Lines) {
+func setLines(t *catalog.Tool, in *strictjson.Object, l goal.Lines) {
 	from, to := t.For(catalog.FromLine, "integer"), t.For(catalog.ToLine, "integer")
 	head, tail := numeric(t, catalog.Head), numeric(t, catalog.Tail)
 	switch {
@@ -127,37 +128,37 @@ func numeric(t *catalog.Tool, r catalog.Role) *catalog.Property {
 func HasTail(t *catalog.Tool) bool { return numeric(t, catalog.Tail) != nil }
 
 // put sets a property to a text, as what the property takes.
-func put(in *jsondoc.Object, p *catalog.Property, text string) {
+func put(in *strictjson.Object, p *catalog.Property, text string) {
 	if raw, ok := CoerceText(p, text); ok {
 		in.Set(p.Name, raw)
 	}
 }
 
 // fillConstants gives required properties the only value that they can have, or the default that the schema names.
-func fillConstants(t *catalog.Tool, in *jsondoc.Object) {
+func fillConstants(t *catalog.Tool, in *strictjson.Object) {
 	for i := range t.Props {
 		p := &t.Props[i]
 		if !p.Required || in.Has(p.Name) {
 			continue
 		}
 		if p.Default != "" && p.Default != "null" {
-			in.Set(p.Name, jsondoc.Compact(p.Default))
+			in.Set(p.Name, strictjson.Compact(p.Default))
 			continue
 		}
-		if doc, err := jsondoc.Parse(p.Schema); err == nil {
+		if doc, err := strictjson.ParseObject(p.Schema); err == nil {
 			if c, ok := doc.Get("const"); ok {
 				in.Set(p.Name, c)
 			}
 		}
-		if only := jsondoc.Items(p.Enum); len(only) == 1 {
+		if only := slices.Collect(strictjson.Items(p.Enum)); len(only) == 1 {
 			in.Set(p.Name, only[0])
 		}
 	}
 }
 
 // ordered puts the members in the order of the schema, so that the same input always has the same text.
-func ordered(t *catalog.Tool, in *jsondoc.Object) *jsondoc.Object {
-	out := &jsondoc.Object{}
+func ordered(t *catalog.Tool, in *strictjson.Object) *strictjson.Object {
+	out := &strictjson.Object{}
 	for _, p := range t.Props {
 		if v, ok := in.Get(p.Name); ok {
 			out.Set(p.Name, v)

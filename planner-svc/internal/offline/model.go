@@ -11,10 +11,10 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
 	"pawl.dev/planner-svc/internal/input"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
 	"pawl.dev/planner-svc/internal/risk"
+	"pawl.dev/services/strictjson"
 )
 
 // Name is how tasks and agents name the model.
@@ -41,7 +41,7 @@ func (m *Model) Generate(_ context.Context, req *model.Request, emit func(string
 	if err != nil {
 		return model.Usage{}, err
 	}
-	text, err := jsondoc.Marshal(answer)
+	text, err := strictjson.Marshal(answer)
 	if err != nil {
 		return model.Usage{}, fmt.Errorf("offline: write the answer for %s: %w", req.Purpose, err)
 	}
@@ -70,7 +70,7 @@ func (m *Model) structured(req *model.Request) (object, error) {
 
 // about answers the purposes that are about one tool.
 func about(purpose model.Purpose, f *model.Facts, t *catalog.Tool) (object, error) {
-	in, err := jsondoc.Parse(f.InputJSON)
+	in, err := strictjson.ParseObject(f.InputJSON)
 	if err != nil {
 		return nil, fmt.Errorf("offline: %w", err)
 	}
@@ -132,7 +132,7 @@ func nextStep(p *plan, purpose model.Purpose) object {
 
 // firstInput is the input of the planned step if the tool is the planned one; else what the description, and then the goal,
 // say about the tool. An input that failed is repaired.
-func firstInput(f *model.Facts, t *catalog.Tool, failed *jsondoc.Object) *jsondoc.Object {
+func firstInput(f *model.Facts, t *catalog.Tool, failed *strictjson.Object) *strictjson.Object {
 	p := newPlan(f.Context)
 	planned := p.next != nil && p.next.tool.GetId() == t.GetId()
 	c := goal.Single(f.Context.GetGoal())
@@ -151,7 +151,7 @@ func firstInput(f *model.Facts, t *catalog.Tool, failed *jsondoc.Object) *jsondo
 	return input.FromClause(t, c, p.known())
 }
 
-func raw(o *jsondoc.Object) json.RawMessage { return json.RawMessage(o.String()) }
+func raw(o *strictjson.Object) json.RawMessage { return json.RawMessage(o.String()) }
 
 func orEmpty(list []string) []string {
 	if list == nil {

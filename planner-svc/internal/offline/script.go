@@ -3,14 +3,14 @@ package offline
 import (
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/result"
+	"pawl.dev/services/strictjson"
 )
 
 // step is a call that the plan wants.
 type step struct {
 	tool  *catalog.Tool
-	input *jsondoc.Object
+	input *strictjson.Object
 	part  part
 	item  item
 }

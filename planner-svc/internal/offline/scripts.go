@@ -8,8 +8,8 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
 	"pawl.dev/planner-svc/internal/input"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/result"
+	"pawl.dev/services/strictjson"
 )
 
 // most bounds what one clause may unfold into: "read them" of a search with a thousand hits reads a few.
@@ -69,9 +69,9 @@ func (p *plan) general(t *catalog.Tool, c goal.Clause) script {
 			switch {
 			case !prop.Is(catalog.Path) || !prop.Takes("string"):
 			case given && root != "":
-				in.Set(prop.Name, jsondoc.String(under(root, jsondoc.Text(raw))))
+				in.Set(prop.Name, strictjson.Quote(under(root, strictjson.Content(raw))))
 			case !given && prop.Required && forFolders(t):
-				in.Set(prop.Name, jsondoc.String(under(root, ".")))
+				in.Set(prop.Name, strictjson.Quote(under(root, ".")))
 			}
 		}
 		return once(&step{tool: t, input: in, part: direct, item: itemOf(t, in)})
@@ -80,7 +80,7 @@ func (p *plan) general(t *catalog.Tool, c goal.Clause) script {
 
 // input fills a tool's input from a clause. Tools for files and text that the clause does not name get no leftover words: a
 // sentence that was not understood is nothing to search for.
-func (p *plan) input(t *catalog.Tool, c goal.Clause) *jsondoc.Object {
+func (p *plan) input(t *catalog.Tool, c goal.Clause) *strictjson.Object {
 	if c.Tool == "" && hasCapability(t) {
 		c.Question = true
 	}
@@ -94,11 +94,11 @@ func forFolders(t *catalog.Tool) bool {
 }
 
 // itemOf tells what a call is about, for a tool whose results have a known shape.
-func itemOf(t *catalog.Tool, in *jsondoc.Object) item {
+func itemOf(t *catalog.Tool, in *strictjson.Object) item {
 	value := func(r catalog.Role) string {
 		for _, prop := range t.Props {
 			if raw, ok := in.Get(prop.Name); ok && prop.Is(r) {
-				return jsondoc.Text(raw)
+				return strictjson.Content(raw)
 			}
 		}
 		return ""
@@ -140,8 +140,8 @@ func (p *plan) forIntent(t *catalog.Tool, c goal.Clause) script {
 func (p *plan) rooted(t *catalog.Tool, then func(root string) script) script {
 	for _, other := range p.catalog.Tools {
 		if other.GetMcpId() == t.GetMcpId() && slices.Contains(other.NameWords(), "allowed") &&
-			(slices.Contains(other.NameWords(), "directories") || slices.Contains(other.NameWords(), "roots")) && len(other.Missing(&jsondoc.Object{})) == 0 {
-			ask := &step{tool: other, input: &jsondoc.Object{}, part: preparation, item: item{intent: goal.Other}}
+			(slices.Contains(other.NameWords(), "directories") || slices.Contains(other.NameWords(), "roots")) && len(other.Missing(&strictjson.Object{})) == 0 {
+			ask := &step{tool: other, input: &strictjson.Object{}, part: preparation, item: item{intent: goal.Other}}
 			return after(ask, func(r *result.Result) script { return then(firstRoot(r)) })
 		}
 	}

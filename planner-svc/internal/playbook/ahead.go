@@ -9,9 +9,9 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/model"
 	"pawl.dev/planner-svc/internal/risk"
+	"pawl.dev/services/strictjson"
 )
 
 // How much one answer plans, the next step included.
@@ -75,7 +75,7 @@ func (r *run) risk(s *Step, input string) (*commonv1.Risk, error) {
 	t, in := r.tool(s.Tool), s.template
 	if risk.ByInput(t) {
 		var err error
-		if in, err = jsondoc.Parse(input); err != nil {
+		if in, err = strictjson.ParseObject(input); err != nil {
 			return nil, fmt.Errorf("playbook: %w", err)
 		}
 	}
@@ -108,7 +108,7 @@ func (r *run) further(i int) *plannerv1.PlannedStep {
 		}
 		return step
 	}
-	text := jsondoc.Text(description)
+	text := strictjson.Content(description)
 	if !openDescription {
 		if text, err = r.description(i); err != nil {
 			return nil

@@ -14,9 +14,9 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/model"
 	"pawl.dev/planner-svc/internal/offline"
+	"pawl.dev/services/strictjson"
 )
 
 // What is certain is planned ahead, with what is not there yet as references to the task's steps.
@@ -203,7 +203,7 @@ var (
 	snippets = rapid.StringOfN(rapid.RuneFrom([]rune("a $${}.\"\\é1")), 0, 6, -1)
 
 	outputs = rapid.Custom(func(t *rapid.T) string {
-		text := jsondoc.String(snippets.Draw(t, "message"))
+		text := strictjson.Quote(snippets.Draw(t, "message"))
 		value := rapid.SampledFrom([]string{`"$"`, `"${goal}"`, `"\u0024{x}"`, `{"${k}":"$${x}"}`, `[1.0,"{"]`, "9007199254740993", "null", text}).Draw(t, "value")
 		return rapid.SampledFrom([]string{"", "{}", `{"message":` + text + `}`, `{"message":` + text + `,"structured":{"v":` + value + `}}`,
 			`{ "message" : "/", "structured" : {"v": ` + value + `}}`}).Draw(t, "output")

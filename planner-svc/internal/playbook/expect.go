@@ -11,7 +11,7 @@ import (
 
 	"pawl.dev/services/jsonref"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // operators are those of expectations, in the order in which they are checked.
@@ -54,7 +54,7 @@ func (r *reader) check(op string, n *yaml.Node, uses *[]use) check {
 	c := check{op: op}
 	var found []use
 	c.operand = r.json(n, 0, &found)
-	kind := jsondoc.Kind(c.operand)
+	kind := strictjson.Kind(c.operand)
 	switch op {
 	case "exists":
 		if kind != "boolean" {
@@ -66,7 +66,7 @@ func (r *reader) check(op string, n *yaml.Node, uses *[]use) check {
 		}
 	case "matches":
 		found = nil
-		pattern, err := regexp.Compile(jsondoc.Text(c.operand))
+		pattern, err := regexp.Compile(strictjson.Content(c.operand))
 		if err != nil || kind != "string" {
 			r.wrong(n, "`matches` must be a regular expression (RE2 syntax)")
 		}
@@ -83,7 +83,7 @@ func (e *Expectation) holds(output string, lookup func(string) (string, bool)) e
 	if e.Path != "" {
 		ref = "${" + self + "." + e.Path + "}"
 	}
-	value, err := jsonref.Resolve(jsondoc.String(ref), func(name string) (string, bool) { return output, name == self })
+	value, err := jsonref.Resolve(strictjson.Quote(ref), func(name string) (string, bool) { return output, name == self })
 	where := e.Path
 	if where == "" {
 		where = "the output"
@@ -126,7 +126,7 @@ func (c *check) test(value, operand string) bool {
 	case "contains":
 		return contains(value, operand)
 	case "matches":
-		return c.pattern.MatchString(jsondoc.Text(value))
+		return c.pattern.MatchString(strictjson.Content(value))
 	}
 	a, okA := numeric(value)
 	b, okB := numeric(operand)
@@ -141,7 +141,7 @@ func (c *check) test(value, operand string) bool {
 
 // numeric reads a number exactly. Exponents are refused beyond what is worth computing.
 func numeric(raw string) (*big.Rat, bool) {
-	if jsondoc.Kind(raw) != "number" || len(raw) > 400 {
+	if strictjson.Kind(raw) != "number" || len(raw) > 400 {
 		return nil, false
 	}
 	if i := strings.IndexAny(raw, "eE"); i >= 0 && len(raw)-i > 5 {
@@ -152,8 +152,8 @@ func numeric(raw string) (*big.Rat, bool) {
 
 // equal compares JSON: numbers by value, objects without regard to order.
 func equal(a, b string) bool {
-	kind := jsondoc.Kind(a)
-	if kind != jsondoc.Kind(b) {
+	kind := strictjson.Kind(a)
+	if kind != strictjson.Kind(b) {
 		return false
 	}
 	switch kind {
@@ -162,12 +162,12 @@ func equal(a, b string) bool {
 		y, okY := numeric(b)
 		return okX && okY && x.Cmp(y) == 0 || a == b
 	case "string":
-		return jsondoc.Text(a) == jsondoc.Text(b)
+		return strictjson.Content(a) == strictjson.Content(b)
 	case "array":
-		return slices.EqualFunc(jsondoc.Items(a), jsondoc.Items(b), equal)
+		return slices.EqualFunc(slices.Collect(strictjson.Items(a)), slices.Collect(strictjson.Items(b)), equal)
 	case "object":
-		x, errX := jsondoc.Parse(a)
-		y, errY := jsondoc.Parse(b)
+		x, errX := strictjson.ParseObject(a)
+		y, errY := strictjson.ParseObject(b)
 		if errX != nil || errY != nil || len(x.Keys()) != len(y.Keys()) {
 			return false
 		}
@@ -182,14 +182,14 @@ func equal(a, b string) bool {
 
 // contains looks for a part of a text, an element of an array, or the name of a member.
 func contains(value, operand string) bool {
-	switch jsondoc.Kind(value) {
+	switch strictjson.Kind(value) {
 	case "string":
-		return strings.Contains(jsondoc.Text(value), jsondoc.Text(operand))
+		return strings.Contains(strictjson.Content(value), strictjson.Content(operand))
 	case "array":
-		return slices.ContainsFunc(jsondoc.Items(value), func(item string) bool { return equal(item, operand) })
+		return slices.ContainsFunc(slices.Collect(strictjson.Items(value)), func(item string) bool { return equal(item, operand) })
 	case "object":
-		o, err := jsondoc.Parse(value)
-		return err == nil && o.Has(jsondoc.Text(operand))
+		o, err := strictjson.ParseObject(value)
+		return err == nil && o.Has(strictjson.Content(operand))
 	}
 	return false
 }

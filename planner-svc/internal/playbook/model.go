@@ -11,9 +11,9 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
+	"pawl.dev/services/strictjson"
 )
 
 // Name is how tasks name the model.
@@ -66,7 +66,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(stri
 	if err != nil {
 		return model.Usage{}, err
 	}
-	text, err := jsondoc.Marshal(answer)
+	text, err := strictjson.Marshal(answer)
 	if err != nil {
 		return model.Usage{}, fmt.Errorf("playbook: write the answer for %s: %w", req.Purpose, err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"pawl.dev/services/jsonref"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/model"
 	"pawl.dev/planner-svc/internal/risk"
+	"pawl.dev/services/strictjson"
 )
 
 // goalName is what references call the task's goal.
@@ -48,7 +48,7 @@ func (p *Playbook) index() error {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		p.byID[s.ID] = i
-		template, err := jsondoc.Parse(s.Input)
+		template, err := strictjson.ParseObject(s.Input)
 		if err != nil {
 			return fmt.Errorf("playbook: the input of %s: %w", p.stepName(i), err)
 		}
@@ -222,7 +222,7 @@ func (r *reader) template(n *yaml.Node, key string) (string, []use) {
 	if text == "" {
 		return "", nil
 	}
-	raw := jsondoc.String(text)
+	raw := strictjson.Quote(text)
 	return raw, r.refs(n, raw)
 }
 

@@ -12,7 +12,7 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/jsonref"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // Playbook is a playbook that was checked.
@@ -36,7 +36,7 @@ type Step struct {
 	Risk        commonv1.RiskLevel
 	Line        int
 
-	template *jsondoc.Object // Input, taken apart
+	template *strictjson.Object // Input, taken apart
 }
 
 // Expectation is what must hold of a step's output.

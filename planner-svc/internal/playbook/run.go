@@ -14,9 +14,9 @@ import (
 	"pawl.dev/services/jsonref"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
+	"pawl.dev/services/strictjson"
 )
 
 // run is a playbook with what was done of it. It is used for one answer, by one goroutine.
@@ -130,7 +130,7 @@ func (r *run) defaultDescription(i int) string {
 // text resolves a template that is a text. A value that is no text is written as JSON.
 func (r *run) text(template string, n int) (string, error) {
 	raw, err := r.resolve(template, n)
-	return jsondoc.Text(raw), err
+	return strictjson.Content(raw), err
 }
 
 // lookup gives the goal and the outputs of the first n steps. A step that failed has an error instead of an output.
@@ -141,7 +141,7 @@ func (r *run) lookup(n int) func(string) (string, bool) {
 			if strings.TrimSpace(goal) == "" {
 				goal = r.Goal
 			}
-			return jsondoc.String(goal), true
+			return strictjson.Quote(goal), true
 		}
 		if i, ok := r.byID[name]; ok && i < n && i < len(r.tc.GetHistory()) {
 			return output(r.tc.GetHistory()[i]), true
@@ -154,7 +154,7 @@ func (r *run) lookup(n int) func(string) (string, bool) {
 func output(e *plannerv1.HistoryEntry) string {
 	switch {
 	case e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS:
-		return `{"error":` + jsondoc.String(reasonOf(e)) + `}`
+		return `{"error":` + strictjson.Quote(reasonOf(e)) + `}`
 	case e.GetOutputJson() == "":
 		return `{"message":""}`
 	}

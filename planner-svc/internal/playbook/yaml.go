@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
+	"pawl.dev/services/strictjson"
 )
 
 // maxDepth bounds how deep an input may be nested.
@@ -73,19 +73,19 @@ func (r *reader) json(n *yaml.Node, depth int, uses *[]use) string {
 		for _, item := range n.Content {
 			items = append(items, r.json(item, depth+1, uses))
 		}
-		return jsondoc.Array(items)
+		return strictjson.Array(items)
 	case n.Kind == yaml.MappingNode:
 		return r.mapping(n, depth, uses)
 	}
 	raw := r.scalar(n)
-	if jsondoc.Kind(raw) == "string" {
+	if strictjson.Kind(raw) == "string" {
 		*uses = append(*uses, r.refs(n, raw)...)
 	}
 	return raw
 }
 
 func (r *reader) mapping(n *yaml.Node, depth int, uses *[]use) string {
-	o := &jsondoc.Object{}
+	o := &strictjson.Object{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		tag := k.ShortTag()
@@ -105,7 +105,7 @@ func (r *reader) mapping(n *yaml.Node, depth int, uses *[]use) string {
 func (r *reader) scalar(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
-		return jsondoc.String(strings.ToValidUTF8(n.Value, "\uFFFD"))
+		return strictjson.Quote(strings.ToValidUTF8(n.Value, "\uFFFD"))
 	case "!!null":
 		return "null"
 	case "!!bool":
@@ -136,7 +136,7 @@ func float(s string) string {
 		s = "0" + s
 	}
 	s = strings.TrimSuffix(s, ".")
-	if !json.Valid([]byte(sign+s)) || jsondoc.Kind(s) != "number" {
+	if !json.Valid([]byte(sign+s)) || strictjson.Kind(s) != "number" {
 		return ""
 	}
 	return sign + s

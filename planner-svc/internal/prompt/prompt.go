@@ -12,9 +12,9 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
+	"pawl.dev/services/strictjson"
 )
 
 //go:embed templates
@@ -117,11 +117,11 @@ func (p *pages) page(name string, data any) string {
 
 // call writes a step as the model itself would have answered it.
 func call(e *plannerv1.HistoryEntry) string {
-	o := &jsondoc.Object{}
-	o.Set("tool_id", jsondoc.String(e.GetToolId()))
-	o.Set("description", jsondoc.String(e.GetDescription()))
+	o := &strictjson.Object{}
+	o.Set("tool_id", strictjson.Quote(e.GetToolId()))
+	o.Set("description", strictjson.Quote(e.GetDescription()))
 	if in := e.GetInputJson(); in != "" {
-		o.Set("input", jsondoc.Compact(in))
+		o.Set("input", strictjson.Compact(in))
 	}
 	return o.String()
 }
@@ -177,5 +177,5 @@ func definition(t *commonv1.Tool) string {
 			parts = append(parts, part)
 		}
 	}
-	return strings.Join(append(parts, "input schema: "+jsondoc.Compact(t.GetInputSchemaJson())), "\n")
+	return strings.Join(append(parts, "input schema: "+strictjson.Compact(t.GetInputSchemaJson())), "\n")
 }

@@ -5,15 +5,15 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/model"
+	"pawl.dev/services/strictjson"
 )
 
 // subject is the tool that a question is about, with the input in question.
 type subject struct {
 	tool  *catalog.Tool
-	input *jsondoc.Object
+	input *strictjson.Object
 }
 
 // subjectOf finds the tool among the task's and reads the input.
@@ -27,7 +27,7 @@ func subjectOf(tc *plannerv1.TaskContext, toolID, field, inputJSON string) (subj
 	if err != nil {
 		return subject{}, invalid(field, "the input of %s: %w", toolID, err)
 	}
-	in, err := jsondoc.Parse(text)
+	in, err := strictjson.ParseObject(text)
 	if err != nil {
 		return subject{}, invalid(field, "the input of %s: %w", toolID, err)
 	}

@@ -7,8 +7,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/services/strictjson"
 )
 
 // names are the levels as models write them.
@@ -35,7 +35,7 @@ func Parse(name string) commonv1.RiskLevel {
 func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
 
 // Assess returns the risk of a call.
-func Assess(l lang.Lang, t *catalog.Tool, in *jsondoc.Object) *commonv1.Risk {
+func Assess(l lang.Lang, t *catalog.Tool, in *strictjson.Object) *commonv1.Risk {
 	if ByInput(t) && wholesale(in) {
 		return &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_HIGH, Reason: l.Say("%s would delete everything in a folder.", "%s 将删除整个目录的内容。", t.GetName())}
 	}
@@ -72,13 +72,13 @@ func deletes(t *catalog.Tool) bool {
 }
 
 // wholesale tells whether an input names a root, or everything in a folder.
-func wholesale(in *jsondoc.Object) bool {
+func wholesale(in *strictjson.Object) bool {
 	for _, k := range in.Keys() {
 		raw, _ := in.Get(k)
-		if jsondoc.Kind(raw) != "string" {
+		if strictjson.Kind(raw) != "string" {
 			continue
 		}
-		switch v := path.Clean(strings.TrimSpace(jsondoc.Text(raw))); {
+		switch v := path.Clean(strings.TrimSpace(strictjson.Content(raw))); {
 		case v == "/", v == ".", v == "*", v == "~", v == "/*", v == "**", strings.HasSuffix(v, "/**"):
 			return true
 		}

@@ -6,8 +6,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/jsondoc"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/services/strictjson"
 )
 
 func tool(name string, e commonv1.Effect) *catalog.Tool {
@@ -29,7 +29,7 @@ func TestAssess(t *testing.T) {
 		{tool("format", commonv1.Effect_EFFECT_DESTRUCTIVE), `{}`, "HIGH"},
 		{tool("anything", commonv1.Effect_EFFECT_UNSPECIFIED), `{}`, "MEDIUM"},
 	} {
-		in, err := jsondoc.Parse(tc.input)
+		in, err := strictjson.ParseObject(tc.input)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,66 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"pawl.dev/services/strictjson"
+)
+
+var (
+	errCase = errors.New("a key of the message is in the wrong letter case")
+	errDeep = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
+)
+
+// message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
+type message struct {
+	ID     []byte // raw; nil if none
+	Method bool   // it has a method
+	Answer bool   // it has a result or an error
+	Result []byte // raw; nil if none
+	Error  []byte // raw; nil if none
+	Err    error  // why the message cannot be used; nil if it can
+}
+
+// readMessage validates a message and reads its own members. It refuses them in another letter case too, because readers that ignore
+// case would take one for the other.
+func readMessage(text []byte) message {
+	var m message
+	wrongCase := false
+	err := strictjson.Scan(text, strictjson.Wire, func(key, value []byte) {
+		switch string(key) {
+		case "id":
+			if m.ID == nil && len(value) > 0 && value[0] != '{' && value[0] != '[' {
+				m.ID = value
+			}
+		case "method":
+			m.Method = true
+		case "result":
+			m.Answer, m.Result = true, value
+		case "error":
+			m.Answer, m.Error = true, value
+		case "jsonrpc", "params":
+		default:
+			wrongCase = wrongCase || isMemberInOtherCase(string(key))
+		}
+	})
+	switch {
+	case errors.Is(err, strictjson.ErrDepth):
+		m.Err = errDeep
+	case err != nil:
+		m.Err = err
+	case wrongCase:
+		m.Err = errCase
+	}
+	return m
+}
+
+func isMemberInOtherCase(key string) bool {
+	for _, member := range []string{"jsonrpc", "id", "method", "params", "result", "error"} {
+		if strings.EqualFold(member, key) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package strictjson
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	maxNumberLen = 2000
+	maxExponent  = 2000
+)
+
+// checkNumbers refuses numbers of valid JSON whose exact value takes much memory or time.
+func checkNumbers(data []byte) *Error {
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			i = stringEnd(data, i) - 1
+		case isDigit(c):
+			end := valueEnd(data, i)
+			if message := numberProblem(data[i:end]); message != "" {
+				if i > 0 && data[i-1] == '-' {
+					i--
+				}
+				return &Error{Offset: i, Pointer: pointerAt(data, i), Message: message, Reason: ErrNumber}
+			}
+			i = end
+		}
+	}
+	return nil
+}
+
+func numberProblem(number []byte) string {
+	if len(number) > maxNumberLen {
+		return fmt.Sprintf("a number has %d characters; the limit is %d", len(number), maxNumberLen)
+	}
+	i := bytes.IndexAny(number, "eE")
+	if i < 0 {
+		return ""
+	}
+	exponent, err := strconv.Atoi(string(number[i+1:]))
+	if err != nil || exponent > maxExponent || exponent < -maxExponent {
+		return fmt.Sprintf("the number %s has an exponent beyond ±%d", number, maxExponent)
+	}
+	return ""
+}
+
+// pointerAt returns the JSON pointer of the value that begins at an offset of valid JSON.
+func pointerAt(data []byte, offset int) string {
+	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowInvalidUTF8(true))
+	for int(d.InputOffset()) <= offset {
+		if _, err := d.ReadToken(); err != nil {
+			return ""
+		}
+	}
+	return string(d.StackPointer())
+}

@@ -1,0 +1,95 @@
+package strictjson
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// Content returns the content of a string, and every other value as it is written, trimmed.
+func Content(raw string) string {
+	raw = strings.Trim(raw, " \t\r\n")
+	if strings.HasPrefix(raw, `"`) {
+		return Unquote(raw)
+	}
+	return raw
+}
+
+// Unquote returns the content of a string as it is written in JSON. It copies only if there are escapes.
+func Unquote[T Text](raw T) T {
+	if len(raw) < 2 {
+		return raw[:0]
+	}
+	inner := raw[1 : len(raw)-1]
+	if indexByte(inner, '\\') < 0 {
+		return inner
+	}
+	var s string
+	if err := json.Unmarshal([]byte(raw), &s); err != nil {
+		return inner
+	}
+	return T(s)
+}
+
+// Quote writes a string as JSON in one line. Characters that matter only to HTML are not escaped.
+func Quote(s string) string { return string(AppendQuote(nil, s)) }
+
+// AppendQuote appends a string as Quote writes it. Invalid UTF-8 is replaced.
+func AppendQuote(to []byte, s string) []byte {
+	if isPlain(s) {
+		return append(append(append(to, '"'), s...), '"')
+	}
+	text, err := Marshal(s)
+	if err != nil {
+		text = `""` // every string has a form in JSON
+	}
+	return append(to, text...)
+}
+
+// Marshal writes a value as JSON in one line. Characters that matter only to HTML are not escaped.
+func Marshal(v any) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// isPlain reports that a string is ASCII without escapes.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// Array writes an array of JSON texts.
+func Array(items []string) string { return "[" + strings.Join(items, ",") + "]" }
+
+// Compact removes the space between tokens.
+func Compact(text string) string {
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(text); {
+		end := i + 1
+		switch {
+		case isSpace(text[i]):
+			i++
+			continue
+		case text[i] == '"':
+			end = stringEnd(text, i)
+		}
+		b.WriteString(text[i:end])
+		i = end
+	}
+	return b.String()
+}
+
+// EscapePointer escapes one step of a JSON pointer.
+func EscapePointer(step string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(step, "~", "~0"), "/", "~1")
+}
