@@ -1,21 +1,21 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
 )
 
-// pruneAtOnce bounds how many requests of the past one request clears away: more than it adds.
+// pruneAtOnce bounds how many old requests one request removes: more than it adds.
 const pruneAtOnce = 4
 
 // Admit implements journal.Tasks.
 func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error {
-	return s.view(func(b *table) error {
-		reject, err := admit(b, user, a, false)
+	return s.file.view(func(t *table) error {
+		reject, err := admit(t, user, a, false)
 		if err != nil {
 			return err
 		}
@@ -23,20 +23,20 @@ func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error
 	})
 }
 
-// admit keeps the times of a user's requests, numbered: the one that is as many back as there may be in the window says
-// whether a further one fits, whatever became of the tasks (A28).
-func admit(b *table, user string, a journal.Admission, take bool) (reject, err error) {
+// admit keeps the times of a user's requests, numbered. If N requests are allowed in a window, the Nth last one decides
+// whether another fits; finished tasks count too (A28).
+func admit(t *table, user string, a journal.Admission, take bool) (reject, err error) {
 	if a.Requests <= 0 || a.Window <= 0 {
 		return nil, nil
 	}
 	prefix := userPrefix(kindWindow, user)
-	next := nextNumber(b, prefix)
+	next := nextNumber(t, prefix)
 	if next >= uint64(a.Requests) {
-		at, known, err := requestTime(b, user, next-uint64(a.Requests))
+		at, known, err := requestTime(t, user, next-uint64(a.Requests))
 		if err != nil {
 			return nil, err
 		}
-		// A clock that was set back keeps nobody out for longer than the window.
+		// A clock that was set back must not block a user for longer than the window.
 		if wait := min(at.Add(a.Window).Sub(a.Now), a.Window); known && wait > 0 {
 			return &journal.Limited{Requests: a.Requests, Window: a.Window, RetryAfter: wait}, nil
 		}
@@ -44,32 +44,25 @@ func admit(b *table, user string, a journal.Admission, take bool) (reject, err e
 	if !take {
 		return nil, nil
 	}
-	if err := prune(b, prefix, next, a); err != nil {
+	if err := prune(t, prefix, next, a); err != nil {
 		return nil, err
 	}
-	k := windowKey(user, next)
-	return nil, b.Put(k, pack.Seal(k, binary.BigEndian.AppendUint64(make([]byte, 0, 8+4), uint64(a.Now.UnixNano()))))
+	return nil, put(t, windowKey(user, next), numberBytes(uint64(a.Now.UnixNano())))
 }
 
 // nextNumber returns one more than the highest number under a prefix.
-func nextNumber(b *table, prefix []byte) uint64 {
-	c := b.Cursor()
-	end := append(append(make([]byte, 0, len(prefix)+9), prefix...), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-	k, _ := c.Seek(end)
-	if k == nil {
-		k, _ = c.Last()
-	} else {
-		k, _ = c.Prev()
-	}
-	if !hasPrefix(k, prefix) || len(k) != len(prefix)+8 {
+func nextNumber(t *table, prefix []byte) uint64 {
+	end := append(bytes.Clone(prefix), bytes.Repeat([]byte{0xff}, 9)...)
+	c := t.descend(end)
+	if !c.next() || !hasPrefix(c.key, prefix) || len(c.key) != len(prefix)+8 {
 		return 0
 	}
-	return numberOf(k) + 1
+	return numberOf(c.key) + 1
 }
 
-func requestTime(b *table, user string, n uint64) (at time.Time, known bool, err error) {
+func requestTime(t *table, user string, n uint64) (at time.Time, known bool, err error) {
 	k := windowKey(user, n)
-	v, err := get(b, k)
+	v, err := get(t, k)
 	if err != nil || v == nil {
 		return time.Time{}, false, err
 	}
@@ -79,28 +72,25 @@ func requestTime(b *table, user string, n uint64) (at time.Time, known bool, err
 	return time.Unix(0, int64(binary.BigEndian.Uint64(v))), true, nil
 }
 
-// prune removes the oldest requests that are so far back that no window counts them. By number too: a request whose clock was
-// overtaken asks for the one that is as many back as there may be.
-func prune(b *table, prefix []byte, next uint64, a journal.Admission) error {
-	var old [pruneAtOnce][]byte
-	n := 0
-	c := b.Cursor()
-	for k, sealed := c.Seek(prefix); n < pruneAtOnce && hasPrefix(k, prefix); k, sealed = c.Next() {
-		if len(k) == len(prefix)+8 && numberOf(k)+uint64(a.Requests) > next {
+// prune removes the oldest requests that no window counts. It keeps by number too, because a request whose clock was
+// overtaken by another one's asks for the Nth last.
+func prune(t *table, prefix []byte, next uint64, a journal.Admission) error {
+	var old [][]byte
+	for c := t.ascend(prefix); len(old) < pruneAtOnce && c.next() && hasPrefix(c.key, prefix); {
+		if len(c.key) == len(prefix)+8 && numberOf(c.key)+uint64(a.Requests) > next {
 			break
 		}
-		v, err := unseal(k, sealed)
+		v, err := unseal(c.key, c.value)
 		if err != nil {
 			return err
 		}
 		if len(v) == 8 && a.Now.UnixNano()-int64(binary.BigEndian.Uint64(v)) < int64(a.Window) {
 			break
 		}
-		old[n] = append([]byte(nil), k...)
-		n++
+		old = append(old, bytes.Clone(c.key))
 	}
-	for _, k := range old[:n] {
-		if err := b.Delete(k); err != nil {
+	for _, k := range old {
+		if err := t.Delete(k); err != nil {
 			return err
 		}
 	}

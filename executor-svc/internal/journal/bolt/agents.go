@@ -2,16 +2,12 @@ package bolt
 
 import (
 	"context"
-	"encoding/binary"
 
 	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
-
-func numberBytes(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // PutAgent implements journal.Agents.
 func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agent, ifRev uint64) error {
@@ -23,17 +19,16 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 		return invalid("agent", err)
 	}
 	k := agentKey(user, id)
-	sealed := pack.Seal(k, value)
-	return s.c.do(func(b *table, _ *op) (reject, err error) {
+	return s.c.do(func(b *table, _ *operation) (rejection, err error) {
 		switch {
 		case ifRev == 0 && b.Get(k) != nil:
 			return journal.ErrExists, nil
 		case ifRev != 0:
-			if reject := checkRev(b, k, ifRev); reject != nil {
-				return reject, nil
+			if rejection := checkRev(b, k, ifRev); rejection != nil {
+				return rejection, nil
 			}
 		}
-		return nil, b.Put(k, sealed)
+		return nil, put(b, k, value)
 	})
 }
 
@@ -65,7 +60,7 @@ func readAgent(key, sealed []byte) (*storagev1.Agent, error) {
 
 // Agent implements journal.Agents.
 func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, err error) {
-	err = s.view(func(b *table) error {
+	err = s.file.view(func(b *table) error {
 		k := agentKey(user, id)
 		a, err = readAgent(k, b.Get(k))
 		return err
@@ -77,14 +72,13 @@ func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, e
 func (s *Store) ListAgents(_ context.Context, user, after string, limit int) ([]journal.AgentEntry, error) {
 	var all []journal.AgentEntry
 	prefix := userPrefix(kindAgent, user)
-	err := s.view(func(b *table) error {
-		c := b.Cursor()
-		for k, v := c.Seek(agentKey(user, after)); hasPrefix(k, prefix) && len(all) < limit; k, v = c.Next() {
-			id := string(k[len(prefix):])
+	err := s.file.view(func(b *table) error {
+		for c := b.ascend(agentKey(user, after)); len(all) < limit && c.next() && hasPrefix(c.key, prefix); {
+			id := string(c.key[len(prefix):])
 			if id <= after {
 				continue
 			}
-			a, err := readAgent(k, v)
+			a, err := readAgent(c.key, c.value)
 			if err != nil {
 				return err
 			}
@@ -101,13 +95,13 @@ func (s *Store) DeleteAgent(ctx context.Context, user, id string, ifRev uint64) 
 		return err
 	}
 	k := agentKey(user, id)
-	return s.c.do(func(b *table, _ *op) (reject, err error) {
+	return s.c.do(func(b *table, _ *operation) (rejection, err error) {
 		if b.Get(k) == nil {
 			return journal.ErrNotFound, nil
 		}
 		if ifRev != 0 {
-			if reject := checkRev(b, k, ifRev); reject != nil {
-				return reject, nil
+			if rejection := checkRev(b, k, ifRev); rejection != nil {
+				return rejection, nil
 			}
 		}
 		return nil, b.Delete(k)

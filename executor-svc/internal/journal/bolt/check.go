@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -27,8 +26,8 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.What }
 
-// Check reads the whole journal and returns what is inconsistent; for tests. The log is not applied meanwhile: to bbolt's check,
-// pages that a transaction is about to free would be free already.
+// Check reads the whole journal and returns what is inconsistent; for tests. The log is not applied meanwhile, because bbolt's
+// check would take pages that a transaction is about to free for free ones.
 func (s *Store) Check() error {
 	s.file.applying.Lock()
 	defer s.file.applying.Unlock()
@@ -55,20 +54,13 @@ func CheckFile(path string) ([]Problem, error) {
 }
 
 func checkFile(f *file) ([]Problem, error) {
-	s, err := f.begin(true)
-	if err != nil {
-		return nil, err
-	}
 	c := &checker{}
-	err = s.read("the file", func(b *table) error {
-		c.b = b
-		if v := c.b.Get(keySchema); len(v) != 8 || v[7] != schemaVersion {
-			return fmt.Errorf("its schema version is %x, this program checks version %d; run the server on it once", v, schemaVersion)
-		}
+	err := f.read("the file", func(t *table) error {
+		c.t = t
 		err := c.all()
 		if err == nil && len(c.problems) == 0 {
-			// bbolt checks in a goroutine of its own, whose faults nobody can recover from: only where all could be read.
-			for e := range s.tx.Check() {
+			// Only if everything could be read, because bbolt checks in a goroutine whose faults cannot be recovered.
+			for e := range t.base.Tx().Check() {
 				c.add("the file", e)
 			}
 		}
@@ -81,9 +73,9 @@ func checkFile(f *file) ([]Problem, error) {
 	return c.problems, err
 }
 
-// checker looks at each entry, and whether those that belong to it are there.
+// checker checks each entry, and that the entries that belong to it exist.
 type checker struct {
-	b        *table
+	t        *table
 	problems []Problem
 }
 
@@ -93,7 +85,7 @@ func (c *checker) add(where string, what any) {
 	}
 }
 
-// expect reports an error, and that something is not so.
+// expect adds err, or what if ok is false.
 func (c *checker) expect(key []byte, ok bool, what string, err error) {
 	switch {
 	case err != nil:
@@ -104,9 +96,9 @@ func (c *checker) expect(key []byte, ok bool, what string, err error) {
 }
 
 func (c *checker) all() error {
-	cursor := c.b.Cursor()
 	var last []byte
-	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
+	for cursor := c.t.ascend(nil); cursor.next(); {
+		k, v := cursor.key, cursor.value
 		if last != nil && bytes.Compare(last, k) >= 0 {
 			return damaged(name(k), "keys are not in order")
 		}
@@ -152,49 +144,49 @@ func (c *checker) index(k, v []byte) {
 			c.add(name(k), "its key is too short")
 			return
 		}
-		want, err := entriesOf(c.b, idOf(k))
+		want, err := entriesOf(c.t, idOf(k))
 		c.expect(k, want[string(k)], "the task is not so", err)
 	case kindRequest:
 		if len(v) != idSize {
 			c.add(name(k), "it is no task's id")
 			return
 		}
-		want, err := entriesOf(c.b, uuid.UUID(v))
+		want, err := entriesOf(c.t, uuid.UUID(v))
 		c.expect(k, want[string(k)], "the task is of another request", err)
 	case kindPayload:
-		sum := pack.Sum{}
+		sum := hash{}
 		copy(sum[:], k[1:])
 		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content is another one", nil)
 		prefix := append([]byte{kindReference}, sum[:]...)
-		ref, _ := c.b.Cursor().Seek(prefix)
-		c.expect(k, hasPrefix(ref, prefix), "nothing refers to it", nil)
+		refs := c.t.ascend(prefix)
+		c.expect(k, refs.next() && hasPrefix(refs.key, prefix), "nothing refers to it", nil)
 	case kindReference:
-		if len(k) != 1+len(pack.Sum{})+idSize {
+		if len(k) != 1+len(hash{})+idSize {
 			c.add(name(k), "its key has a wrong size")
 			return
 		}
-		sum := pack.Sum(k[1:])
-		c.expect(k, has(c.b, taskPayloadKey(idOf(k), sum)), "the task does not refer to it", nil)
-		c.expect(k, c.b.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
+		sum := hash(k[1 : 1+len(hash{})])
+		c.expect(k, has(c.t, taskPayloadKey(idOf(k), sum)), "the task does not refer to it", nil)
+		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
 	case kindAgent:
-		_, err := readAgent(k, c.b.Get(k))
+		_, err := readAgent(k, c.t.Get(k))
 		c.expect(k, true, "", err)
 	}
 }
 
-// has says whether there is a key, also one without a value.
-func has(b *table, key []byte) bool {
-	k, _ := b.Cursor().Seek(key)
-	return bytes.Equal(k, key)
+// has reports whether a key exists, also one without a value.
+func has(t *table, key []byte) bool {
+	c := t.ascend(key)
+	return c.next() && bytes.Equal(c.key, key)
 }
 
-// entriesOf returns the keys in indexes that a task has.
-func entriesOf(b *table, id uuid.UUID) (map[string]bool, error) {
-	head, err := readHead(b, id)
+// entriesOf returns the keys in indexes that a task must have.
+func entriesOf(t *table, id uuid.UUID) (map[string]bool, error) {
+	head, err := readHead(t, id)
 	if err != nil {
 		return nil, err
 	}
-	st, err := storedState(b, id)
+	st, err := storedState(t, id)
 	if err != nil || st == nil {
 		return nil, err
 	}
@@ -209,7 +201,7 @@ func entriesOf(b *table, id uuid.UUID) (map[string]bool, error) {
 	if k := timeKey(st, id); k != nil {
 		want[string(k)] = true
 	}
-	if active(st.Status) || hasCommands(b, id) {
+	if active(st.status) || hasCommands(t, id) {
 		want[string(dueKey(id))] = true
 	}
 	return want, nil
@@ -225,20 +217,22 @@ func (c *checker) taskEntry(k, v []byte) {
 	case partHead:
 		c.task(id)
 	case partPayload:
-		sum := pack.Sum{}
+		sum := hash{}
 		copy(sum[:], k[idSize+2:])
-		c.expect(k, has(c.b, referenceKey(sum, id)), "the payload does not know of it", nil)
-		c.expect(k, c.b.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
-	case partCheckpoint, partNotes, partRecord, partCommand:
-		c.expect(k, c.b.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
-		blob, err := unseal(k, v)
+		c.expect(k, has(c.t, referenceKey(sum, id)), "the payload does not know of it", nil)
+		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
+	case partCheckpoint, partRecord, partCommand:
+		c.expect(k, c.t.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
+		value, err := unseal(k, v)
 		if err == nil && part == partCheckpoint {
-			_, blob, err = pack.ReadState(blob)
+			_, value, err = readState(value)
 		}
+		var cuts []cut
 		if err == nil {
-			err = pack.Sums(blob, func(sum pack.Sum) {
-				c.expect(k, has(c.b, taskPayloadKey(id, sum)), "the task does not refer to its payload", nil)
-			})
+			cuts, _, err = readCuts(value)
+		}
+		for _, cut := range cuts {
+			c.expect(k, has(c.t, taskPayloadKey(id, cut.sum)), "the task does not refer to its payload", nil)
 		}
 		c.expect(k, true, "", err)
 	default:
@@ -249,30 +243,30 @@ func (c *checker) taskEntry(k, v []byte) {
 // task checks a task as a whole.
 func (c *checker) task(id uuid.UUID) {
 	k := taskKey(id, partHead)
-	t, err := readTask(c.b, id)
+	t, err := readTask(c.t, id)
 	if err != nil {
 		c.add(name(k), err)
 		return
 	}
-	want, err := entriesOf(c.b, id)
+	want, err := entriesOf(c.t, id)
 	c.expect(k, true, "", err)
 	for key := range want {
-		c.expect([]byte(key), has(c.b, []byte(key)), "it is missing", nil)
+		c.expect([]byte(key), has(c.t, []byte(key)), "it is missing", nil)
 	}
-	i, err := readIndex(c.b, userKey(t.Head.GetUserSub(), id))
+	i, err := readIndex(c.t, userKey(t.Head.GetUserSub(), id))
 	c.expect(k, err != nil || i.GetStatus() == t.Checkpoint.GetStatus() && i.GetAgentId() == t.Head.GetAgentId(), "the index of users says something else", err)
-	if !state.Ended(t.Checkpoint.GetStatus()) || hasCommands(c.b, id) {
-		e, err := storedDue(c.b, id)
-		c.expect(k, e.runs == active(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.b, id), "the index of due tasks says something else", err)
+	if !state.Ended(t.Checkpoint.GetStatus()) || hasCommands(c.t, id) {
+		e, err := storedDue(c.t, id)
+		c.expect(k, e.runs == active(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.t, id), "the index of due tasks says something else", err)
 	}
-	_, err = commands(c.b, id)
+	_, err = commands(c.t, id)
 	c.expect(k, true, "", err)
 	c.records(id, t.Checkpoint)
 }
 
 func (c *checker) records(id uuid.UUID, cp *storagev1.Checkpoint) {
 	for after := uint64(0); ; {
-		rs, err := readRecords(c.b, id, after, 1<<20)
+		rs, err := readRecords(c.t, id, after, 1<<20)
 		if err != nil {
 			c.add("records of task "+id.String(), err)
 			return

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // Commit implements journal.Tasks.
@@ -16,83 +18,212 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w, err := s.encode(t)
+	id, err := rawID(t.TaskID)
 	if err != nil {
 		return err
 	}
-	defer s.release(w)
-	return s.c.submit(w)
+	var records []journal.Record
+	if n := uint64(len(t.Record.GetFacts())); n > 0 {
+		records = []journal.Record{{FirstSeq: t.Checkpoint.GetLastSeq() - n + 1, Record: t.Record}}
+	}
+	w, err := newWrite(id, t.Head, t.Checkpoint, t.Deadline, records)
+	if err != nil {
+		return err
+	}
+	w.folded = t.Folded
+	return s.c.do(func(b *table, o *operation) (rejection, err error) {
+		o.owned, o.task = s.due.begin(id, t.Epoch), id
+		old, err := storedState(b, id)
+		if err != nil {
+			return err, nil
+		}
+		if rejection := w.follows(old, o.owned, t.Epoch); rejection != nil {
+			return rejection, nil
+		}
+		return nil, w.put(b, o, old)
+	})
 }
 
-// apply implements applier for a transition.
-func (w *write) apply(b *table, o *op) (reject, err error) {
-	known, owned := w.facts.s.due.begin(w.id, w.epoch)
-	o.owned, o.task, o.stores = owned, w.id, w
-	var old *pack.State
-	if known != nil {
-		old = &known.state
-	} else if old, err = storedState(b, w.id); err != nil {
-		return err, nil
-	}
-	if reject := w.follows(old, owned); reject != nil {
-		return reject, nil
-	}
-	return nil, w.put(b, o, old, known != nil && bytes.Equal(known.notes, w.notes))
-}
-
-// follows says why the transition cannot be made on top of what is stored; nil where it can.
-func (w *write) follows(old *pack.State, owned bool) error {
+// follows returns why the transition cannot be made on top of the stored state, or nil.
+func (w *write) follows(old *taskState, owned bool, epoch uint64) error {
 	switch {
 	case old == nil:
 		return journal.ErrNotFound
 	case !owned:
-		return fmt.Errorf("epoch %d does not own it: %w", w.epoch, journal.ErrStale)
-	case old.Rev+1 != w.state.Rev:
-		return fmt.Errorf("rev %d does not follow %d: %w", w.state.Rev, old.Rev, journal.ErrStale)
-	case old.LastSeq+w.count != w.state.LastSeq:
-		return fmt.Errorf("%d facts do not lead from seq %d to %d: %w", w.count, old.LastSeq, w.state.LastSeq, journal.ErrInvalid)
+		return fmt.Errorf("epoch %d does not own it: %w", epoch, journal.ErrStale)
+	case old.rev+1 != w.state.rev:
+		return fmt.Errorf("rev %d does not follow %d: %w", w.state.rev, old.rev, journal.ErrStale)
+	case old.lastSeq+w.facts != w.state.lastSeq:
+		return fmt.Errorf("%d facts do not lead from seq %d to %d: %w", w.facts, old.lastSeq, w.state.lastSeq, journal.ErrInvalid)
 	}
 	return nil
 }
 
-// encode encodes a transition.
-func (s *Store) encode(t journal.Transition) (*write, error) {
-	id, err := rawID(t.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	w := s.newWrite(id, t.Head)
-	w.epoch, w.folded = t.Epoch, t.Folded
-	firstSeq := t.Checkpoint.GetLastSeq() - uint64(len(t.Record.GetFacts())) + 1
-	w.facts.stored = true
-	w.facts.records = append(w.facts.records, journal.Record{FirstSeq: firstSeq, Record: t.Record})
-	err = w.encodeCheckpoint(t.Checkpoint, t.Deadline, t.Record)
-	if err == nil {
-		err = w.encodeRecord(firstSeq, t.Record)
-	}
-	if err != nil {
-		s.release(w)
-		return nil, err
-	}
-	return w, nil
-}
-
-// storedState returns the state of a stored task; nil where there is none.
-func storedState(b *table, id uuid.UUID) (*pack.State, error) {
+// storedState returns the state of a stored task, or nil.
+func storedState(t *table, id uuid.UUID) (*taskState, error) {
 	k := taskKey(id, partCheckpoint)
-	v, err := get(b, k)
+	v, err := get(t, k)
 	if err != nil {
 		return nil, err
 	}
 	if v == nil {
-		if b.Get(taskKey(id, partHead)) != nil {
+		if t.Get(taskKey(id, partHead)) != nil {
 			return nil, damaged(name(k), errMissing)
 		}
 		return nil, nil
 	}
-	st, _, err := pack.ReadState(v)
+	st, _, err := readState(v)
 	if err != nil {
 		return nil, damaged(name(k), err)
 	}
 	return &st, nil
+}
+
+// Create implements journal.Tasks.
+func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return "", false, err
+	}
+	id, err := rawID(n.ID)
+	if err != nil {
+		return "", false, err
+	}
+	seq := uint64(1)
+	for _, r := range n.Records {
+		if r.FirstSeq != seq || len(r.GetFacts()) == 0 {
+			return "", false, fmt.Errorf("a record begins at seq %d, not at %d, or is empty: %w", r.FirstSeq, seq, journal.ErrInvalid)
+		}
+		seq += uint64(len(r.GetFacts()))
+	}
+	if seq != n.Checkpoint.GetLastSeq()+1 {
+		return "", false, fmt.Errorf("the records end at seq %d, not at %d: %w", seq-1, n.Checkpoint.GetLastSeq(), journal.ErrInvalid)
+	}
+	w, err := newWrite(id, n.Head, n.Checkpoint, time.Time{}, n.Records)
+	if err != nil {
+		return "", false, err
+	}
+	head, payloads, err := encode(nil, n.Head)
+	if err != nil {
+		return "", false, invalid("task", err)
+	}
+	w.payloads = append(w.payloads, payloads...)
+	existing := uuid.Nil
+	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
+		if existing, rejection = findRepeated(t, id, n.Head); rejection != nil || existing != uuid.Nil {
+			return rejection, nil
+		}
+		if rejection, err := admit(t, n.Head.GetUserSub(), n.Admission, true); rejection != nil || err != nil {
+			return rejection, err
+		}
+		if err := putHead(t, id, n.Head, head); err != nil {
+			return nil, err
+		}
+		return nil, w.put(t, o, nil)
+	})
+	if err != nil {
+		return "", false, err
+	}
+	if existing != uuid.Nil {
+		return existing.String(), false, nil
+	}
+	return id.String(), true, nil
+}
+
+// findRepeated returns the task that this request created before, or uuid.Nil.
+func findRepeated(t *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.UUID, rejection error) {
+	if h.GetRequestId() != "" {
+		k := requestKey(h.GetUserSub(), h.GetRequestId())
+		v, err := get(t, k)
+		switch {
+		case err != nil:
+			return uuid.Nil, err
+		case len(v) == idSize:
+			return uuid.UUID(v), sameRequest(t, uuid.UUID(v), h.GetRequestHash())
+		case v != nil:
+			return uuid.Nil, damaged(name(k), "it is no task's id")
+		}
+	}
+	if t.Get(taskKey(id, partHead)) == nil {
+		return uuid.Nil, nil
+	}
+	// The same task was submitted twice, because its first answer was an error.
+	return id, sameRequest(t, id, h.GetRequestHash())
+}
+
+func sameRequest(t *table, id uuid.UUID, hash []byte) error {
+	head, err := readHead(t, id)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(head.GetRequestHash(), hash) {
+		return journal.ErrRequestReused
+	}
+	return nil
+}
+
+// putHead stores the head of a new task and its entries in the indexes that never change.
+func putHead(t *table, id uuid.UUID, h *storagev1.TaskHead, encoded []byte) error {
+	if err := put(t, taskKey(id, partHead), encoded); err != nil {
+		return err
+	}
+	if r := h.GetRequestId(); r != "" {
+		if err := put(t, requestKey(h.GetUserSub(), r), id[:]); err != nil {
+			return err
+		}
+	}
+	if conv := h.GetConversationId(); conv != "" {
+		return t.Put(append(conversationPrefix(h.GetUserSub(), conv), id[:]...), nil)
+	}
+	return nil
+}
+
+// Send implements journal.Tasks.
+func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (no uint64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	id, err := rawID(taskID)
+	if err != nil {
+		return 0, err
+	}
+	command, payloads, err := encode(nil, c)
+	if err != nil {
+		return 0, invalid("command", err)
+	}
+	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
+		st, err := storedState(t, id)
+		switch {
+		case err != nil:
+			return err, nil
+		case st == nil:
+			return journal.ErrNotFound, nil
+		}
+		e, err := storedDue(t, id)
+		if err != nil {
+			return err, nil
+		}
+		if e.no == 0 {
+			head, err := readHead(t, id)
+			if err != nil {
+				return err, nil
+			}
+			e.id, e.user = id, head.GetUserSub()
+		}
+		// The sequence is part of the file: numbers grow across restarts, and none is given out twice.
+		if no, err = t.NextSequence(); err != nil {
+			return nil, err
+		}
+		if err := put(t, numberedKey(id, partCommand, no), command); err != nil {
+			return nil, err
+		}
+		if err := putPayloads(t, id, payloads); err != nil {
+			return nil, err
+		}
+		e.commands, e.sent = true, 1
+		if !state.Ended(st.status) {
+			e.deadline = st.due
+		}
+		return nil, e.put(t, o)
+	})
+	return no, err
 }

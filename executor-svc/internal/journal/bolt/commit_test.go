@@ -45,9 +45,9 @@ func commitAll(s *bolt.Store, tasks []*owned) chan error {
 	return answers
 }
 
-// Changes that come while a batch is written are the next one, which waits for nothing else; and who wrote a batch is answered
-// before the next one is written, so that nobody writes for others for ever.
-func TestWhoWritesIsAnsweredFirst(t *testing.T) {
+// Changes that arrive while a batch is written form the next one; and the goroutine that wrote a batch gets its answer
+// before the next one is written, so that it does not write for others forever.
+func TestLeaderIsAnsweredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tasks := openWith(t, 20)
 		before := s.Logged()
@@ -87,8 +87,8 @@ func TestWhoWritesIsAnsweredFirst(t *testing.T) {
 	})
 }
 
-// Who is torn out of the middle of a batch leaves nobody waiting, and nobody goes on where it is not known what is stored.
-func TestWhoWritesFails(t *testing.T) {
+// A panic in the middle of a batch leaves no caller waiting, and no further change is accepted.
+func TestLeaderPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tasks := openWith(t, 20)
 		h := hold(s)

@@ -1,12 +1,8 @@
 package bolt
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -18,9 +14,8 @@ import (
 // compactBytes bounds what one transaction of a compaction holds.
 const compactBytes = 16 << 20
 
-// Compact writes a journal that no process has open anew without its free pages, checks the copy, and puts it in the
-// place of the file; until then the file is as it was, but that its log is applied to it. It returns the sizes before and
-// after.
+// Compact copies a journal that no process has open without its free pages, checks the copy, and replaces the file with it.
+// Until then the file stays as it was, except that its log is applied. It returns the sizes before and after.
 func Compact(path string) (before, after int64, err error) {
 	f, err := openApplied(path)
 	if err != nil {
@@ -49,9 +44,9 @@ func Compact(path string) (before, after int64, err error) {
 	if before, after, err = sizes(path, fresh); err != nil {
 		return 0, 0, err
 	}
-	// Everything is in the file. Once it has been replaced another process may have it, and a log of its own.
+	// Everything is in the file. After the rename another process may open the copy and begin a log of its own.
 	if err := wal.Remove(path); err != nil {
-		return 0, 0, fmt.Errorf("removing the log of %s, which is of no use any more: %w", path, err)
+		return 0, 0, fmt.Errorf("removing the log of %s, which is no longer needed: %w", path, err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
@@ -59,12 +54,12 @@ func Compact(path string) (before, after int64, err error) {
 	return before, after, syncFolder(filepath.Dir(path))
 }
 
-// openApplied opens a journal to read it, once its log is applied to it.
+// openApplied opens a journal to read it, with its log applied.
 func openApplied(path string) (*file, error) {
 	for {
 		f, torn, err := openToRead(path)
 		if err == nil && torn != nil {
-			// The log goes with the old file, and with it the only trace of what may be missing.
+			// Compacting would remove the log, the only trace of what may be missing.
 			err = errors.Join(fmt.Errorf("compacting %s: its newest change may be missing (%w); let the executor open it first, which says so and goes on "+
 				"without it", path, torn), f.db.Close())
 			return nil, err
@@ -85,7 +80,7 @@ func openApplied(path string) (*file, error) {
 	}
 }
 
-// removeLeftovers removes what a compaction left that was killed. Nobody else makes a journal while this one is locked.
+// removeLeftovers removes what a killed compaction left. No other process builds a journal while this one is locked.
 func removeLeftovers(dir string) error {
 	all, err := filepath.Glob(filepath.Join(dir, workFolder))
 	for _, folder := range all {
@@ -103,7 +98,7 @@ func sizes(old, fresh string) (before, after int64, err error) {
 	return a.Size(), b.Size(), nil
 }
 
-// copyTo copies all entries into a new file, and checks what it wrote.
+// copyTo copies all entries into a new file, and checks it.
 func copyTo(src *bbolt.DB, path string) error {
 	dst, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -112,7 +107,8 @@ func copyTo(src *bbolt.DB, path string) error {
 	err = bbolt.Compact(dst, src, compactBytes)
 	used := int64(0)
 	if err == nil {
-		err = dst.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
+		// One more transaction, so that both meta pages describe the whole copy.
+		err = dst.Update(func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
 	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return err
@@ -120,11 +116,15 @@ func copyTo(src *bbolt.DB, path string) error {
 	if err := trim(path, used); err != nil {
 		return err
 	}
-	want, err := digest(src)
+	f, err := openFile(path, true)
 	if err != nil {
 		return err
 	}
-	return checkCopy(path, want)
+	problems, err := checkFile(f)
+	if err == nil && len(problems) > 0 {
+		err = damaged("the copy", problems[0])
+	}
+	return errors.Join(err, f.db.Close())
 }
 
 // trim cuts off what bbolt allocated ahead.
@@ -134,47 +134,4 @@ func trim(path string, size int64) error {
 		return err
 	}
 	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
-}
-
-func checkCopy(path string, want [sha256.Size]byte) error {
-	f, err := openFile(path, true)
-	if err != nil {
-		return err
-	}
-	got, err := digest(f.db)
-	if err == nil && got != want {
-		err = errors.New("the copy is not what was copied")
-	}
-	if err == nil {
-		var problems []Problem
-		if problems, err = checkFile(f); err == nil && len(problems) > 0 {
-			err = damaged("the copy", problems[0])
-		}
-	}
-	return errors.Join(err, f.db.Close())
-}
-
-// digest is a hash over all entries and the number that comes next.
-func digest(db *bbolt.DB) (sum [sha256.Size]byte, err error) {
-	h := sha256.New()
-	err = db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(bucket)
-		if b == nil {
-			return fs.ErrNotExist
-		}
-		writeSized(h, binary.AppendUvarint(nil, b.Sequence()))
-		c := b.Cursor()
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			writeSized(h, k)
-			writeSized(h, v)
-		}
-		return nil
-	})
-	copy(sum[:], h.Sum(nil))
-	return sum, err
-}
-
-func writeSized(h hash.Hash, b []byte) {
-	h.Write(binary.AppendUvarint(nil, uint64(len(b))))
-	h.Write(b)
 }

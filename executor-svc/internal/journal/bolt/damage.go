@@ -5,33 +5,28 @@ import (
 	"fmt"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
 )
 
-// damaged says that what is stored cannot be read.
+// damaged returns an ErrDamaged that names the entry and what to do.
 func damaged(what string, why any) error {
 	return fmt.Errorf("%s: %w (%v); stop pawl, look at it with pawl store check, and restore the file from a backup", what, journal.ErrDamaged, why)
 }
 
-// missing says that something is not there without which the rest makes no sense.
+// errMissing: an entry is missing that others depend on.
 var errMissing = errors.New("it is missing")
 
-// intact passes on what a read said, or what it ran into: a damaged page makes bbolt panic, and one beyond the end of the
-// file faults.
+// intact runs read and turns a panic into ErrDamaged: bbolt panics on a damaged page, and a page beyond the end of the file
+// faults.
 func intact(what string, read func() error) (err error) {
 	defer func() {
-		switch fault := recover().(type) {
-		case nil:
-		case *unopened:
-			err = fault.err
-		default:
+		if fault := recover(); fault != nil {
 			err = damaged(what, fault)
 		}
 	}()
 	return read()
 }
 
-// get returns a value whose checksum fits; nil where there is none.
+// get returns a value whose checksum matches, or nil.
 func get(b *table, key []byte) ([]byte, error) {
 	sealed := b.Get(key)
 	if sealed == nil {
@@ -41,32 +36,23 @@ func get(b *table, key []byte) ([]byte, error) {
 }
 
 func unseal(key, sealed []byte) ([]byte, error) {
-	v, err := pack.Unseal(key, sealed)
+	v, err := checkSeal(key, sealed)
 	if err != nil {
 		return nil, damaged(name(key), err)
 	}
 	return v, nil
 }
 
-// put stores a value with its checksum, where it differs from what is stored.
-func put(b *table, key, value []byte) error {
-	return putSealed(b, key, pack.Seal(key, value))
+// put stores a value with its checksum.
+func put(t *table, key, value []byte) error {
+	return t.Put(key, seal(key, value))
 }
 
-// putSealed spares the write where nothing changed.
-func putSealed(b *table, key, sealed []byte) error {
-	if old := b.Get(key); old != nil && string(old) == string(sealed) {
-		return nil
-	}
-	return b.Put(key, sealed)
-}
-
-// name says what a key stands for.
+// name says in words what a key stands for.
 func name(key []byte) string {
 	if len(key) > idSize+1 && key[0] == kindTask {
 		part := map[byte]string{
-			partHead: "head", partCheckpoint: "checkpoint", partRecord: "record", partCommand: "command",
-			partNotes: "notes", partPayload: "reference to a payload",
+			partHead: "head", partCheckpoint: "checkpoint", partRecord: "record", partCommand: "command", partPayload: "reference to a payload",
 		}[key[idSize+1]]
 		n := ""
 		if len(key) == idSize+2+8 {

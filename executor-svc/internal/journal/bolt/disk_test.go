@@ -141,65 +141,49 @@ func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
 	s.FailCommits(nil)
 }
 
-// The disk fails in the moment that decides: what was written is not shown before a later transaction makes it safe, and
-// then it is there as a whole.
-func TestDiskFailsAtTheLastMoment(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path)
-	before, n := journaltest.NewTask("ann"), journaltest.NewTask("ann")
-	if _, _, err := s.Create(t.Context(), before); err != nil {
-		t.Fatal(err)
+// A sync of the log fails after the record was written: it is unknown what is on disk, so nothing more is accepted until the
+// journal is opened again. What was acknowledged is there then, and the change as a whole or not at all.
+func TestDiskFailsAtSync(t *testing.T) {
+	for what, written := range map[string]bool{"the record is on disk": true, "it is not": false} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal.db")
+			s := open(t, path)
+			before, n := journaltest.NewTask("ann"), journaltest.NewTask("ann")
+			if _, _, err := s.Create(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+			lost := copyJournal(t, path)
+			s.FailCommits(func(commit func() error) error { return errors.Join(commit(), errDisk) })
+			if _, _, err := s.Create(t.Context(), n); !errors.Is(err, bolt.ErrSync) || !errors.Is(err, errDisk) {
+				t.Fatalf("%v, want ErrSync and the disk's error", err)
+			}
+			s.FailCommits(nil)
+			if _, _, err := s.Create(t.Context(), journaltest.NewTask("ann")); !errors.Is(err, bolt.ErrSync) || !strings.Contains(err.Error(), "start pawl again") {
+				t.Errorf("a change after it: %v", err)
+			}
+			if _, err := s.Peek(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
+				t.Errorf("read although it may not be durable: %v", err)
+			}
+			left := lost
+			if written {
+				left = copyJournal(t, path)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			again := open(t, left)
+			if _, err := again.Peek(t.Context(), before.ID); err != nil {
+				t.Errorf("acknowledged and gone: %v", err)
+			}
+			if _, created, err := again.Create(t.Context(), n); err != nil || created == written {
+				t.Errorf("submitted again: created %t, %v", created, err)
+			}
+			// Closing in spite of the error keeps what was acknowledged, too.
+			if _, err := open(t, path).Peek(t.Context(), before.ID); err != nil {
+				t.Errorf("after closing: %v", err)
+			}
+		})
 	}
-	fails := 2
-	s.FailCommits(func(commit func() error) error {
-		if fails--; fails == 1 {
-			return errors.Join(commit(), errDisk)
-		}
-		return errDisk
-	})
-	if _, _, err := s.Create(t.Context(), n); !errors.Is(err, bolt.ErrUnsure) || !errors.Is(err, errDisk) {
-		t.Fatalf("%v, want ErrUnsure and why", err)
-	}
-	for _, id := range []string{before.ID, n.ID} {
-		if _, err := s.Peek(t.Context(), id); !errors.Is(err, bolt.ErrUnsure) {
-			t.Errorf("read while it is not known: %v", err)
-		}
-	}
-	s.FailCommits(nil)
-	// The same is submitted again: it is stored once.
-	if id, created, err := s.Create(t.Context(), n); err != nil || id != n.ID {
-		t.Errorf("submitted again: %s %v %v", id, created, err)
-	}
-	for _, id := range []string{before.ID, n.ID} {
-		if _, err := s.Peek(t.Context(), id); err != nil {
-			t.Errorf("afterwards: %v", err)
-		}
-	}
-	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 9, Max: 9})
-	if err != nil || len(c.Claims) != 2 {
-		t.Errorf("%v, %v; want both tasks to be due", c, err)
-	}
-}
-
-// Where the next transaction can be made safe at once, nobody notices.
-func TestDiskFailsOnce(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
-	fails := 1
-	s.FailCommits(func(commit func() error) error {
-		err := commit()
-		if fails--; fails == 0 {
-			err = errDisk
-		}
-		return err
-	})
-	n := journaltest.NewTask("ann")
-	if _, created, err := s.Create(t.Context(), n); err != nil || !created {
-		t.Errorf("%v %v", created, err)
-	}
-	if c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 9, Max: 9}); err != nil || len(c.Claims) != 1 {
-		t.Errorf("%v, %v; want it to be due", c, err)
-	}
-	s.FailCommits(nil)
 }
 
 // A transaction that fails before it is written leaves nothing behind, in the file or in memory.

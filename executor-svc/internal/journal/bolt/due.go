@@ -9,22 +9,22 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// due knows which tasks are due or owned, and whose turn it is. It is rebuilt when the file is opened, and told of changes
-// once they are durable: a crash loses nothing that is only here but claims, which end with the process.
+// due knows which tasks are due or owned, and which user is next. It is built when the file is opened and updated once
+// changes are durable. A crash loses only claims, which end with the process anyway.
 type due struct {
 	mu sync.Mutex // guards what follows
-	// epoch grows with each claim; it begins above those of all processes before.
+	// epoch grows with each claim; it begins above those of all earlier processes.
 	epoch uint64
-	// tick orders what became due and who was served.
+	// tick orders when tasks became due and when users were served.
 	tick  uint64
 	held  int // slots
 	tasks map[uuid.UUID]*dueTask
 	users map[string]*dueUser
-	// turns holds the users with tasks that nobody owns.
+	// turns holds the users with due tasks that have no owner.
 	turns indexed[*dueUser]
-	// asked holds tasks that nobody owns with commands that nobody has seen.
+	// asked holds tasks without an owner that have new commands.
 	asked indexed[*dueTask]
-	// timed holds tasks that nobody owns with a deadline.
+	// timed holds tasks without an owner that have a deadline.
 	timed indexed[*dueTask]
 }
 
@@ -34,7 +34,7 @@ type dueTask struct {
 	user     *dueUser
 	runs     bool   // in INIT or RUNNING
 	commands bool   // in its inbox
-	last     uint64 // counts commands that came
+	last     uint64 // counts commands that arrived
 	seen     uint64 // `last` when it was claimed last
 	since    uint64 // the tick at which it became due
 	deadline int64
@@ -42,8 +42,7 @@ type dueTask struct {
 	epoch   uint64 // of its owner; 0: none
 	slot    bool
 	writing int  // changes of its owner that are not durable yet
-	left    bool // its owner left while it was writing
-	kept    kept
+	left    bool // its owner yielded while it was writing
 
 	atTurn, atAsked, atTimed int // in heaps
 }
@@ -58,11 +57,11 @@ type dueUser struct {
 	atTurn int
 }
 
-// change is what a durable transaction did to a task.
-type change struct {
+// dueChange is what a durable change did to a task.
+type dueChange struct {
 	id   uuid.UUID
 	user string
-	// gone: it was deleted.
+	// gone: the task was deleted.
 	gone     bool
 	runs     bool
 	commands bool
@@ -84,7 +83,7 @@ func newDue(epoch uint64) *due {
 
 func longer(a, b *dueTask) bool { return a.since < b.since }
 
-// before says whose turn it is: of two users the one with fewer slots, then the one who waits longer.
+// before orders users: the one with fewer slots is first, then the one who waits longer.
 func before(a, b *dueUser) bool {
 	if a.held != b.held {
 		return a.held < b.held
@@ -92,7 +91,7 @@ func before(a, b *dueUser) bool {
 	return a.waits() < b.waits()
 }
 
-// waits is the tick since which a user waits: being served ends a wait, however old the rest of the queue is.
+// waits returns the tick since which a user waits. Being served ends a wait, however old the rest of the queue is.
 func (u *dueUser) waits() uint64 {
 	t, ok := u.queue.first()
 	if !ok {
@@ -101,8 +100,8 @@ func (u *dueUser) waits() uint64 {
 	return max(t.since, u.served)
 }
 
-// apply takes in what became durable.
-func (d *due) apply(c change) {
+// apply records a durable change.
+func (d *due) apply(c dueChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[c.id]
@@ -138,7 +137,7 @@ func (d *due) user(name string) *dueUser {
 	return u
 }
 
-// place puts a task where it belongs now.
+// place moves a task to the heaps that it belongs to now.
 func (d *due) place(t *dueTask) {
 	u, free := t.user, t.epoch == 0
 	keep(&u.queue, t, free && (t.runs || t.commands))
@@ -147,7 +146,7 @@ func (d *due) place(t *dueTask) {
 	keep(&d.turns, u, u.queue.Len() > 0)
 	if free && t.atTurn == 0 && t.atTimed == 0 && d.tasks[t.id] == t {
 		delete(d.tasks, t.id)
-		// Nothing that is due later is older than the slot that this user had last: nothing is forgotten.
+		// A task that becomes due later is younger than the slot that this user had last, so nothing is lost.
 		if u.tasks--; u.tasks == 0 {
 			delete(d.users, u.name)
 		}
@@ -210,7 +209,7 @@ func (d *due) own(t *dueTask, slot bool) journal.Claim {
 	return journal.Claim{TaskID: t.id.String(), Epoch: t.epoch, Slot: slot}
 }
 
-// lost returns the ids of claims that are none.
+// lost returns the ids of claims that do not hold.
 func (d *due) lost(claims []journal.Claim) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,7 +223,7 @@ func (d *due) lost(claims []journal.Claim) []string {
 	return lost
 }
 
-// yield ends a claim; where the owner's last change is not durable yet, once it is.
+// yield ends a claim. If the owner's last change is not durable yet, the claim ends when it is.
 func (d *due) yield(id uuid.UUID, epoch uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -243,26 +242,23 @@ func (d *due) free(t *dueTask) {
 		d.held--
 		t.user.held--
 	}
-	t.epoch, t.slot, t.left, t.kept = 0, false, false, kept{}
+	t.epoch, t.slot, t.left = 0, false, false
 	d.place(t)
 }
 
-// begin says whether a task is owned with this epoch; then nobody else can claim it until end. It returns what is
-// remembered of it, where that is what is stored.
-func (d *due) begin(id uuid.UUID, epoch uint64) (k *kept, owned bool) {
+// begin reports whether a task is owned with this epoch. If so, the task cannot be claimed until end.
+func (d *due) begin(id uuid.UUID, epoch uint64) (owned bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[id]
 	if t == nil || epoch == 0 || t.epoch != epoch || t.left {
-		return nil, false
+		return false
 	}
-	if t.writing++; t.writing == 1 && t.kept.known {
-		k = &t.kept
-	}
-	return k, true
+	t.writing++
+	return true
 }
 
-// end is called once for each begin, when the change is durable or refused.
+// end must be called once for each begin, when the change is durable or refused.
 func (d *due) end(id uuid.UUID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +271,7 @@ func (d *due) end(id uuid.UUID) {
 	}
 }
 
-// queued says that a task could go on and waits for a slot.
+// queued reports whether a task could go on and waits for a slot.
 func (d *due) queued(id uuid.UUID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -283,7 +279,7 @@ func (d *due) queued(id uuid.UUID) bool {
 	return t != nil && (t.runs || t.commands) && !t.slot
 }
 
-// hasNoCommands says that the inbox of a task that is due or owned is empty.
+// hasNoCommands reports whether the inbox of a task that is due or owned is empty.
 func (d *due) hasNoCommands(id uuid.UUID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

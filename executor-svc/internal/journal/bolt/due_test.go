@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// model is what claims look like to somebody who keeps simple lists.
+// model keeps claims in simple lists.
 type model struct {
 	d     *due
 	order []*modelTask // by when they became due
@@ -20,7 +20,7 @@ type model struct {
 }
 
 type modelTask struct {
-	change
+	dueChange
 	epoch uint64
 	slot  bool
 	// unseen says that a command came since it was claimed last.
@@ -45,13 +45,13 @@ func TestClaimsAreFair(t *testing.T) {
 }
 
 func (m *model) create(t *rapid.T) {
-	task := &modelTask{change: change{id: uuid.New(), user: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), runs: true}}
+	task := &modelTask{dueChange: dueChange{id: uuid.New(), user: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), runs: true}}
 	m.tasks[task.id] = task
 	m.apply(task)
 }
 
 func (m *model) apply(task *modelTask) {
-	m.d.apply(task.change)
+	m.d.apply(task.dueChange)
 	task.sent = 0
 	is := task.runs || task.commands
 	if is && !task.due {
@@ -102,10 +102,10 @@ func (m *model) send(t *rapid.T) {
 
 func (m *model) commit(t *rapid.T) {
 	task := m.pick(t, true)
-	if _, owned := m.d.begin(task.id, task.epoch); !owned {
+	if owned := m.d.begin(task.id, task.epoch); !owned {
 		t.Fatal("the owner is refused")
 	}
-	if _, owned := m.d.begin(task.id, task.epoch-1); owned {
+	if owned := m.d.begin(task.id, task.epoch-1); owned {
 		t.Fatal("an owner of before is taken")
 	}
 	task.runs = rapid.Bool().Draw(t, "runs")
@@ -116,7 +116,7 @@ func (m *model) commit(t *rapid.T) {
 	left := rapid.Bool().Draw(t, "leaves while it is written")
 	if left {
 		m.d.yield(task.id, task.epoch)
-		if _, owned := m.d.begin(task.id, task.epoch); owned {
+		if owned := m.d.begin(task.id, task.epoch); owned {
 			t.Fatal("an owner that left is taken")
 		}
 	}
@@ -158,7 +158,7 @@ func (m *model) claim(t *rapid.T) {
 		case task.due && m.slots() < slots:
 			t.Fatal("a slot is free, and a task that is due was left")
 		case task.unseen && m.slots() >= slots:
-			t.Fatal("a command that nobody has seen was left")
+			t.Fatal("a new command was left")
 		case task.deadline != 0 && task.deadline <= now:
 			t.Fatal("a deadline has passed, and its task was left")
 		case task.deadline != 0 && (got.Next.IsZero() || got.Next.UnixNano() > task.deadline):
@@ -185,7 +185,7 @@ func (m *model) take(t *rapid.T, c journal.Claim, slots int, now int64) {
 	task.epoch, task.slot, task.unseen = c.Epoch, c.Slot, false
 }
 
-// fair checks that nobody else should have had the slot.
+// fair checks that no other task should have had the slot.
 func (m *model) fair(t *rapid.T, task *modelTask) {
 	for _, other := range m.order {
 		if other == task {

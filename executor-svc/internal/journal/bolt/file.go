@@ -16,7 +16,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
-// lockWait is how long opening waits for another process to let go of the file.
+// lockWait is how long opening waits for another process to release the file.
 const lockWait = 200 * time.Millisecond
 
 // fillPercent is how full a page is left when it is split: tasks grow at the end of the file's order.
@@ -25,14 +25,14 @@ const fillPercent = 0.75
 // smallest is the size of an empty journal where pages are smallest.
 const smallest = 4 * 4096
 
-// Files are what a journal consists of. A journal that was closed is the last of them alone; one that is in use, or was not
-// closed, all of them, and is copied in this order: what is taken out of the log meanwhile is in the file then.
+// Files returns the files of a journal. A journal that was closed is the last of them alone. One that is in use, or was not
+// closed, must be copied in this order: what is applied during the copy is then in the file.
 func Files(path string) []string {
 	logs := wal.Paths(path)
 	return []string{logs[0], logs[1], path}
 }
 
-// openFile opens or creates a file, and checks that it is whole: pages beyond its end would fault when they are read.
+// openFile opens or creates a file, and checks that it is complete, because reading a page beyond its end would fault.
 func openFile(path string, readOnly bool) (*file, error) {
 	if !readOnly {
 		if err := createFile(path); err != nil {
@@ -60,12 +60,13 @@ func openError(path string, err error) error {
 	return fmt.Errorf("opening the journal %s: %w", path, err)
 }
 
-// workFolder is where a journal is made before it gets its place.
+// workFolder is where a journal is built before it is moved to its path.
 const workFolder = ".journal-*"
 
-// createFile creates an empty journal where there is no file, whole or not at all: an empty file is a damaged one.
+// createFile creates an empty journal if there is no file. It appears whole or not at all, because an empty file counts as
+// damaged.
 func createFile(path string) error {
-	logged := wal.Size(path) // before looking for the file: who makes both makes that first
+	logged := wal.Size(path) // read before the file, because the file is created first
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -82,10 +83,10 @@ func createFile(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(db.Update(begin), db.Close()); err != nil {
+	if err := errors.Join(db.Update(initialize), db.Close()); err != nil {
 		return err
 	}
-	// Unlike a renaming, a link never replaces what another process made meanwhile; not every file system has links.
+	// Unlike a rename, a link never replaces a file that another process made meanwhile; not every file system has links.
 	if err := os.Link(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		if err := os.Rename(fresh, path); err != nil {
 			return err
@@ -103,7 +104,7 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// openWhole opens a file that exists. Where it was replaced while another process was waited for, the new one is opened.
+// openWhole opens an existing file. If it was replaced while this process waited for the lock, the new one is opened.
 func openWhole(path string, readOnly bool) (*bbolt.DB, error) {
 	for {
 		handle, db, err := openOnce(path, readOnly)
@@ -126,7 +127,7 @@ func openWhole(path string, readOnly bool) (*bbolt.DB, error) {
 }
 
 func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err error) {
-	// Only this goroutine's faults, and only while opening, become panics that can be recovered.
+	// Faults of this goroutine become panics, which intact turns into errors.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if info, err := os.Stat(path); err != nil {
 		return nil, nil, err
@@ -152,13 +153,13 @@ func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err er
 	case db != nil && !errors.Is(err, journal.ErrDamaged):
 		return nil, nil, errors.Join(err, db.Close())
 	case handle != nil:
-		// bbolt cannot be asked to close what it could not read: this ends the lock.
+		// bbolt does not close what it could not read: closing the handle releases the lock.
 		_ = handle.Close()
 	}
 	return nil, nil, err
 }
 
-// whole checks that the file is as long as it says.
+// whole checks that the file is as long as its meta page says.
 func whole(handle *os.File, db *bbolt.DB) error {
 	info, err := handle.Stat()
 	if err != nil {

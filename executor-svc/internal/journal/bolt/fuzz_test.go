@@ -75,7 +75,7 @@ func FuzzStoredValue(f *testing.F) {
 			}
 		}
 		_ = s.Check()
-		if err := s.RefillDue(); err != nil && !errors.Is(err, journal.ErrDamaged) {
+		if err := s.ReloadDue(); err != nil && !errors.Is(err, journal.ErrDamaged) {
 			t.Errorf("opening: %v, want ErrDamaged", err)
 		}
 	})

@@ -2,11 +2,11 @@ package bolt
 
 import "container/heap"
 
-// indexed is a heap whose entries know where they are, so that any of them can be moved or taken out.
+// indexed is a heap whose entries know their position, so that any of them can be moved or removed.
 type indexed[T any] struct {
 	entries []T
 	less    func(a, b T) bool
-	// index returns where an entry keeps its place, counted from 1; 0 where it is not in the heap.
+	// index returns where an entry keeps its position, counted from 1; 0 means that it is not in the heap.
 	index func(T) *int
 }
 
@@ -36,7 +36,7 @@ func (h *indexed[T]) Pop() any {
 	return x
 }
 
-// put adds an entry, or moves it to where it belongs now.
+// put adds an entry, or moves it after its order changed.
 func (h *indexed[T]) put(x T) {
 	if i := *h.index(x); i != 0 {
 		heap.Fix(h, i-1)

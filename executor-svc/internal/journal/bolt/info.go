@@ -16,25 +16,25 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Info says what is in a journal.
+// Info describes what is in a journal.
 type Info struct {
 	Path string
-	// Size is the file's, Free what of it can be written again; in bytes.
+	// Size is the size of the file, Free how much of it can be used again; in bytes.
 	Size, Free int64
-	// Log is what the files of the log take, which are used again and again; in bytes.
+	// Log is the size of the log's files, in bytes.
 	Log    int64
 	Schema int
 	// Tasks by status, as in the API without its prefix.
 	Tasks map[string]int
 	// Records, Commands, Payloads and Agents are how many there are.
 	Records, Commands, Payloads, Agents int
-	// Bytes of keys and values by what they are for.
+	// Bytes are the sizes of keys and values by kind of entry.
 	Bytes map[string]int64
-	// Oldest and Newest are when the oldest and the newest task were created; zero where there is none.
+	// Oldest and Newest are when the oldest and the newest task were created; zero if there is no task.
 	Oldest, Newest time.Time
 }
 
-// Info reads the whole journal in pieces, beside everything else that goes on.
+// Info reads the whole journal in pieces, so that other work goes on.
 func (s *Store) Info(ctx context.Context) (Info, error) {
 	return info(ctx, s.path, s.file)
 }
@@ -61,11 +61,11 @@ func info(ctx context.Context, path string, f *file) (Info, error) {
 		if err := ctx.Err(); err != nil {
 			return Info{}, err
 		}
-		err := f.view(func(b *table) (err error) {
-			if from, err = i.scan(b, from, &first, &last); err != nil || from != nil {
+		err := f.view(func(t *table) (err error) {
+			if from, err = i.scan(t, from, &first, &last); err != nil || from != nil {
 				return err
 			}
-			i.Free = i.Size - usedBytes(b.file())
+			i.Free = i.Size - usedBytes(t.base)
 			return nil
 		})
 		if err != nil {
@@ -77,14 +77,14 @@ func info(ctx context.Context, path string, f *file) (Info, error) {
 }
 
 // scan counts some entries, and returns where to go on; nil at the end.
-func (i *Info) scan(b *table, from []byte, first, last *[]byte) ([]byte, error) {
-	c := b.Cursor()
-	k, v := c.Seek(from)
-	for range scanAtOnce {
-		if k == nil {
-			return nil, nil
+func (i *Info) scan(t *table, from []byte, first, last *[]byte) ([]byte, error) {
+	c := t.ascend(from)
+	for n := 0; c.next(); n++ {
+		k := c.key
+		if n == scanAtOnce {
+			return bytes.Clone(k), nil
 		}
-		if err := i.count(k, v); err != nil {
+		if err := i.count(k, c.value); err != nil {
 			return nil, err
 		}
 		if k[0] == kindTask && len(k) == idSize+2 && k[idSize+1] == partHead {
@@ -93,9 +93,8 @@ func (i *Info) scan(b *table, from []byte, first, last *[]byte) ([]byte, error) 
 			}
 			*last = append((*last)[:0], k...)
 		}
-		k, v = c.Next()
 	}
-	return bytes.Clone(k), nil
+	return nil, nil
 }
 
 func (i *Info) count(k, v []byte) error {
@@ -133,14 +132,11 @@ func (i *Info) count(k, v []byte) error {
 	return nil
 }
 
-// countTask counts a task by the status that its index says.
+// countTask counts a task by the status in its index.
 func (i *Info) countTask(k, v []byte) error {
-	// Metadata sorts before users: the schema is known. Version 1 has no checksums.
-	if i.Schema >= 2 {
-		var err error
-		if v, err = unseal(k, v); err != nil {
-			return err
-		}
+	v, err := unseal(k, v)
+	if err != nil {
+		return err
 	}
 	index := &storagev1.TaskIndex{}
 	if err := proto.Unmarshal(v, index); err != nil {
@@ -150,13 +146,13 @@ func (i *Info) countTask(k, v []byte) error {
 	return nil
 }
 
-// usedBytes is what pages that are in use take.
+// usedBytes returns the size of the pages that are in use.
 func usedBytes(b *bbolt.Bucket) int64 {
 	st := b.Stats()
 	return int64(st.BranchAlloc+st.LeafAlloc) + int64(4*b.Tx().DB().Info().PageSize)
 }
 
-// createTime reads when a task was created out of its id, a UUID of version 7.
+// createTime returns when a task was created. Its id, a UUID of version 7, contains the time.
 func createTime(key []byte) time.Time {
 	if len(key) < 1+idSize {
 		return time.Time{}

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
 )
 
 // Kinds of keys: their first byte.
@@ -32,7 +31,6 @@ const (
 	partCheckpoint = 0x01
 	partRecord     = 0x02
 	partCommand    = 0x03
-	partNotes      = 0x04
 	partPayload    = 0x05
 )
 
@@ -95,13 +93,13 @@ func windowKey(user string, n uint64) []byte {
 
 func agentKey(user, id string) []byte { return append(userPrefix(kindAgent, user), id...) }
 
-func payloadKey(sum pack.Sum) []byte { return append([]byte{kindPayload}, sum[:]...) }
+func payloadKey(sum hash) []byte { return append([]byte{kindPayload}, sum[:]...) }
 
-func referenceKey(sum pack.Sum, id uuid.UUID) []byte {
+func referenceKey(sum hash, id uuid.UUID) []byte {
 	return append(append(append(make([]byte, 0, 1+len(sum)+idSize), kindReference), sum[:]...), id[:]...)
 }
 
-func taskPayloadKey(id uuid.UUID, sum pack.Sum) []byte {
+func taskPayloadKey(id uuid.UUID, sum hash) []byte {
 	return append(taskKey(id, partPayload), sum[:]...)
 }
 

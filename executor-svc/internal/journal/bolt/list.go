@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// scanAtOnce bounds what one transaction reads of a long index: a file cannot grow while one is open.
+// scanAtOnce bounds how many entries of a long index one transaction reads, because the file cannot grow while one is open.
 const scanAtOnce = 2000
 
 // List implements journal.Tasks.
@@ -35,8 +35,8 @@ func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error)
 		if err := ctx.Err(); err != nil {
 			return journal.Page{}, err
 		}
-		err := s.view(func(b *table) (err error) {
-			end, err = s.listBefore(b, q, prefix, end, &page)
+		err := s.file.view(func(t *table) (err error) {
+			end, err = s.listBefore(t, q, prefix, end, &page)
 			return err
 		})
 		if err != nil {
@@ -46,64 +46,52 @@ func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error)
 	return page, nil
 }
 
-// listBefore adds tasks whose key is less than end, and returns where to go on; nil where the page is done.
-func (s *Store) listBefore(b *table, q journal.Query, prefix, end []byte, page *journal.Page) ([]byte, error) {
-	c := b.Cursor()
-	k := lastBefore(c, end)
+// listBefore adds tasks whose key is less than end, and returns where to go on; nil when the page is done.
+func (s *Store) listBefore(t *table, q journal.Query, prefix, end []byte, page *journal.Page) ([]byte, error) {
+	c := t.descend(end)
 	for range scanAtOnce {
-		if !hasPrefix(k, prefix) {
+		if !c.next() || !hasPrefix(c.key, prefix) {
 			return nil, nil
 		}
-		if len(k) == len(prefix)+idSize {
-			t, err := s.fitting(b, q, idOf(k))
-			if err != nil {
-				return nil, err
-			}
-			if t != nil {
-				if len(page.Tasks) == q.Limit {
-					page.More = true
-					return nil, nil
-				}
-				page.Tasks = append(page.Tasks, t)
-			}
+		if len(c.key) != len(prefix)+idSize {
+			continue
 		}
-		end = k
-		k, _ = c.Prev()
+		task, err := s.match(t, q, idOf(c.key))
+		if err != nil {
+			return nil, err
+		}
+		if task != nil {
+			if len(page.Tasks) == q.Limit {
+				page.More = true
+				return nil, nil
+			}
+			page.Tasks = append(page.Tasks, task)
+		}
 	}
-	return bytes.Clone(end), nil
+	return bytes.Clone(c.key), nil
 }
 
-// lastBefore moves to the last key that is less than end.
-func lastBefore(c *cursor, end []byte) []byte {
-	if k, _ := c.Seek(end); k == nil {
-		k, _ = c.Last()
-		return k
-	}
-	k, _ := c.Prev()
-	return k
-}
-
-// fitting returns a task that the query asks for; nil where it does not.
-func (s *Store) fitting(b *table, q journal.Query, id uuid.UUID) (*journal.Task, error) {
-	fits, err := indexFits(b, q, id)
-	if !fits || err != nil {
+// match returns a task if the query asks for it, else nil.
+func (s *Store) match(t *table, q journal.Query, id uuid.UUID) (*journal.Task, error) {
+	matches, err := indexMatches(t, q, id)
+	if !matches || err != nil {
 		return nil, err
 	}
-	t, err := s.read(b, id)
+	task, err := s.read(t, id)
 	if errors.Is(err, journal.ErrNotFound) {
 		err = damaged(name(userKey(q.User, id)), err)
 	}
-	if err != nil || !timeFits(q, t.Head.GetCreateTime()) {
+	if err != nil || !timeMatches(q, task.Head.GetCreateTime()) {
 		return nil, err
 	}
-	return t, nil
+	return task, nil
 }
 
-func indexFits(b *table, q journal.Query, id uuid.UUID) (bool, error) {
+func indexMatches(t *table, q journal.Query, id uuid.UUID) (bool, error) {
 	if len(q.Statuses) == 0 && q.AgentID == "" {
 		return true, nil
 	}
-	i, err := readIndex(b, userKey(q.User, id))
+	i, err := readIndex(t, userKey(q.User, id))
 	if err != nil {
 		return false, err
 	}
@@ -111,9 +99,9 @@ func indexFits(b *table, q journal.Query, id uuid.UUID) (bool, error) {
 		(q.AgentID == "" || q.AgentID == i.GetAgentId()), nil
 }
 
-func readIndex(b *table, key []byte) (*storagev1.TaskIndex, error) {
-	v, err := get(b, key)
-	if err == nil && b.Get(key) == nil {
+func readIndex(t *table, key []byte) (*storagev1.TaskIndex, error) {
+	v, err := get(t, key)
+	if err == nil && v == nil {
 		err = damaged(name(key), errMissing)
 	}
 	if err != nil {
@@ -126,7 +114,7 @@ func readIndex(b *table, key []byte) (*storagev1.TaskIndex, error) {
 	return i, nil
 }
 
-func timeFits(q journal.Query, created int64) bool {
+func timeMatches(q journal.Query, created int64) bool {
 	return (q.CreatedAfter.IsZero() || created >= q.CreatedAfter.UnixNano()) &&
 		(q.CreatedBefore.IsZero() || created < q.CreatedBefore.UnixNano())
 }

@@ -1,170 +1,337 @@
 package bolt
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
+	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
+// This file is the life of a change: commit, log, apply. What a crash leaves is read in recover.go.
+//
+//	update   a batch changes a copy of the overlay fresh and is appended to the log; once that is durable,
+//	         the copy is published as fresh, and readers see it
+//	view     reads fresh over frozen over the file, all of one moment
+//	apply    makes fresh frozen and begins an empty fresh, writes frozen to the file in one transaction that also
+//	         says up to which record it goes, and drops frozen; the log's other file takes new records meanwhile
+//	finish   applies everything and marks the log as closed
+
 const (
-	// applyBytes is how many bytes of the log are applied at once, applyAfter how long what is less waits for more: what is
-	// changed again meanwhile is applied once.
+	// applyBytes is how many bytes of the log are applied at once; applyDelay is how long fewer bytes wait for more, because
+	// a key that changes again meanwhile is applied once.
 	applyBytes = 2 << 20
-	applyAfter = 200 * time.Millisecond
-	// mostBytes is how many bytes of the log may wait to be applied; changes wait until there are less. As much again may be
-	// on its way.
-	mostBytes = 8 << 20
-	// mostAtOnce is how large a record of the log grows before the rest of a batch gets one of its own.
-	mostAtOnce = 1 << 20
-	// keepRecord bounds the memory for a record that is used again.
-	keepRecord = 256 << 10
+	applyDelay = 200 * time.Millisecond
+	// maxPending is how many bytes of the log may wait to be applied before commits wait too.
+	maxPending = 8 << 20
+	// maxRecord is the size from which a record takes no further changes.
+	maxRecord = 1 << 20
 )
 
-// errUnsure: the disk failed at the very moment that decides, so that it is not known whether the change is stored.
-var errUnsure = errors.New("the disk failed while the change was made durable; it is tried again with the next change")
+var (
+	// errFull: the log must be applied before it takes more.
+	errFull = errors.New("the log is full, and cannot be applied")
+	// errSync: after a failed sync it is unknown what is on disk. Only reading the disk again after a restart tells.
+	errSync = errors.New("the disk failed while the journal was made durable; check the disk and start pawl again")
+)
 
-// errFull: what is in the log must be applied first.
-var errFull = errors.New("the log is full, and cannot be applied")
-
-// errBroken: what a failed sync leaves of a file that is written anew is not known.
-var errBroken = errors.New("the disk failed while the journal was written; what was acknowledged is in its log: mend the disk and start pawl again")
-
-// file is a bbolt file with a log in front of it. A change is durable, and seen, once it is in the log; it is applied to the
-// file later, with others.
+// file is a bbolt file with a log in front of it.
 type file struct {
 	path string
 	db   *bbolt.DB
 	log  *wal.Log
 	id   wal.ID
-	// durable makes a record of the log durable, commit a transaction: as they do it themselves but in tests.
-	durable func(do func() error) error
-	commit  func(tx *bbolt.Tx) error
-	// settled is called when a change that update answered with errUnsure is durable after all.
-	settled func()
+	// syncLog and commitFile make a record and a transaction durable; tests replace them to make a disk fail.
+	syncLog    func(append func() error) error
+	commitFile func(tx *bbolt.Tx) error
 
-	applying sync.Mutex // held while the file is written; guards broken. Taken before writing
-	broken   error
-	writing  sync.Mutex // held while the log is written; guards log and what follows. Taken before visible
-	memory   memory
-	record   []byte
-	changes  changes
-	logged   atomic.Int64 // bytes of the log that are not frozen yet
+	applying   sync.Mutex // held while the file is written; guards fileBroken. Locked before writing
+	fileBroken error
+
+	writing    sync.Mutex // held while the log is written; guards log and logBroken. Locked before visible
+	logBroken  error
+	recordSize int          // of the last batch
+	pending    atomic.Int64 // bytes of the log that are not frozen
 
 	visible sync.RWMutex // guards what follows
-	// fresh takes changes; frozen is being applied and takes none; nil where nothing is.
-	fresh  *growing
-	frozen *overlay
-	// upTo is where the log and the sequence stood when frozen was.
-	upTo     position
+	fresh   *overlay
+	// frozen is being applied; nil if nothing is. frozenTo is where the log and the sequence were when it was frozen.
+	frozen   *overlay
+	frozenTo position
 	sequence uint64
-	// unsure says why it is not known whether doubtful is stored.
-	unsure   error
-	doubtful *content
-	// freezes counts how often fresh began anew.
-	freezes uint64
-	closed  bool
 
-	some, much chan struct{} // there is something to apply, and enough
-	told       atomic.Bool   // that there is something
+	// wake tells applyLoop that there is something to apply, and full that there is enough. woken says that wake was sent.
+	wake, full chan struct{}
+	woken      atomic.Bool
 	stop, done chan struct{}
 }
 
-// position is how far changes go.
-type position struct {
-	// record of the log, and number that was given out last.
-	record, sequence uint64
-}
+// position is the number of a log record and the sequence after it.
+type position struct{ record, sequence uint64 }
 
 func newFile(path string, db *bbolt.DB) *file {
 	return &file{
-		path: path, db: db, fresh: &growing{overlay: newOverlay()}, settled: func() {},
-		durable: func(do func() error) error { return do() }, commit: (*bbolt.Tx).Commit,
-		some: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		path: path, db: db, fresh: newOverlay(),
+		syncLog: func(append func() error) error { return append() }, commitFile: (*bbolt.Tx).Commit,
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
-// update makes a batch of changes durable, and calls done once they are, before anyone reads them. Only one goroutine may
-// call it.
-func (f *file) update(write func(b *table) (changed bool, err error), done func()) error {
-	if f.logged.Load() >= mostBytes {
+// update runs write on a batch and makes its changes durable. It calls published once readers are about to see them. Only
+// one goroutine may call it. After errSync it refuses everything.
+func (f *file) update(write func(t *table) (changed bool, err error), published func()) error {
+	if f.pending.Load() >= maxPending {
 		if err := f.apply(); err != nil {
 			return fmt.Errorf("%w: %w", errFull, err)
 		}
 	}
-	if err := f.settle(f.settled); err != nil {
-		return err
-	}
-	err := f.append(write, done)
-	if errors.Is(err, errUnsure) && f.settle(done) == nil {
-		return nil
-	}
-	return err
-}
-
-// append makes a batch and writes it to the log. After errUnsure nobody knows whether it is there.
-func (f *file) append(write func(b *table) (changed bool, err error), done func()) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	next, changed, err := f.build(write)
+	if f.logBroken != nil {
+		return f.logBroken
+	}
+	b := &batch{record: make([]byte, 0, f.recordSize)}
+	changed := false
+	err := f.read("changing the journal", func(t *table) (err error) {
+		b.overlay, b.sequence, t.batch = f.fresh.Copy(), f.sequence, b
+		t.layers[0] = b.overlay
+		changed, err = write(t)
+		return err
+	})
 	if err != nil || !changed {
 		return err
 	}
+	if b.sequence != f.sequence {
+		b.record = binary.AppendUvarint(append(b.record, entrySequence), b.sequence)
+	}
+	f.recordSize = min(len(b.record), maxRecord)
 	before := f.log.Last()
-	err = f.durable(func() error { return f.log.Append(next.record) })
-	if err != nil && f.log.Last() == before {
+	if err := f.syncLog(func() error { return f.log.Append(b.record) }); err != nil {
+		if f.log.Last() != before { // it was written
+			f.logBroken = fmt.Errorf("%w (%w)", errSync, err)
+			return f.logBroken
+		}
+		return err
+	}
+	f.visible.Lock()
+	f.fresh, f.sequence = b.overlay, b.sequence
+	published()
+	f.visible.Unlock()
+	f.signal(f.log.Size())
+	return nil
+}
+
+// view reads what is durable, as of one moment.
+func (f *file) view(read func(t *table) error) error { return f.read("reading the journal", read) }
+
+// read runs do with the journal as it is now. A page of the file that is damaged or gone is an error.
+func (f *file) read(what string, do func(t *table) error) error {
+	t, tx, err := f.begin()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	return intact(what, func() error {
+		if t.base = tx.Bucket(bucket); t.base == nil {
+			return damaged(what, errMissing)
+		}
+		return do(t)
+	})
+}
+
+func (f *file) begin() (*table, *bbolt.Tx, error) {
+	// While this is locked no overlay is dropped: what is not in the transaction is in an overlay.
+	f.visible.RLock()
+	defer f.visible.RUnlock()
+	tx, err := f.db.Begin(false)
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return nil, nil, journal.ErrClosed
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	t := &table{layers: make([]*overlay, 1, 2)}
+	t.layers[0] = f.fresh
+	if f.frozen != nil {
+		t.layers = append(t.layers, f.frozen)
+	}
+	return t, tx, nil
+}
+
+// signal tells applyLoop how much there is to apply.
+func (f *file) signal(bytes int64) {
+	f.pending.Store(bytes)
+	to := f.full
+	if bytes < applyBytes {
+		if f.woken.Swap(true) {
+			return
+		}
+		to = f.wake
+	}
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// applyLoop applies the log when there is enough, or after a while. recover starts it and finish ends it.
+func (f *file) applyLoop() {
+	defer close(f.done)
+	timer := time.NewTimer(applyDelay)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.stop:
+			return
+		case <-f.wake:
+			timer.Reset(applyDelay)
+			continue
+		case <-f.full:
+		case <-timer.C:
+		}
+		timer.Stop()
+		f.woken.Store(false)
+		// What cannot be applied stays in the log and is tried again; when the log is full, update returns the error.
+		if f.apply() != nil {
+			f.woken.Store(true)
+			timer.Reset(applyDelay)
+		}
+	}
+}
+
+// apply writes what is in the log now to the file. Readers and commits go on meanwhile.
+func (f *file) apply() error {
+	f.applying.Lock()
+	defer f.applying.Unlock()
+	frozen, to := f.freeze()
+	if frozen == nil {
+		return nil
+	}
+	if err := f.store(frozen, to, true); err != nil {
 		return err
 	}
 	f.visible.Lock()
 	defer f.visible.Unlock()
-	if err != nil {
-		f.unsure, f.doubtful = fmt.Errorf("%w: %w", errUnsure, err), &content{f.fresh.Copy(), next.sequence}
-		next.changes.putInto(f.doubtful.overlay)
-		return f.unsure
-	}
-	f.fresh, f.sequence = f.fresh.with(next.changes), next.sequence
-	done()
-	f.tell(f.log.Size())
+	f.frozen = nil
 	return nil
 }
 
-// build makes a batch on top of what there is.
-func (f *file) build(write func(b *table) (changed bool, err error)) (next *batch, changed bool, err error) {
-	s, err := f.begin(false)
-	if err != nil {
-		return nil, false, err
+// freeze returns what is to be applied: what could not be applied last time, else fresh, which begins again in the log's
+// other file.
+func (f *file) freeze() (*overlay, position) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.visible.Lock()
+	defer f.visible.Unlock()
+	if f.frozen == nil && f.fresh.Len() > 0 {
+		f.frozen, f.frozenTo = f.fresh, position{record: f.log.Last(), sequence: f.sequence}
+		f.fresh = newOverlay()
+		f.log.Rotate()
+		f.pending.Store(0)
 	}
-	next = &batch{changes: f.changes[:0], sequence: s.sequence, was: s.sequence, record: f.record[:0], memory: f.memory}
-	err = s.read("changing the journal", func(t *table) (err error) {
-		t.batch = next
-		changed, err = write(t)
-		return err
-	})
-	next.end()
-	f.memory, f.changes = next.memory, next.changes
-	if f.record = next.record; cap(f.record) > keepRecord {
-		f.record = nil
-	}
-	return next, changed, err
+	return f.frozen, f.frozenTo
 }
 
-// tell says how much there is to apply.
-func (f *file) tell(bytes int64) {
-	f.logged.Store(bytes)
-	signal := f.much
-	if bytes < applyBytes {
-		if f.told.Load() || !f.told.CompareAndSwap(false, true) {
-			return
+// store writes changes to the file, and that the log is applied up to a position. applying is held.
+func (f *file) store(changes *overlay, to position, open bool) error {
+	if f.fileBroken != nil {
+		return f.fileBroken
+	}
+	return f.transact(func(b *bbolt.Bucket) error {
+		if err := putAll(b, changes, to.sequence); err != nil {
+			return err
 		}
-		signal = f.some
+		return logState{id: f.id, applied: to.record, open: open}.put(b)
+	})
+}
+
+// transact writes a transaction to the file. applying is held, unless nothing else uses the file yet.
+func (f *file) transact(write func(b *bbolt.Bucket) error) error {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	tx, err := f.db.Begin(true)
+	if err != nil {
+		return err
 	}
-	select {
-	case signal <- struct{}{}:
-	default:
+	id := tx.ID()
+	err = intact("writing the journal", func() error {
+		b := tx.Bucket(bucket)
+		if b == nil {
+			return damaged("writing the journal", errMissing)
+		}
+		b.FillPercent = fillPercent
+		if err := write(b); err != nil {
+			return err
+		}
+		return f.commitFile(tx)
+	})
+	if err == nil {
+		return nil
 	}
+	err = errors.Join(err, intact("undoing a change", func() error {
+		if err := tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
+			return err
+		}
+		return nil
+	}))
+	if f.committed(id) {
+		// Its meta page was written, but may not be durable; nor may be what a further transaction would stand on.
+		f.fileBroken = fmt.Errorf("%w (%w)", errSync, err)
+		return f.fileBroken
+	}
+	return err
+}
+
+// committed reports whether readers of the file see a transaction.
+func (f *file) committed(id int) bool {
+	tx, err := f.db.Begin(false)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = tx.Rollback() }()
+	return tx.ID() >= id
+}
+
+// putAll makes changes in the file.
+func putAll(b *bbolt.Bucket, changes *overlay, sequence uint64) (err error) {
+	changes.Scan(func(c *change) bool {
+		if c.deleted {
+			err = b.Delete(c.key)
+		} else {
+			err = b.Put(c.key, c.value)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.SetSequence(sequence)
+}
+
+// finish applies everything and marks the log as closed. There must be no further update.
+func (f *file) finish() error {
+	close(f.stop)
+	<-f.done
+	err := f.apply() // what could not be applied before
+	if err == nil {
+		err = f.apply()
+	}
+	f.applying.Lock()
+	defer f.applying.Unlock()
+	if err == nil {
+		err = f.store(newOverlay(), position{record: f.log.Last(), sequence: f.sequence}, false)
+	}
+	if err != nil {
+		err = fmt.Errorf("applying the log; what was acknowledged stays in it: %w", err)
+	}
+	return errors.Join(err, f.log.Close())
 }

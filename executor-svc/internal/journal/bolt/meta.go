@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Where things are in a meta page of bbolt's format 2 (go.etcd.io/bbolt/internal/common, Page and Meta).
+// The layout of a meta page of bbolt's format 2 (go.etcd.io/bbolt/internal/common, Page and Meta).
 const (
 	metaStart    = 16 // behind the page's header
 	metaMagic    = 0xED0CDAED
@@ -18,9 +18,9 @@ const (
 	metaSize     = 64
 )
 
-// metaProblem says whether one of the file's two meta pages is not valid; bbolt goes by the other one without a word. Either
-// its writing was cut off, by a power failure say, and then nothing is lost: what it would have made durable was never
-// acknowledged. Or it was damaged later, and the newest change is missing.
+// metaProblem returns an error if one of the file's two meta pages is not valid; bbolt silently uses the other one. If
+// writing the page was cut off, by a power failure for example, nothing is lost, because its transaction was never
+// acknowledged. If the page was damaged later, the newest change is missing.
 func metaProblem(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func metaProblem(path string) error {
 	}
 	_, secondErr := metaAt(f, pageSize)
 	if (firstErr == nil) == (secondErr == nil) {
-		return nil // both are right, or bbolt refuses the file
+		return nil // both are valid, or bbolt refuses the file
 	}
 	return fmt.Errorf("one of its two meta pages is not valid (%w): its writing was cut off, or it was damaged since, and then the newest "+
 		"change is missing; look at what the tasks did that ran last", errors.Join(firstErr, secondErr))

@@ -99,7 +99,7 @@ func (m *mix) work() {
 	}
 }
 
-// claim returns the epoch of a task that is due, whoever claimed it.
+// claim returns the epoch of a task that is due.
 func (m *mix) claim(id string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,83 +4,253 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"sync/atomic"
 
 	"github.com/tidwall/btree"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// overlay holds what is in the log and not yet in the file, in the order of keys.
-type overlay = btree.BTreeG[*entry]
+// overlay holds the changes that are in the log and not yet in the file, ordered by key. It is immutable once it is
+// published: a batch changes a copy, which shares all nodes that it does not touch.
+type overlay = btree.BTreeG[*change]
 
-// entry is what stands under a key since. It is not changed any more once it is in an overlay.
-type entry struct {
+// change is the newest change of a key.
+type change struct {
 	key, value []byte
 	deleted    bool
 }
 
-// degree is small, since nodes are copied that are changed while somebody reads.
-const degree = 16
-
 func newOverlay() *overlay {
-	less := func(a, b *entry) bool { return bytes.Compare(a.key, b.key) < 0 }
-	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
+	less := func(a, b *change) bool { return bytes.Compare(a.key, b.key) < 0 }
+	// A small degree, because each batch copies the nodes that it changes.
+	return btree.NewBTreeGOptions(less, btree.Options{Degree: 16, NoLocks: true})
 }
 
-// growing is an overlay that takes changes.
-type growing struct {
-	*overlay
-	readers atomic.Int32
-}
-
-// with returns the overlay with changes: the same one where nobody reads it, else a copy, which shares with it what they do
-// not touch.
-func (g *growing) with(c changes) *growing {
-	if g.readers.Load() > 0 {
-		g = &growing{overlay: g.Copy()}
-	}
-	c.putInto(g.overlay)
-	return g
-}
-
-// content is an overlay and the number that was given out last.
-type content struct {
-	*overlay
+// batch is a set of changes that become durable together as one record of the log.
+type batch struct {
+	overlay *overlay
+	// record holds the changes as the log stores them; the keys and values in overlay are parts of it.
+	record []byte
+	// sequence is the number that was given out last.
 	sequence uint64
+}
+
+// The entries of a record: a kind, then a key behind its length, and for a put the value behind its length; or a number.
+const (
+	entryPut      = 1
+	entryDelete   = 2
+	entrySequence = 3
+)
+
+func (b *batch) put(key, value []byte) error {
+	// What bbolt would refuse must not get into the log, where it could never be applied.
+	switch {
+	case len(key) == 0:
+		return bolterrors.ErrKeyRequired
+	case len(key) > bbolt.MaxKeySize:
+		return bolterrors.ErrKeyTooLarge
+	case len(value) > bbolt.MaxValueSize:
+		return bolterrors.ErrValueTooLarge
+	}
+	b.record = append(b.record, entryPut)
+	c := &change{key: b.append(key)}
+	c.value = b.append(value)
+	b.overlay.Set(c)
+	return nil
+}
+
+func (b *batch) delete(key []byte) {
+	b.record = append(b.record, entryDelete)
+	b.overlay.Set(&change{key: b.append(key), deleted: true})
+}
+
+// append adds bytes behind their length to the record, and returns the copy in it, which never changes again.
+func (b *batch) append(data []byte) []byte {
+	b.record = append(binary.AppendUvarint(b.record, uint64(len(data))), data...)
+	return b.record[len(b.record)-len(data) : len(b.record) : len(b.record)]
 }
 
 var errRecord = errors.New("a record of the log is not one of a journal")
 
-// replay makes the changes of a record again. Doing so twice is the same as once.
-func replay(record []byte, into *content) error {
-	for len(record) > 0 {
-		kind := record[0]
-		n, size := binary.Uvarint(record[1:])
-		if size <= 0 {
-			return errRecord
-		}
-		record = record[1+size:]
-		if kind == changeSequence {
-			into.sequence = n
+// replay makes the changes of a record. Doing so twice is the same as once. The overlay shares memory with the record.
+func replay(record []byte, into *overlay, sequence *uint64) error {
+	r := reader{rest: record}
+	for len(r.rest) > 0 && !r.short {
+		kind := r.bytes(1)[0]
+		n := r.uvarint()
+		if kind == entrySequence {
+			*sequence = n
 			continue
 		}
-		if n > uint64(len(record)) {
-			return errRecord
-		}
-		key := record[:n]
-		record = record[n:]
+		c := &change{key: r.sized(n), deleted: kind == entryDelete}
 		switch kind {
-		case changeDelete:
-			into.Set(&entry{key: key, deleted: true})
-		case changePut:
-			n, size := binary.Uvarint(record)
-			if size <= 0 || n > uint64(len(record)-size) {
-				return errRecord
-			}
-			into.Set(&entry{key: key, value: record[size : size+int(n)]})
-			record = record[size+int(n):]
+		case entryPut:
+			c.value = r.sized(r.uvarint())
+		case entryDelete:
 		default:
 			return errRecord
 		}
+		if !r.short {
+			into.Set(c)
+		}
+	}
+	if r.short {
+		return errRecord
 	}
 	return nil
+}
+
+func (r *reader) sized(n uint64) []byte {
+	if n > uint64(len(r.rest)) {
+		r.short = true
+		return nil
+	}
+	return r.bytes(int(n))
+}
+
+// table is the journal's entries as one reader or one batch sees them: the file's, hidden by those of the overlays.
+type table struct {
+	base *bbolt.Bucket
+	// layers hide what is below them; the newest is first.
+	layers []*overlay
+	// batch takes changes, and its overlay is the newest layer; nil for a reader.
+	batch *batch
+}
+
+var errReadOnly = errors.New("this transaction is for reading")
+
+// Get returns the value of a key, or nil. It is valid as long as the table is.
+func (t *table) Get(key []byte) []byte {
+	pivot := &change{key: key}
+	for _, layer := range t.layers {
+		if c, ok := layer.Get(pivot); ok {
+			return c.value
+		}
+	}
+	return t.base.Get(key)
+}
+
+// Put stores a copy of a value.
+func (t *table) Put(key, value []byte) error {
+	if t.batch == nil {
+		return errReadOnly
+	}
+	return t.batch.put(key, value)
+}
+
+// Delete removes a key, if it is there.
+func (t *table) Delete(key []byte) error {
+	if t.batch == nil {
+		return errReadOnly
+	}
+	t.batch.delete(key)
+	return nil
+}
+
+// NextSequence returns a number greater than all before it, also across restarts.
+func (t *table) NextSequence() (uint64, error) {
+	if t.batch == nil {
+		return 0, errReadOnly
+	}
+	t.batch.sequence++
+	return t.batch.sequence, nil
+}
+
+// cursor goes through a table in one direction. Changes of the table make it invalid.
+type cursor struct {
+	// key and value are the current entry, after next returned true.
+	key, value []byte
+
+	back bool
+	// base is the file's cursor, baseKey and baseValue its entry; at its end baseKey is nil.
+	base               *bbolt.Cursor
+	baseKey, baseValue []byte
+	layers             []layerCursor // the newest first
+}
+
+// layerCursor is a place in an overlay; at its end change is nil.
+type layerCursor struct {
+	iter   btree.IterG[*change]
+	change *change
+}
+
+func (l *layerCursor) set(found bool) {
+	l.change = nil
+	if found {
+		l.change = l.iter.Item()
+	}
+}
+
+// ascend returns a cursor over the keys from one on, in their order.
+func (t *table) ascend(from []byte) *cursor {
+	c := &cursor{base: t.base.Cursor(), layers: make([]layerCursor, len(t.layers))}
+	c.baseKey, c.baseValue = c.base.Seek(from)
+	for i, layer := range t.layers {
+		l := &c.layers[i]
+		l.iter = layer.Iter()
+		l.set(l.iter.Seek(&change{key: from}))
+	}
+	return c
+}
+
+// descend returns a cursor over the keys less than one, in reverse order.
+func (t *table) descend(before []byte) *cursor {
+	c := &cursor{back: true, base: t.base.Cursor(), layers: make([]layerCursor, len(t.layers))}
+	if k, _ := c.base.Seek(before); k == nil {
+		c.baseKey, c.baseValue = c.base.Last()
+	} else {
+		c.baseKey, c.baseValue = c.base.Prev()
+	}
+	for i, layer := range t.layers {
+		l := &c.layers[i]
+		l.iter = layer.Iter()
+		if l.iter.Seek(&change{key: before}) {
+			l.set(l.iter.Prev())
+		} else {
+			l.set(l.iter.Last())
+		}
+	}
+	return c
+}
+
+// next moves to the next entry that is not deleted, and reports whether there is one.
+func (c *cursor) next() bool {
+	for {
+		c.key, c.value = c.baseKey, c.baseValue
+		deleted := false
+		for i := len(c.layers) - 1; i >= 0; i-- { // the newest layer last, so that it decides
+			l := c.layers[i].change
+			if l != nil && (c.key == nil || c.back && bytes.Compare(l.key, c.key) >= 0 || !c.back && bytes.Compare(l.key, c.key) <= 0) {
+				c.key, c.value, deleted = l.key, l.value, l.deleted
+			}
+		}
+		if c.key == nil {
+			return false
+		}
+		c.leave(c.key)
+		if !deleted {
+			return true
+		}
+	}
+}
+
+// leave moves all that stand at a key on.
+func (c *cursor) leave(key []byte) {
+	if bytes.Equal(c.baseKey, key) && c.baseKey != nil {
+		if c.back {
+			c.baseKey, c.baseValue = c.base.Prev()
+		} else {
+			c.baseKey, c.baseValue = c.base.Next()
+		}
+	}
+	for i := range c.layers {
+		l := &c.layers[i]
+		switch {
+		case l.change == nil || !bytes.Equal(l.change.key, key):
+		case c.back:
+			l.set(l.iter.Prev())
+		default:
+			l.set(l.iter.Next())
+		}
+	}
 }

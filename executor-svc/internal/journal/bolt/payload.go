@@ -3,120 +3,68 @@ package bolt
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
-
-	"pawl.dev/executor-svc/internal/journal/pack"
-	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // putPayloads stores large strings once, and that a task refers to them.
-func putPayloads(b *table, id uuid.UUID, all []sealedPayload) error {
+func putPayloads(t *table, id uuid.UUID, all []payload) error {
 	for _, p := range all {
-		if k := payloadKey(p.sum); b.Get(k) == nil {
-			if err := b.Put(k, p.value); err != nil {
+		k := payloadKey(p.sum)
+		if t.Get(k) == nil {
+			if err := t.Put(k, seal(k, append(make([]byte, 0, len(p.data)+checksumSize), p.data...))); err != nil {
 				return err
 			}
 		}
-		if err := b.Put(referenceKey(p.sum, id), nil); err != nil {
+		if err := t.Put(referenceKey(p.sum, id), nil); err != nil {
 			return err
 		}
-		if err := b.Put(taskPayloadKey(id, p.sum), nil); err != nil {
+		if err := t.Put(taskPayloadKey(id, p.sum), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropPayload takes back a task's reference, and the payload where it was the last one.
-func dropPayload(b *table, id uuid.UUID, sum pack.Sum) error {
-	if err := b.Delete(referenceKey(sum, id)); err != nil {
+// dropPayload removes a task's reference, and the payload if it was the last reference.
+func dropPayload(t *table, id uuid.UUID, sum hash) error {
+	if err := t.Delete(referenceKey(sum, id)); err != nil {
 		return err
 	}
 	prefix := append([]byte{kindReference}, sum[:]...)
-	if k, _ := b.Cursor().Seek(prefix); hasPrefix(k, prefix) {
+	if c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix) {
 		return nil
 	}
-	return b.Delete(payloadKey(sum))
+	return t.Delete(payloadKey(sum))
 }
 
-// errNested: following such a reference could go round for ever.
-var errNested = errors.New("it refers to an input elsewhere")
-
-// source gives back what was cut out of a task's messages.
-type source struct {
-	b  *table
-	id uuid.UUID
-	// nested: this is for a message that others take inputs from; it takes none itself.
-	nested bool
-	// record is the one that was read last, whose first seq is first.
-	record *storagev1.Record
-	first  uint64
-}
-
-// Payload implements pack.Source.
-func (s *source) Payload(sum pack.Sum) ([]byte, error) {
+// payload returns the data of a payload.
+func (t *table) payload(sum hash) ([]byte, error) {
 	k := payloadKey(sum)
-	v, err := get(s.b, k)
+	v, err := get(t, k)
 	switch {
 	case err != nil:
 		return nil, err
 	case v == nil:
 		return nil, damaged(name(k), errMissing)
 	case sha256.Sum256(v) != sum:
-		return nil, damaged(name(k), "its content is another one")
+		return nil, damaged(name(k), "its content does not match its hash")
 	}
 	return v, nil
 }
 
-// Text implements pack.Source.
-func (s *source) Text(seq uint64) (string, error) {
-	if s.nested {
-		return "", errNested
-	}
-	if s.record == nil || seq < s.first || seq-s.first >= uint64(len(s.record.GetFacts())) {
-		if err := s.load(seq); err != nil {
-			return "", err
-		}
-	}
-	return textOf(s.record.GetFacts()[seq-s.first]), nil
-}
-
-// load reads the record that holds a seq.
-func (s *source) load(seq uint64) error {
-	missing := damaged(name(numberedKey(s.id, partRecord, seq)), errMissing)
-	prefix := taskKey(s.id, partRecord)
-	k, sealed := seekRecord(s.b.taskCursor(s.id), prefix, seq-1)
-	if seq == 0 || !hasPrefix(k, prefix) || len(k) != len(prefix)+8 || numberOf(k) > seq {
-		return missing
-	}
-	r := &storagev1.Record{}
-	if err := unpack(s.b, s.id, k, sealed, r); err != nil {
-		return err
-	}
-	if seq-numberOf(k) >= uint64(len(r.GetFacts())) {
-		return missing
-	}
-	s.record, s.first = r, numberOf(k)
-	return nil
-}
-
-// unpack reads a sealed and packed message.
-func unpack(b *table, id uuid.UUID, key, sealed []byte, into proto.Message) error {
-	blob, err := unseal(key, sealed)
+// readMessage reads a sealed message and returns its size with its payloads.
+func readMessage(t *table, key, sealed []byte, into proto.Message) (size int, err error) {
+	value, err := unseal(key, sealed)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	msg, err := pack.Unblob(blob, &source{b: b, id: id, nested: true})
+	size, err = decode(value, into, t.payload)
 	if err != nil {
-		return damaged(name(key), err)
+		return 0, damaged(name(key), err)
 	}
-	if err := proto.Unmarshal(msg, into); err != nil {
-		return damaged(name(key), err)
-	}
-	return nil
+	return size, nil
 }
 
-func hasPrefix(k, prefix []byte) bool { return k != nil && bytes.HasPrefix(k, prefix) }
+func hasPrefix(k, prefix []byte) bool { return bytes.HasPrefix(k, prefix) }

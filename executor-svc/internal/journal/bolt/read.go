@@ -1,15 +1,14 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/journal/pack"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -24,90 +23,83 @@ func (s *Store) Peek(_ context.Context, taskID string) (*journal.Task, error) {
 	return s.task(taskID, false)
 }
 
-func (s *Store) task(taskID string, inbox bool) (*journal.Task, error) {
+func (s *Store) task(taskID string, inbox bool) (task *journal.Task, err error) {
 	id, err := rawID(taskID)
 	if err != nil {
 		return nil, err
 	}
-	var t *journal.Task
-	err = s.file.glance(func(b *table) error {
-		if t, err = s.read(b, id); err != nil || !inbox {
+	err = s.file.view(func(t *table) error {
+		if task, err = s.read(t, id); err != nil || !inbox {
 			return err
 		}
-		t.Inbox, err = commands(b, id)
+		task.Inbox, err = commands(t, id)
 		return err
 	})
-	return t, err
+	return task, err
 }
 
 // FindRequest implements journal.Tasks.
-func (s *Store) FindRequest(_ context.Context, user, requestID string) (*journal.Task, error) {
-	var t *journal.Task
-	err := s.file.glance(func(b *table) (err error) {
-		v, err := get(b, requestKey(user, requestID))
+func (s *Store) FindRequest(_ context.Context, user, requestID string) (task *journal.Task, err error) {
+	err = s.file.view(func(t *table) error {
+		v, err := get(t, requestKey(user, requestID))
 		if err != nil {
 			return err
 		}
 		if len(v) != idSize {
 			return journal.ErrNotFound
 		}
-		if t, err = s.read(b, uuid.UUID(v)); errors.Is(err, journal.ErrNotFound) {
+		if task, err = s.read(t, uuid.UUID(v)); errors.Is(err, journal.ErrNotFound) {
 			err = damaged(name(requestKey(user, requestID)), err)
 		}
 		return err
 	})
-	return t, err
+	return task, err
 }
 
-func (s *Store) read(b *table, id uuid.UUID) (*journal.Task, error) {
-	t, err := readTask(b, id)
-	if err == nil && !state.Ended(t.Checkpoint.GetStatus()) {
-		t.Queued = s.due.queued(id)
+func (s *Store) read(t *table, id uuid.UUID) (*journal.Task, error) {
+	task, err := readTask(t, id)
+	if err == nil && !state.Ended(task.Checkpoint.GetStatus()) {
+		task.Queued = s.due.queued(id)
 	}
-	return t, err
+	return task, err
 }
 
-func readTask(b *table, id uuid.UUID) (*journal.Task, error) {
+func readTask(t *table, id uuid.UUID) (*journal.Task, error) {
 	k := taskKey(id, partCheckpoint)
-	hot, err := get(b, k)
+	value, err := get(t, k)
 	if err != nil {
 		return nil, err
 	}
-	head, err := readHead(b, id)
-	if hot == nil {
-		if err == nil {
-			err = damaged(name(k), errMissing)
-		}
-		return nil, err
-	}
+	head, err := readHead(t, id)
 	if err != nil {
 		return nil, err
 	}
-	notes, err := get(b, taskKey(id, partNotes))
-	if err != nil {
-		return nil, err
+	if value == nil {
+		return nil, damaged(name(k), errMissing)
 	}
-	c, err := pack.UnpackCheckpoint(hot, notes, &source{b: b, id: id})
+	c := &storagev1.Checkpoint{}
+	_, rest, err := readState(value)
+	if err == nil {
+		_, err = decode(rest, c, t.payload)
+	}
 	if err != nil {
 		return nil, damaged(name(k), err)
 	}
 	return &journal.Task{ID: id.String(), Head: head, Checkpoint: c}, nil
 }
 
-func readHead(b *table, id uuid.UUID) (*storagev1.TaskHead, error) {
+func readHead(t *table, id uuid.UUID) (*storagev1.TaskHead, error) {
 	k := taskKey(id, partHead)
-	sealed := b.Get(k)
+	sealed := t.Get(k)
 	if sealed == nil {
-		if b.Get(taskKey(id, partCheckpoint)) != nil {
+		if t.Get(taskKey(id, partCheckpoint)) != nil {
 			return nil, damaged(name(k), errMissing)
 		}
 		return nil, fmt.Errorf("task %s: %w", id, journal.ErrNotFound)
 	}
 	head := &storagev1.TaskHead{}
-	if err := unpack(b, id, k, sealed, head); err != nil {
-		return nil, err
-	}
-	return head, nil
+	_, err := readMessage(t, k, sealed, head)
+	return head, err
 }
 
 // Inbox implements journal.Tasks.
@@ -119,53 +111,54 @@ func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, 
 	if s.due.hasNoCommands(id) && !s.c.isClosed() {
 		return nil, nil
 	}
-	err = s.file.glance(func(b *table) error {
-		all, err = commands(b, id)
+	err = s.file.view(func(t *table) error {
+		all, err = commands(t, id)
 		return err
 	})
 	return all, err
 }
 
-func commands(b *table, id uuid.UUID) ([]journal.Command, error) {
+func commands(t *table, id uuid.UUID) ([]journal.Command, error) {
 	var all []journal.Command
 	prefix := taskKey(id, partCommand)
-	c := b.taskCursor(id)
-	for k, sealed := c.Seek(prefix); hasPrefix(k, prefix); k, sealed = c.Next() {
+	for c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix); {
 		cmd := &storagev1.Command{}
-		if err := unpack(b, id, k, sealed, cmd); err != nil {
+		if _, err := readMessage(t, c.key, c.value, cmd); err != nil {
 			return nil, err
 		}
-		all = append(all, journal.Command{No: numberOf(k), Command: cmd})
+		all = append(all, journal.Command{No: numberOf(c.key), Command: cmd})
 	}
 	return all, nil
 }
 
 // Records implements journal.Tasks.
-func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes int) ([]journal.Record, error) {
+func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes int) (all []journal.Record, err error) {
 	id, err := rawID(taskID)
 	if err != nil {
 		return nil, err
 	}
-	var all []journal.Record
-	err = s.file.glance(func(b *table) error {
-		all, err = readRecords(b, id, after, maxBytes)
+	err = s.file.view(func(t *table) error {
+		all, err = readRecords(t, id, after, maxBytes)
 		return err
 	})
 	return all, err
 }
 
-func readRecords(b *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
+func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
 	var all []journal.Record
 	prefix := taskKey(id, partRecord)
-	c := b.taskCursor(id)
-	next := after + 1
-	k, sealed := seekRecord(c, prefix, after)
-	for size := 0; hasPrefix(k, prefix) && size < maxBytes || len(all) == 0 && hasPrefix(k, prefix); k, sealed = c.Next() {
+	c := t.ascend(firstRecord(t, id, after))
+	next, more := after+1, false
+	for size := 0; ; {
+		if more = c.next() && hasPrefix(c.key, prefix); !more || size >= maxBytes && len(all) > 0 {
+			break
+		}
 		r := &storagev1.Record{}
-		if err := unpack(b, id, k, sealed, r); err != nil {
+		n, err := readMessage(t, c.key, c.value, r)
+		if err != nil {
 			return nil, err
 		}
-		first := numberOf(k)
+		first := numberOf(c.key)
 		end := first + uint64(len(r.GetFacts()))
 		if end <= after+1 {
 			continue
@@ -175,13 +168,13 @@ func readRecords(b *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 		}
 		next = end
 		all = append(all, journal.Record{FirstSeq: first, Record: r})
-		size += len(sealed) + large(sealed, r)
+		size += n
 	}
-	if hasPrefix(k, prefix) {
+	if more {
 		return all, nil
 	}
-	st, err := storedState(b, id)
-	if err == nil && st != nil && st.LastSeq >= next {
+	st, err := storedState(t, id)
+	if err == nil && st != nil && st.lastSeq >= next {
 		err = damaged(name(numberedKey(id, partRecord, next)), errMissing)
 	}
 	if err != nil {
@@ -190,30 +183,13 @@ func readRecords(b *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 	return all, nil
 }
 
-// large is about how many bytes of a record are kept beside it.
-func large(sealed []byte, r *storagev1.Record) (size int) {
-	if len(sealed) == 0 || sealed[0] != 0 {
-		return 0
+// firstRecord returns the key of the record that holds seq after+1; it may begin before it.
+func firstRecord(t *table, id uuid.UUID, after uint64) []byte {
+	if after >= math.MaxUint64-1 {
+		return numberedKey(id, partRecord, after)
 	}
-	for _, f := range r.GetFacts() {
-		size += len(textOf(f)) + len(f.GetStepOutput())
+	if c := t.descend(numberedKey(id, partRecord, after+2)); c.next() && hasPrefix(c.key, taskKey(id, partRecord)) {
+		return c.key
 	}
-	return size
-}
-
-// seekRecord finds the record that holds seq after+1: it may begin before it.
-func seekRecord(c *cursor, prefix []byte, after uint64) (k, v []byte) {
-	want := append(bytes.Clone(prefix), numberBytes(after+1)...)
-	if k, v = c.Seek(want); k != nil && bytes.Equal(k, want) {
-		return k, v
-	}
-	if k == nil {
-		k, v = c.Last()
-	} else {
-		k, v = c.Prev()
-	}
-	if hasPrefix(k, prefix) {
-		return k, v
-	}
-	return c.Seek(want)
+	return numberedKey(id, partRecord, after+1)
 }

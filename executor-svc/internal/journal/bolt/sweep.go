@@ -13,10 +13,11 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// sweepAtOnce is how many tasks one transaction deletes: others wait for it.
+// sweepAtOnce is how many tasks one batch deletes, because other changes wait for it.
 const sweepAtOnce = 8
 
-// unswept are old tasks that cannot be deleted. They are kept in memory: after a restart each is said once more.
+// unswept are old tasks that cannot be deleted because they are damaged. It is kept in memory, so each is reported again
+// after a restart.
 type unswept struct {
 	mu  sync.Mutex // guards ids
 	ids map[uuid.UUID]bool
@@ -53,7 +54,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 		if swept += n; err == nil {
 			continue
 		}
-		// One by one: a damaged task keeps no other from going.
+		// One by one, so that a damaged task does not keep others from being deleted.
 		for i, key := range keys {
 			n, err := s.removeAll(keys[i : i+1])
 			swept += n
@@ -70,22 +71,22 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 	return swept, errors.Join(left...)
 }
 
-// removeAll deletes the tasks of some entries of the index of ended tasks, and says how many. What does not fit it is
-// damaged.
+// removeAll deletes the tasks of some entries of the index of ended tasks, and returns how many. A task that does not match
+// its entry is damaged.
 func (s *Store) removeAll(keys [][]byte) (n int, err error) {
-	err = s.c.do(func(b *table, o *op) (reject, err error) {
+	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
 		n = 0
 		for _, key := range keys {
-			if b.Get(key) == nil {
-				continue // somebody deleted it meanwhile
+			if t.Get(key) == nil {
+				continue // it was deleted meanwhile
 			}
-			reject, err := s.remove(b, o, idOf(key))
+			rejection, err := s.remove(t, o, idOf(key))
 			switch {
 			case err != nil:
 				return nil, err
-			case reject != nil:
-				// What was deleted before it is part of this transaction.
-				return nil, damaged(name(key), reject)
+			case rejection != nil:
+				// An error, because tasks before it are already deleted in this batch.
+				return nil, damaged(name(key), rejection)
 			}
 			n++
 		}
@@ -100,11 +101,10 @@ func (s *Store) removeAll(keys [][]byte) (n int, err error) {
 // endedBefore returns the entries of tasks that ended before a time, the oldest first.
 func (s *Store) endedBefore(t time.Time, limit int) (keys [][]byte, err error) {
 	end := timedKey(kindEnded, max(t.UnixNano(), 0), uuid.Nil)
-	err = s.view(func(b *table) error {
-		c := b.Cursor()
-		for k, _ := c.Seek([]byte{kindEnded}); k != nil && bytes.Compare(k, end) < 0 && len(keys) < limit; k, _ = c.Next() {
-			if len(k) == 1+8+idSize && !s.unswept.has(idOf(k)) {
-				keys = append(keys, bytes.Clone(k))
+	err = s.file.view(func(t *table) error {
+		for c := t.ascend([]byte{kindEnded}); len(keys) < limit && c.next() && bytes.Compare(c.key, end) < 0; {
+			if len(c.key) == 1+8+idSize && !s.unswept.has(idOf(c.key)) {
+				keys = append(keys, bytes.Clone(c.key))
 			}
 		}
 		return nil

@@ -234,7 +234,7 @@ func yieldOfALostClaim(t *testing.T, j journal.Journal, _ func() journal.Journal
 	yield(t, j, first)
 	wantClaims(t, claim(t, j, 10))
 	if err := j.Commit(t.Context(), follow(t, j, n, second.Epoch, running, nil)); err != nil {
-		t.Errorf("the owner's commit after somebody else's Yield: %v", err)
+		t.Errorf("the owner's commit after a Yield with another epoch: %v", err)
 	}
 }
 

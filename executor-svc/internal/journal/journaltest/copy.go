@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// headSize is how much of a file of the log tells whether it is used anew.
+	// headSize is how much of a log file shows whether it was reused.
 	headSize = 64
 	// metaSize is how much of the store's file tells whether it was changed.
 	metaSize = 2 * chunk
@@ -20,7 +20,7 @@ const (
 )
 
 // Copy copies the files of a store that is in use as a process that is killed now would leave them: those of its log, and
-// then what they are applied to. They are read until none was used anew meanwhile.
+// then what they are applied to. They are read again until none was reused meanwhile.
 func Copy(t testing.TB, from, to []string) {
 	t.Helper()
 	contents := make([][]byte, len(from))

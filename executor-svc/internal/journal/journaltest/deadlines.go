@@ -59,7 +59,7 @@ func deadlines(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if c.Claims[0].Slot {
 		t.Error("a deadline needs no slot")
 	}
-	// Ended by its deadline: it has none any more.
+	// The deadline ended it, so it no longer has one.
 	tr := follow(t, j, soon, c.Claims[0].Epoch, success, nil, "too late")
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatal(err)

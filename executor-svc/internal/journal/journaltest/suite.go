@@ -111,7 +111,7 @@ func own(t *testing.T, j journal.Journal, id string) journal.Claim {
 		}
 	}
 	if mine.TaskID == "" {
-		t.Fatalf("task %s is not due, or owned by somebody else", id)
+		t.Fatalf("task %s is not due, or has another owner", id)
 	}
 	return mine
 }

@@ -6,13 +6,13 @@ import (
 	"hash/crc32"
 )
 
-// ID names a log, so that it is not read for another one.
+// ID names a log, so that it is not taken for another one.
 type ID [16]byte
 
 const (
 	magic      = "pawlwal1"
 	headerSize = 64
-	// headerSum is where the header's checksum is.
+	// headerSum is the position of the header's checksum.
 	headerSum  = len(magic) + len(ID{}) + 8
 	recordSize = 16 // without its payload
 	alignment  = 8
@@ -57,7 +57,7 @@ func recordSum(record []byte, id *ID) uint32 {
 	return crc32.Update(sum, castagnoli, record[8:])
 }
 
-// numberAt returns the number that a record at some place would have; 0 where there is no room for one.
+// numberAt returns the number that a record at a position would have; 0 if there is no room for one.
 func numberAt(raw []byte, at int) uint64 {
 	if at+recordSize > len(raw) {
 		return 0
@@ -65,7 +65,7 @@ func numberAt(raw []byte, at int) uint64 {
 	return binary.LittleEndian.Uint64(raw[at+8:])
 }
 
-// recordAt returns the payload of the record with that number, and where the next one begins.
+// recordAt returns the payload of the record with that number at a position, and where the next one begins.
 func recordAt(raw []byte, at int, id *ID, number uint64) (payload []byte, next int, ok bool) {
 	if at+recordSize > len(raw) || numberAt(raw, at) != number {
 		return nil, at, false

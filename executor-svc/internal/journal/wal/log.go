@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// A file grows ahead of its records, by doubling between these bounds: a write that changes no size is durable sooner.
+	// A file grows ahead of its records by doubling between these bounds, because a write that changes no size is durable sooner.
 	leastGrowth, mostGrowth = 64 << 10, 1 << 20
-	// keep is what a file may take when it is used again.
+	// keep is the size to which a larger file is truncated when it is reused.
 	keep = 4 << 20
-	// keepBuffer bounds what memory is used again: a file grows seldom.
+	// keepBuffer bounds the buffer that is reused.
 	keepBuffer = 256 << 10
 )
 
-// File is what a log needs of a file.
+// File is a file that a log is written to.
 type File interface {
 	io.WriterAt
 	Truncate(size int64) error
-	// Sync makes durable what was written, and the size.
+	// Sync makes the written bytes and the size durable.
 	Sync() error
 	Close() error
 }
 
-// Log is a log that is written. One goroutine at a time may call its methods.
+// Log is a log open for writing. Only one goroutine at a time may call its methods.
 type Log struct {
 	id    ID
 	files [2]struct {
@@ -40,8 +40,8 @@ type Log struct {
 	buf     []byte
 }
 
-// Create begins a log whose records follow a number. Files that are there are replaced: all of their records must be of
-// no use any more.
+// Create begins a log whose first record has the number last+1. It replaces existing files, whose records must no longer be
+// needed.
 func Create(path string, id ID, last uint64) (*Log, error) {
 	return CreateOn(path, id, last, func(name string) (File, error) {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -49,7 +49,7 @@ func Create(path string, id ID, last uint64) (*Log, error) {
 	})
 }
 
-// CreateOn is Create with files of another kind.
+// CreateOn is Create with a function that opens the files.
 func CreateOn(path string, id ID, last uint64, open func(name string) (File, error)) (_ *Log, err error) {
 	l := &Log{id: id, last: last}
 	defer func() {
@@ -58,7 +58,7 @@ func CreateOn(path string, id ID, last uint64, open func(name string) (File, err
 		}
 	}()
 	names := Paths(path)
-	// A log that is there stays whole until a new one takes its place.
+	// The existing log stays whole until the new one replaces it.
 	fresh := names[0] + ".new"
 	if l.files[0].File, err = open(fresh); err != nil {
 		l.files[0].File = nil
@@ -90,14 +90,14 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Last is the number of the newest record that was written, whether or not it could be made durable.
+// Last returns the number of the newest record that was written, even if it could not be made durable.
 func (l *Log) Last() uint64 { return l.last }
 
-// Size is how many bytes of records are in the current file.
+// Size returns how many bytes of records are in the current file.
 func (l *Log) Size() int64 { return l.end }
 
-// Append writes a record and makes it durable. After an error the record is not stored, and the next one takes its place;
-// but where Last counts it, it was written and could not be made durable, so that nobody knows: Rotate before the next one.
+// Append writes a record and makes it durable. After an error the record is not stored, unless Last counts it: then it was
+// written but not made durable, whether it is on disk is unknown, and nothing more must be appended.
 func (l *Log) Append(payload []byte) error {
 	f := &l.files[l.current]
 	l.buf = l.buf[:0]
@@ -114,7 +114,7 @@ func (l *Log) Append(payload []byte) error {
 	}
 	_, err := f.WriteAt(l.buf, l.end)
 	if err != nil && len(l.buf) > written {
-		// There may be room for the record alone.
+		// There may be room for the record, if not for growing.
 		size = l.end + int64(written)
 		_, err = f.WriteAt(l.buf[:written], l.end)
 	}
@@ -133,14 +133,14 @@ func (l *Log) Append(payload []byte) error {
 	return nil
 }
 
-// Rotate makes the next record go to the other file, whose records must be of no use any more.
+// Rotate makes the next record go to the other file, whose records must no longer be needed.
 func (l *Log) Rotate() {
 	if l.end == 0 {
-		return // there is none in this one
+		return // this file has no record
 	}
 	l.current, l.end = 1-l.current, 0
 	f := &l.files[l.current]
-	// What cannot be shrunk now is shrunk another time.
+	// If this fails, the file is truncated at a later turn.
 	if f.size > keep && f.Truncate(keep) == nil {
 		f.size = keep
 	}
@@ -156,7 +156,7 @@ func (l *Log) Close() (err error) {
 	return err
 }
 
-// diskFile is a file.
+// diskFile is a File on disk.
 type diskFile struct{ *os.File }
 
 // Sync implements File.

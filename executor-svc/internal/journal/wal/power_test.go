@@ -132,7 +132,7 @@ type powered struct {
 	// acked are the records by number; from applied+1 on they must be in the log.
 	acked           map[uint64]string
 	applied, frozen uint64
-	// maybe is the record of which nobody knows.
+	// maybe is the record of which has an unknown state.
 	maybe string
 }
 

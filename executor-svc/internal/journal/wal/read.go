@@ -10,17 +10,17 @@ import (
 	"slices"
 )
 
-// What is wrong with a log.
+// The errors of reading a log.
 var (
-	// ErrMissing: one of the files is not there.
+	// ErrMissing: one of the files does not exist.
 	ErrMissing = errors.New("the log is missing")
 	// ErrForeign: it is the log of something else.
 	ErrForeign = errors.New("it is the log of another journal")
-	// ErrDamaged: records are missing or are not what was written.
+	// ErrDamaged: records are missing or differ from what was written.
 	ErrDamaged = errors.New("the log is damaged")
 )
 
-// Paths are the files of a log.
+// Paths returns the files of a log.
 func Paths(path string) [2]string { return [2]string{path + "-log0", path + "-log1"} }
 
 // Remove deletes a log.
@@ -33,7 +33,7 @@ func Remove(path string) (err error) {
 	return err
 }
 
-// Size is how much the files of a log take.
+// Size returns the size of a log's files, in bytes.
 func Size(path string) (size int64) {
 	for _, name := range Paths(path) {
 		if info, err := os.Stat(name); err == nil {
@@ -43,7 +43,7 @@ func Size(path string) (size int64) {
 	return size
 }
 
-// CheckOwner returns ErrForeign where there is a log of another id.
+// CheckOwner returns ErrForeign if there is a log with another id.
 func CheckOwner(path string, id ID) error {
 	for _, name := range Paths(path) {
 		f, err := os.Open(name)
@@ -63,16 +63,16 @@ func CheckOwner(path string, id ID) error {
 	return nil
 }
 
-// Found is what reading a log came upon.
+// Found is the result of reading a log.
 type Found struct {
-	// Last is the number of the last record; that from which it was read on where there is none.
+	// Last is the number of the last record; if there is none, the number after which reading began.
 	Last uint64
-	// Torn says that what follows the last record looks like one that was cut off; nil where nothing does.
+	// Torn says that an incomplete record follows the last one; nil if none does.
 	Torn error
 }
 
-// Read hands out the records of a log that follow one, in their order. A payload may be kept. What follows the last whole
-// record is a write that was cut off, and was never acknowledged; where a whole one follows it, the log is damaged.
+// Read calls each with the payloads of the records after a number, in order. each may keep a payload. What follows the last
+// whole record is a write that was cut off and was never acknowledged; if a whole record follows it, the log is damaged.
 func Read(path string, id ID, after uint64, each func(payload []byte) error) (Found, error) {
 	r := &reader{id: id, next: after + 1}
 	for _, name := range Paths(path) {
@@ -95,7 +95,7 @@ func Read(path string, id ID, after uint64, each func(payload []byte) error) (Fo
 	for i, f := range r.files {
 		until := uint64(math.MaxUint64)
 		if i+1 < len(r.files) {
-			// What could not be written to one file was written to the other, which began later.
+			// The other file, which began later, has the rest.
 			until = r.files[i+1].first
 		}
 		if err := r.read(f, until, each); err != nil {
@@ -126,7 +126,7 @@ type contents struct {
 	raw   []byte
 	valid bool
 	first uint64
-	// end is where the last whole record ends.
+	// end is the position behind the last whole record.
 	end int
 }
 
@@ -146,13 +146,13 @@ func (r *reader) load(name string) error {
 	case err == nil:
 		f.valid, f.first, f.end = true, first, headerSize
 	default:
-		// Nothing was written to it, or only a part of the header, or it was damaged: then there may be records behind it.
+		// Nothing was written to it, or only part of the header, or it is damaged; records may follow.
 	}
 	r.files = append(r.files, f)
 	return nil
 }
 
-// read hands out the records of one file before a number.
+// read calls each with the records of one file up to a number.
 func (r *reader) read(f *contents, until uint64, each func(payload []byte) error) error {
 	if !f.valid {
 		return nil
@@ -176,11 +176,11 @@ func (r *reader) read(f *contents, until uint64, each func(payload []byte) error
 	return nil
 }
 
-// farthest is how many records a whole one is looked for behind one that is not.
+// farthest bounds how far ahead of an expected number a record is looked for.
 const farthest = 1 << 20
 
-// wholeBehind returns the number of a whole record behind the end that has at least a number; 0 where there is none. A record
-// is written once all before it are durable.
+// wholeBehind returns the number of a whole record behind the end that has at least a number, or 0. A record is written only
+// after all before it are durable.
 func (f *contents) wholeBehind(number uint64, id ID) uint64 {
 	for at := f.end; at+recordSize <= len(f.raw); at += alignment {
 		n := numberAt(f.raw, at)

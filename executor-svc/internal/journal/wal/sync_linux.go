@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// datasync leaves out times, which nobody needs.
+// datasync is fsync without the file's times.
 func datasync(f *os.File) error {
 	for {
 		if err := syscall.Fdatasync(int(f.Fd())); !errors.Is(err, syscall.EINTR) {

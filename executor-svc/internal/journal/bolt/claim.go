@@ -1,0 +1,146 @@
+package bolt
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pawl.dev/executor-svc/internal/journal"
+)
+
+// Claim implements journal.Tasks.
+func (s *Store) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.Claims{}, err
+	}
+	if s.c.isClosed() {
+		return journal.Claims{}, journal.ErrClosed
+	}
+	return s.due.claim(r), nil
+}
+
+// Renew implements journal.Tasks: claims last as long as this process.
+func (s *Store) Renew(_ context.Context, claims []journal.Claim, _ time.Time, _ time.Duration) ([]string, error) {
+	if s.c.isClosed() {
+		return nil, journal.ErrClosed
+	}
+	return s.due.lost(claims), nil
+}
+
+// Yield implements journal.Tasks.
+func (s *Store) Yield(_ context.Context, taskID string, epoch uint64) error {
+	id, err := rawID(taskID)
+	if err != nil {
+		return err
+	}
+	if s.c.isClosed() {
+		return journal.ErrClosed
+	}
+	s.due.yield(id, epoch)
+	return nil
+}
+
+// dueEntry is a task in the index of due tasks.
+type dueEntry struct {
+	dueChange
+	// no orders tasks by when they became due; 0: the task is not in the index.
+	no uint64
+}
+
+const (
+	flagRuns     = 1
+	flagCommands = 2
+)
+
+// put stores the entry of a task that is due, or removes it from the index.
+func (e *dueEntry) put(t *table, o *operation) (err error) {
+	o.changes = append(o.changes, e.dueChange)
+	k := dueKey(e.id)
+	if !e.runs && !e.commands {
+		if e.no == 0 {
+			return nil
+		}
+		return t.Delete(k)
+	}
+	if e.no == 0 {
+		if e.no, err = t.NextSequence(); err != nil {
+			return err
+		}
+	}
+	flags := byte(0)
+	if e.runs {
+		flags |= flagRuns
+	}
+	if e.commands {
+		flags |= flagCommands
+	}
+	v := append(binary.AppendUvarint(make([]byte, 0, 16+len(e.user)), e.no), flags)
+	return put(t, k, append(v, e.user...))
+}
+
+// storedDue returns the entry of a task in the index; the zero entry if it is not due.
+func storedDue(t *table, id uuid.UUID) (dueEntry, error) {
+	k := dueKey(id)
+	sealed := t.Get(k)
+	if sealed == nil {
+		return dueEntry{}, nil
+	}
+	return readDueEntry(k, sealed)
+}
+
+func readDueEntry(key, sealed []byte) (dueEntry, error) {
+	v, err := unseal(key, sealed)
+	if err != nil {
+		return dueEntry{}, err
+	}
+	no, n := binary.Uvarint(v)
+	if n <= 0 || len(v) == n || len(key) != 1+idSize {
+		return dueEntry{}, damaged(name(key), "it is too short")
+	}
+	return dueEntry{no: no, dueChange: dueChange{
+		id: idOf(key), runs: v[n]&flagRuns != 0, commands: v[n]&flagCommands != 0, user: string(v[n+1:]),
+	}}, nil
+}
+
+// load reads from the indexes what is due, in the order in which it became due, and what has a deadline.
+func (d *due) load(t *table) error {
+	entries := map[uuid.UUID]*dueEntry{}
+	var order []*dueEntry
+	add := func(e dueEntry) {
+		entries[e.id] = &e
+		order = append(order, &e)
+	}
+	for c := t.ascend([]byte{kindDue}); c.next() && c.key[0] == kindDue; {
+		e, err := readDueEntry(c.key, c.value)
+		if err != nil {
+			return err
+		}
+		if e.commands {
+			e.sent = 1
+		}
+		add(e)
+	}
+	for c := t.ascend([]byte{kindDeadline}); c.next() && c.key[0] == kindDeadline; {
+		user, err := unseal(c.key, c.value)
+		if err != nil {
+			return err
+		}
+		if len(c.key) != 1+8+idSize {
+			return damaged(name(c.key), "its key has a wrong size")
+		}
+		id := idOf(c.key)
+		if entries[id] == nil {
+			add(dueEntry{dueChange: dueChange{id: id, user: string(user)}})
+		}
+		entries[id].deadline = timeOf(c.key)
+	}
+	slices.SortStableFunc(order, func(a, b *dueEntry) int { return cmp.Compare(a.no, b.no) })
+	for _, e := range order {
+		d.apply(e.dueChange)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package bolt
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// large is the size in bytes from which a string is stored once by its hash, beside the messages that hold it. It bounds
+// what a step with a large input writes at each commit, because the input is part of the checkpoint and of a record.
+const large = 4 << 10
+
+// maxMessage bounds the size of a message that is put together from a stored value.
+const maxMessage = 128 << 20
+
+var (
+	errChecksum = errors.New("its checksum does not match")
+	errValue    = errors.New("it cannot be decoded")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksumSize is what a checksum adds to a value.
+const checksumSize = 4
+
+// seal appends a checksum over a key and its value.
+func seal(key, value []byte) []byte {
+	return binary.LittleEndian.AppendUint32(value, checksum(key, value))
+}
+
+// checkSeal returns the value without its checksum, or errChecksum. The result shares memory with sealed.
+func checkSeal(key, sealed []byte) ([]byte, error) {
+	n := len(sealed) - checksumSize
+	if n < 0 || binary.LittleEndian.Uint32(sealed[n:]) != checksum(key, sealed[:n]) {
+		return nil, errChecksum
+	}
+	return sealed[:n:n], nil
+}
+
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// hash names a payload: the SHA-256 of its bytes.
+type hash = [sha256.Size]byte
+
+// payload is a large string that is stored beside the messages that hold it.
+type payload struct {
+	sum  hash
+	data []byte
+}
+
+// encode appends a message and returns the payloads that were cut out of it. They share memory with the encoded message.
+//
+// A message without large strings is stored in wire form. Otherwise a zero byte goes first, which begins no message, then
+// the number of cuts, for each cut its distance from the one before, its size and its hash, and then the rest of the message.
+func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
+	if proto.Size(m) <= large {
+		dst, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(dst, m)
+		return dst, nil, err
+	}
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	var cuts []span
+	findLarge(m.ProtoReflect().Descriptor(), wire, 0, func(s span) { cuts = append(cuts, s) })
+	if len(cuts) == 0 {
+		return append(dst, wire...), nil, nil
+	}
+	dst = binary.AppendUvarint(append(dst, 0), uint64(len(cuts)))
+	payloads := make([]payload, len(cuts))
+	at := 0
+	for i, c := range cuts {
+		payloads[i] = payload{sum: sha256.Sum256(wire[c.from:c.to]), data: wire[c.from:c.to]}
+		dst = binary.AppendUvarint(dst, uint64(c.from-at))
+		dst = binary.AppendUvarint(dst, uint64(c.to-c.from))
+		dst = append(dst, payloads[i].sum[:]...)
+		at = c.to
+	}
+	at = 0
+	for _, c := range cuts {
+		dst = append(dst, wire[at:c.from]...)
+		at = c.to
+	}
+	return append(dst, wire[at:]...), payloads, nil
+}
+
+// span is a range of bytes.
+type span struct{ from, to int }
+
+// findLarge calls found for each large string or bytes field of a message in wire form that begins at offset. Fields that
+// the descriptor does not know stay in place.
+func findLarge(d protoreflect.MessageDescriptor, wire []byte, offset int, found func(span)) {
+	for len(wire) > 0 {
+		num, typ, tag := protowire.ConsumeTag(wire)
+		if tag < 0 {
+			return
+		}
+		n := protowire.ConsumeFieldValue(num, typ, wire[tag:])
+		if n < 0 {
+			return
+		}
+		if f := d.Fields().ByNumber(num); f != nil && typ == protowire.BytesType && n > large {
+			value, _ := protowire.ConsumeBytes(wire[tag:])
+			from := offset + tag + n - len(value)
+			switch {
+			case f.Kind() == protoreflect.MessageKind:
+				findLarge(f.Message(), value, from, found)
+			case len(value) > large:
+				found(span{from, from + len(value)})
+			}
+		}
+		wire, offset = wire[tag+n:], offset+tag+n
+	}
+}
+
+// decode reads what encode wrote. It returns the size of the whole message. load returns the data of a payload.
+func decode(value []byte, into proto.Message, load func(hash) ([]byte, error)) (size int, err error) {
+	if len(value) == 0 || value[0] != 0 {
+		return len(value), proto.UnmarshalOptions{Merge: true}.Unmarshal(value, into)
+	}
+	cuts, rest, err := readCuts(value)
+	if err != nil {
+		return 0, err
+	}
+	var wire []byte
+	for _, c := range cuts {
+		data, err := load(c.sum)
+		if err != nil {
+			return 0, err
+		}
+		if c.gap > uint64(len(rest)) || uint64(len(data)) != c.size || len(wire)+len(data) > maxMessage {
+			return 0, errValue
+		}
+		wire = append(append(wire, rest[:c.gap]...), data...)
+		rest = rest[c.gap:]
+	}
+	wire = append(wire, rest...)
+	return len(wire), proto.UnmarshalOptions{Merge: true}.Unmarshal(wire, into)
+}
+
+// cut says where a payload belongs: after gap bytes of what is stored in place.
+type cut struct {
+	gap, size uint64
+	sum       hash
+}
+
+// readCuts returns the cuts of an encoded message and what is stored in place.
+func readCuts(value []byte) (cuts []cut, rest []byte, err error) {
+	if len(value) == 0 || value[0] != 0 {
+		return nil, value, nil
+	}
+	r := reader{rest: value[1:]}
+	n := r.uvarint()
+	for range min(n, uint64(len(value))) {
+		c := cut{gap: r.uvarint(), size: r.uvarint()}
+		copy(c.sum[:], r.bytes(len(c.sum)))
+		cuts = append(cuts, c)
+	}
+	if r.short || n > uint64(len(value)) {
+		return nil, nil, errValue
+	}
+	return cuts, r.rest, nil
+}
+
+// taskState is stored in front of a checkpoint, so that it is read without decoding the checkpoint.
+type taskState struct {
+	rev     uint64
+	status  executorv1.ExecutorStatus
+	lastSeq uint64
+	// due is when the task ended, or its deadline before that, in nanoseconds since 1970; 0: it has none.
+	due int64
+}
+
+// encodeCheckpoint appends a state and its checkpoint.
+func encodeCheckpoint(dst []byte, s taskState, c *storagev1.Checkpoint) ([]byte, []payload, error) {
+	for _, n := range []uint64{s.rev, uint64(uint32(s.status)), s.lastSeq, uint64(s.due)} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return encode(dst, c)
+}
+
+// readState returns the state and the encoded checkpoint behind it.
+func readState(value []byte) (taskState, []byte, error) {
+	r := reader{rest: value}
+	s := taskState{
+		rev: r.uvarint(), status: executorv1.ExecutorStatus(int32(r.uvarint())), lastSeq: r.uvarint(), due: int64(r.uvarint()),
+	}
+	if r.short {
+		return taskState{}, nil, errValue
+	}
+	return s, r.rest, nil
+}
+
+// reader reads numbers and bytes; short says that there were too few.
+type reader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.short = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) bytes(n int) []byte {
+	if len(r.rest) < n {
+		r.short = true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
