@@ -148,7 +148,8 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 	var all []journal.Record
 	prefix := taskKey(id, partRecord)
 	c := t.ascend(firstRecord(t, id, after))
-	next, more := after+1, false
+	next := after + 1
+	var more bool
 	for size := 0; ; {
 		if more = c.next() && hasPrefix(c.key, prefix); !more || size >= maxBytes && len(all) > 0 {
 			break
