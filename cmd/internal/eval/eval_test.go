@@ -1,0 +1,76 @@
+package eval_test
+
+import (
+	"context"
+	"flag"
+	"path/filepath"
+	"testing"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/grpctest"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/cmd/internal/eval"
+	"pawl.dev/planner-svc/planner"
+)
+
+var (
+	failures = flag.Bool("failures", false, "log the cases that fail")
+	only     = flag.String("file", "", "run that file alone")
+)
+
+// TestOffline holds the planner without a model to what it reached.
+func TestOffline(t *testing.T) {
+	s, err := planner.New(t.Context(), planner.Config{}, planner.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	client := plannerv1.NewPlannerServiceClient(grpctest.Serve(t, s.Register, serve.Options{MaxRecvBytes: planner.MaxRequestBytes}))
+	for _, tc := range []struct {
+		file                          string
+		beside                        int
+		tool, input, silent, refusals int // percent
+	}{
+		{"shipped-dev.yaml", 0, 0, 0, 100, 0},
+		{"shipped-heldout.yaml", 0, 0, 0, 100, 0},
+		{"foreign-dev.yaml", 0, 0, 0, 100, 0},
+		{"foreign-dev.yaml", 50, 0, 0, 100, 0},
+		{"foreign-heldout.yaml", 0, 0, 0, 100, 0},
+		{"foreign-heldout.yaml", 50, 0, 0, 100, 0},
+	} {
+		if *only != "" && *only != tc.file {
+			continue
+		}
+		r := run(t, client, tc.file, tc.beside)
+		if r == nil {
+			continue
+		}
+		percent := func(n, of int) int { return 100 * n / max(of, 1) }
+		if percent(r.RightTool, r.Answerable) < tc.tool || percent(r.RightInput, r.Answerable) < tc.input ||
+			percent(r.SilentWrong, r.Answerable) > tc.silent || percent(r.Refusals, r.Cases-r.Answerable) < tc.refusals {
+			t.Errorf("%s with %d other tools fell below its floor", tc.file, tc.beside)
+		}
+	}
+}
+
+func run(t *testing.T, client plannerv1.PlannerServiceClient, file string, beside int) *eval.Report {
+	t.Helper()
+	f, err := eval.Load(filepath.Join("..", "..", "..", "test", "eval", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := eval.Run(context.Background(), client, f, eval.Options{Model: "offline", Beside: beside, Each: func(res eval.Result) {
+		if *failures && (res.Answerable && !res.RightInput || !res.Answerable && !res.Refused) {
+			t.Logf("silent=%v tool=%v %q\n  %v: %s", res.SilentWrong, res.RightTool, res.Goal, res.Calls, res.Problem)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s, %d other tools", file, beside)
+	if err := eval.Table(t.Output(), r); err != nil {
+		t.Error(err)
+	}
+	return r
+}

@@ -1,0 +1,156 @@
+package eval
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
+
+// judge compares what was planned with what was expected.
+func (r *caseRun) judge() {
+	res := &r.result
+	res.Refused = len(r.calls) == 0
+	asked := len(r.calls) > 0 && len(r.calls[len(r.calls)-1].GetMissing()) > 0
+	for _, s := range r.calls {
+		if slices.ContainsFunc(r.c.Forbidden, func(name string) bool { return find(r.tools, name).GetId() == s.GetToolId() }) {
+			res.Problem = s.GetToolId() + " must not be called"
+		}
+	}
+	res.RightAnswer = res.Problem == ""
+	for _, re := range r.c.answer {
+		if r.answer == nil || !re.MatchString(*r.answer) {
+			res.RightAnswer, res.Problem = false, fmt.Sprintf("the answer does not match %q", re)
+		}
+	}
+	if r.c.Nothing {
+		if !res.Refused {
+			res.Problem = "something was called"
+		}
+		res.SilentWrong = !res.Refused && !asked
+		return
+	}
+	right := 0 // calls, from the first
+	res.RightTool = len(r.calls) == len(r.c.Calls)
+	for i, s := range r.calls {
+		if i >= len(r.c.Calls) || !r.sameTool(r.c.Calls[i], s) {
+			res.RightTool = false
+			break
+		}
+		if problem := r.compare(r.c.Calls[i], s); problem != "" {
+			res.Problem = problem
+			break
+		}
+		right++
+	}
+	for i, s := range r.calls {
+		res.RightTool = res.RightTool && r.sameTool(r.c.Calls[i], s)
+	}
+	res.RightInput = res.RightTool && right == len(r.c.Calls) && asked == r.c.Asks && res.RightAnswer
+	res.SilentWrong = right < len(r.calls) && !asked
+	if !res.RightTool && res.Problem == "" {
+		res.Problem = "another tool"
+	}
+}
+
+func (r *caseRun) sameTool(want Call, got *plannerv1.PlannedStep) bool {
+	return slices.ContainsFunc(want.Tool, func(name string) bool { return find(r.tools, name).GetId() == got.GetToolId() })
+}
+
+// compare returns what is wrong with a call's input, "" if nothing is.
+func (r *caseRun) compare(want Call, got *plannerv1.PlannedStep) string {
+	var input map[string]any
+	if err := json.Unmarshal([]byte(got.GetInputJson()), &input); err != nil {
+		return "the input is no JSON object"
+	}
+	if r.c.Asks && len(got.GetMissing()) > 0 {
+		return ""
+	}
+	defaults := defaultsOf(find(r.tools, got.GetToolId()))
+	for name, value := range want.Input {
+		given, ok := input[name]
+		if !ok {
+			given = defaults[name]
+		}
+		if !slices.ContainsFunc(alternatives(value), func(v any) bool { return equal(v, given) }) {
+			return fmt.Sprintf("%s is %v, not %v", name, given, value)
+		}
+	}
+	for name, given := range input {
+		if _, expected := want.Input[name]; !expected && !equal(defaults[name], given) {
+			return fmt.Sprintf("%s is %v, and was not asked for", name, given)
+		}
+	}
+	return ""
+}
+
+func alternatives(value any) []any {
+	if m, ok := value.(map[string]any); ok && len(m) == 1 {
+		if list, ok := m["any"].([]any); ok {
+			return list
+		}
+	}
+	return []any{value}
+}
+
+func defaultsOf(t *commonv1.Tool) map[string]any {
+	var schema struct {
+		Properties map[string]struct {
+			Default any `json:"default"`
+		} `json:"properties"`
+	}
+	out := map[string]any{}
+	if json.Unmarshal([]byte(t.GetInputSchemaJson()), &schema) == nil {
+		for name, p := range schema.Properties {
+			out[name] = p.Default
+		}
+	}
+	return out
+}
+
+// equal compares a value of YAML with one of JSON: numbers by value, texts without regard to case, outer punctuation and a path's spelling.
+func equal(want, got any) bool {
+	switch w := want.(type) {
+	case string:
+		g, ok := got.(string)
+		return ok && (plain(w) == plain(g) || path.Clean(w) == path.Clean(g))
+	case []any:
+		g, ok := got.([]any)
+		return ok && slices.EqualFunc(w, g, equal)
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok || len(w) != len(g) {
+			return false
+		}
+		for k, v := range w {
+			if !equal(v, g[k]) {
+				return false
+			}
+		}
+		return true
+	}
+	w, isNumber := number(want)
+	if g, ok := number(got); isNumber && ok {
+		return math.Abs(w-g) <= 1e-6*max(math.Abs(w), math.Abs(g))
+	}
+	return want == got
+}
+
+func plain(s string) string {
+	return strings.ToLower(strings.Join(strings.Fields(strings.Trim(s, " .,;:!?'\"")), " "))
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}
