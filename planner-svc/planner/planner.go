@@ -12,12 +12,11 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/api"
-	"pawl.dev/planner-svc/internal/contexts"
+	"pawl.dev/planner-svc/internal/contextcache"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
+	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
-	"pawl.dev/planner-svc/internal/prompt"
-	"pawl.dev/planner-svc/internal/reason"
 )
 
 // MaxRequestBytes is how large a request the server should take: it brings the whole history of a task, of which each
@@ -40,8 +39,8 @@ const (
 	defaultContextBytes = 64 << 20
 )
 
-func (c Config) contexts() contexts.Limits {
-	return contexts.Limits{Count: cmp.Or(c.KeptContexts, defaultContexts), Bytes: cmp.Or(c.KeptContextBytes, defaultContextBytes)}
+func (c Config) contexts() contextcache.Limits {
+	return contextcache.Limits{Count: cmp.Or(c.KeptContexts, defaultContexts), Bytes: cmp.Or(c.KeptContextBytes, defaultContextBytes)}
 }
 
 // Deps is what the service stands on.
@@ -63,42 +62,25 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
+	named, err := cfg.named()
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	deterministic := offline.New()
 	playbooks := playbook.New(deterministic)
-	planning, err := reason.NewModels(cfg.DefaultModel, deterministic, playbooks)
+	planners, err := plan.NewPlanners(cfg.DefaultModel, deterministic, playbooks)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	named, err := cfg.named(planning)
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	prompts, err := prompt.New()
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	reasoner, err := reason.New(planning, prompts, deps.Log)
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	return &Service{server: api.New(reasoner, contexts.New(cfg.contexts()), playbooks, named), named: named}, nil
+	return &Service{server: api.New(planners, contextcache.New(cfg.contexts()), playbooks, named), named: named}, nil
 }
 
-// named are the operator's models. Those that can plan hear of them.
-func (c Config) named(planning *reason.Models) (*models.Book, error) {
+// named opens the operator's models.
+func (c Config) named() (*models.Book, error) {
 	if c.Models == "" {
 		return models.None(), nil
 	}
-	book, err := models.Open(c.Models, []string{offline.Name, reason.PlaybookModel}, os.LookupEnv)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, 0, len(book.List()))
-	for _, n := range book.List() {
-		names = append(names, n.Info().Name)
-	}
-	planning.Beside(names)
-	return book, nil
+	return models.Open(c.Models, []string{offline.Name, plan.Playbook}, os.LookupEnv)
 }
 
 // Register adds PlannerService to a server or an in-process connection.

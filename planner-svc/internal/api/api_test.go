@@ -29,6 +29,17 @@ func TestNobodyIsRefused(t *testing.T) {
 		"IsParamError":     func() error { _, err := s.IsParamError(ctx, &plannerv1.IsParamErrorRequest{}); return err },
 		"DescribeError":    func() error { _, err := s.DescribeError(ctx, &plannerv1.DescribeErrorRequest{}); return err },
 		"GetMissingParams": func() error { _, err := s.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{}); return err },
+		"CreatePlan":       func() error { _, err := s.CreatePlan(ctx, &plannerv1.CreatePlanRequest{}); return err },
+		"Reflect":          func() error { _, err := s.Reflect(ctx, &plannerv1.ReflectRequest{}); return err },
+		"Decide":           func() error { _, err := s.Decide(ctx, &plannerv1.DecideRequest{}); return err },
+		"SelectTools":      func() error { _, err := s.SelectTools(ctx, &plannerv1.SelectToolsRequest{}); return err },
+		"SummarizeMemory":  func() error { _, err := s.SummarizeMemory(ctx, &plannerv1.SummarizeMemoryRequest{}); return err },
+		"StreamPlanSteps": func() error {
+			return s.StreamPlanSteps(&plannerv1.StreamPlanStepsRequest{}, nobody[plannerv1.StreamPlanStepsResponse]{t: t})
+		},
+		"Think": func() error {
+			return s.Think(&plannerv1.ThinkRequest{}, nobody[plannerv1.ThinkResponse]{t: t})
+		},
 		"GenerateAnswer": func() error {
 			return s.GenerateAnswer(&plannerv1.GenerateAnswerRequest{}, nobody[plannerv1.GenerateAnswerResponse]{t: t})
 		},

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-
 	"google.golang.org/grpc"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -63,16 +61,4 @@ func partOf(p *plannerv1.ModelPart) llm.Part {
 	default:
 		return llm.Part{Text: p.GetText()}
 	}
-}
-
-// ListModels implements PlannerService.
-func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
-	if err := caller(ctx); err != nil {
-		return nil, err
-	}
-	list := s.reasoner.Models().List()
-	for i, n := range s.models.List() {
-		list = append(list, &plannerv1.Model{Name: n.Info().Name, Description: n.Info().Description, CanGenerate: true, IsGenerateDefault: i == 0})
-	}
-	return &plannerv1.ListModelsResponse{Models: list}, nil
 }

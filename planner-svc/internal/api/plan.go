@@ -7,47 +7,81 @@ import (
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
-
-	"pawl.dev/planner-svc/internal/reason"
 )
 
 // PlanSteps implements PlannerService.
 func (s *Server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
-	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tc, err := s.contexts.Whole(p.Sub, req.GetContext())
-	if err != nil {
-		return nil, err
-	}
-	plan, err := s.plan(ctx, tc, req.GetBegin())
-	if err != nil {
-		return nil, err
-	}
-	name, err := s.contexts.Keep(p.Sub, req.GetContext().GetBase(), tc)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.PlanStepsResponse{Steps: plan.Steps, Usage: plan.Usage.Proto(), FlowName: plan.Name, FlowRisk: plan.Risk, ContextName: name}, nil
+	return s.plan(ctx, req, nil)
 }
 
 // StreamPlanSteps implements PlannerService.
 func (s *Server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
-	plan, err := s.PlanSteps(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()})
+	res, err := s.plan(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()}, func(text string) error {
+		return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_AnswerText{AnswerText: text}})
+	})
 	if err != nil {
 		return err
 	}
-	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: plan}})
+	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: res}})
 }
 
-func (s *Server) plan(ctx context.Context, tc *plannerv1.TaskContext, begin bool) (*reason.Beginning, error) {
-	if begin {
-		return s.reasoner.Begin(ctx, tc)
-	}
-	steps, usage, err := s.reasoner.PlanSteps(ctx, tc)
+func (s *Server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
+	base := req.GetContext().GetBase()
+	planner, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	return &reason.Beginning{Steps: steps, Usage: usage}, nil
+	res, err := planner.PlanSteps(ctx, req, emit)
+	if err != nil {
+		return nil, err
+	}
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case res.Answer != nil:
+		s.contexts.Forget(p.Sub, base) // nothing is asked about a task after its answer
+		return res, nil
+	case res.GetMemory() != nil:
+		req.Context.Memory, base = res.GetMemory(), ""
+	}
+	res.ContextName, err = s.contexts.Keep(p.Sub, base, req.GetContext())
+	return res, err
+}
+
+// GenerateAnswer implements PlannerService.
+func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
+	ctx, base := stream.Context(), req.GetContext().GetBase()
+	planner, err := s.prepare(ctx, req)
+	if err != nil {
+		return err
+	}
+	last, err := planner.GenerateAnswer(ctx, req, func(text string) error {
+		return stream.Send(&plannerv1.GenerateAnswerResponse{Text: text})
+	})
+	if err != nil {
+		return err
+	}
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return err
+	}
+	s.contexts.Forget(p.Sub, base) // nothing is asked about a task after its answer
+	return stream.Send(last)
+}
+
+// Think implements PlannerService.
+func (s *Server) Think(req *plannerv1.ThinkRequest, stream grpc.ServerStreamingServer[plannerv1.ThinkResponse]) error {
+	planner, err := s.prepare(stream.Context(), req)
+	if err != nil {
+		return err
+	}
+	result, err := planner.Think(stream.Context(), req, func(text string) error {
+		return stream.Send(&plannerv1.ThinkResponse{Piece: &plannerv1.ThinkResponse_Text{Text: text}})
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&plannerv1.ThinkResponse{Piece: &plannerv1.ThinkResponse_Result{Result: result}})
 }

@@ -3,131 +3,70 @@ package api
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
 
-	"pawl.dev/planner-svc/internal/contexts"
+	"pawl.dev/planner-svc/internal/contextcache"
 	"pawl.dev/planner-svc/internal/models"
+	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
-	"pawl.dev/planner-svc/internal/reason"
 )
 
 // Server implements PlannerService.
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	reasoner  *reason.Reasoner
-	contexts  *contexts.Store
+	planners  *plan.Planners
+	contexts  *contextcache.Store
 	playbooks Playbooks
 	models    *models.Book
 }
 
-// Playbooks parses playbooks: a playbook.Model.
+// Playbooks parses playbooks; it is implemented by playbook.Planner.
 type Playbooks interface {
 	Parse(text string) (*playbook.Playbook, error)
 }
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
-// New makes the handlers over a reasoner, and over the models that can be asked as they are. What requests tell about tasks is kept in the
-// store, for those that go on from there.
-func New(r *reason.Reasoner, kept *contexts.Store, playbooks Playbooks, named *models.Book) *Server {
-	return &Server{reasoner: r, contexts: kept, playbooks: playbooks, models: named}
+// New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them.
+func New(planners *plan.Planners, contexts *contextcache.Store, playbooks Playbooks, named *models.Book) *Server {
+	return &Server{planners: planners, contexts: contexts, playbooks: playbooks, models: named}
 }
 
-// caller refuses calls of nobody.
+// caller refuses calls without a principal.
 func caller(ctx context.Context) error {
 	_, err := identity.FromContext(ctx)
 	return err
 }
 
-// whole refuses calls of nobody, and completes the context that a request goes on from. What is kept for one user is not there for
-// another.
-func (s *Server) whole(ctx context.Context, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
+// taskRequest is a request about a task.
+type taskRequest interface {
+	proto.Message
+	GetContext() *plannerv1.TaskContext
+}
+
+// prepare completes the request's context, checks the request and returns the planner to ask. A context that is kept for one user does not
+// exist for another.
+func (s *Server) prepare(ctx context.Context, req taskRequest) (plan.Planner, error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.contexts.Whole(p.Sub, tc)
-}
-
-// GetFlowName implements PlannerService.
-func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
-	tc, err := s.whole(ctx, req.GetContext())
+	whole, err := s.contexts.Whole(p.Sub, req.GetContext())
 	if err != nil {
 		return nil, err
 	}
-	name, usage, err := s.reasoner.FlowName(ctx, tc)
-	if err != nil {
+	if whole != req.GetContext() {
+		m := req.ProtoReflect()
+		m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(whole.ProtoReflect()))
+	}
+	if err := plan.Check(req); err != nil {
 		return nil, err
 	}
-	return &plannerv1.GetFlowNameResponse{Name: name, Usage: usage.Proto()}, nil
-}
-
-// AssessFlowRisk implements PlannerService.
-func (s *Server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
-	tc, err := s.whole(ctx, req.GetContext())
-	if err != nil {
-		return nil, err
-	}
-	risk, usage, err := s.reasoner.FlowRisk(ctx, tc)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.AssessFlowRiskResponse{Risk: risk, Usage: usage.Proto()}, nil
-}
-
-// CreateNextStep implements PlannerService.
-func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
-	tc, err := s.whole(ctx, req.GetContext())
-	if err != nil {
-		return nil, err
-	}
-	toolID, description, usage, err := s.reasoner.NextStep(ctx, tc)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.CreateNextStepResponse{ToolId: toolID, Description: description, Usage: usage.Proto()}, nil
-}
-
-// GetFirstInputParams implements PlannerService.
-func (s *Server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	tc, err := s.whole(ctx, req.GetContext())
-	if err != nil {
-		return nil, err
-	}
-	req.Context = tc
-	input, missing, usage, err := s.reasoner.FirstInput(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.GetFirstInputParamsResponse{InputJson: input, Missing: missing, Usage: usage.Proto()}, nil
-}
-
-// FillParams implements PlannerService.
-func (s *Server) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	tc, err := s.whole(ctx, req.GetContext())
-	if err != nil {
-		return nil, err
-	}
-	req.Context = tc
-	input, usage, err := s.reasoner.FillParams(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.FillParamsResponse{InputJson: input, Usage: usage.Proto()}, nil
-}
-
-// AssessToolRisk implements PlannerService.
-func (s *Server) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
-	tc, err := s.whole(ctx, req.GetContext())
-	if err != nil {
-		return nil, err
-	}
-	risk, usage, err := s.reasoner.ToolRisk(ctx, tc, req.GetToolId(), req.GetInputJson())
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.AssessToolRiskResponse{Risk: risk, Usage: usage.Proto()}, nil
+	return s.planners.Choose(whole)
 }
 
 // CheckPlaybook implements PlannerService.
@@ -140,4 +79,29 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 		return nil, err
 	}
 	return &plannerv1.CheckPlaybookResponse{Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal}, nil
+}
+
+// ListModels implements PlannerService.
+func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	if err := caller(ctx); err != nil {
+		return nil, err
+	}
+	res := &plannerv1.ListModelsResponse{}
+	byName := map[string]*plannerv1.Model{}
+	for i, p := range s.planners.List() {
+		info := p.Info()
+		m := &plannerv1.Model{Name: info.Name, Description: info.Description, IsDefault: i == 0, CanPlan: true}
+		byName[info.Name] = m
+		res.Models = append(res.Models, m)
+	}
+	for i, named := range s.models.List() {
+		info := named.Info()
+		m := byName[info.Name]
+		if m == nil {
+			m = &plannerv1.Model{Name: info.Name, Description: info.Description}
+			res.Models = append(res.Models, m)
+		}
+		m.CanGenerate, m.IsGenerateDefault = true, i == 0
+	}
+	return res, nil
 }

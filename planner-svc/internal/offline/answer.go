@@ -12,7 +12,7 @@ import (
 )
 
 // answer writes what was found out: a paragraph per clause, in their order, and who wrote it.
-func (p *plan) answer(cutShort string) []string {
+func (p *work) answer(cutShort string) []string {
 	var out []string
 	if cutShort != "" {
 		out = append(out, p.l.Say("The task ended early: %s", "任务提前结束：%s", strings.TrimSpace(cutShort)))
@@ -40,7 +40,7 @@ func (p *plan) answer(cutShort string) []string {
 }
 
 // section tells what came of one clause.
-func (p *plan) section(s *section) []string {
+func (p *work) section(s *section) []string {
 	what := lang.Clip(s.clause.Text, 120)
 	if !s.matched {
 		if len(p.sections) == 1 {
@@ -63,7 +63,7 @@ func (p *plan) section(s *section) []string {
 }
 
 // tell reports one step of a clause. Steps that only prepare others, or that another one stands in for, are passed over.
-func (p *plan) tell(s *section, i int) []string {
+func (p *work) tell(s *section, i int) []string {
 	d, last := s.done[i], i == len(s.done)-1
 	ended := last && p.next == nil
 	if d.again {
@@ -96,7 +96,7 @@ func foundElsewhere(ds []done) bool {
 func standsIn(x part) bool { return x == insideWords || x == looseName || x == plainSearch }
 
 // report tells the result of a step by what was asked.
-func (p *plan) report(d done, c goal.Clause) []string {
+func (p *work) report(d done, c goal.Clause) []string {
 	switch d.item.intent {
 	case goal.SearchText, goal.FindDefinition:
 		if s, ok := d.res.Search(); ok {
@@ -121,7 +121,7 @@ func (p *plan) report(d done, c goal.Clause) []string {
 }
 
 // anything tells the result of any tool in the tool's words.
-func (p *plan) anything(r *result.Result) []string {
+func (p *work) anything(r *result.Result) []string {
 	if !r.OK() {
 		return []string{p.failure(done{step: &step{}, res: r})}
 	}
@@ -147,7 +147,7 @@ func (p *plan) anything(r *result.Result) []string {
 }
 
 // media names what was returned beside text; it is in the step's output.
-func (p *plan) media(toolID string, m result.Media) string {
+func (p *work) media(toolID string, m result.Media) string {
 	what := m.Type
 	for _, more := range []string{m.MIME, m.Name, m.URI} {
 		if more != "" {
@@ -158,7 +158,7 @@ func (p *plan) media(toolID string, m result.Media) string {
 }
 
 // failure tells why a step failed, and what is not known of it.
-func (p *plan) failure(d done) string {
+func (p *work) failure(d done) string {
 	what := d.res.GetDescription()
 	if what == "" {
 		what = d.res.GetToolId()
@@ -180,7 +180,7 @@ func (p *plan) failure(d done) string {
 }
 
 // noMatch says honestly that nothing was done, what could be, and how to get further.
-func (p *plan) noMatch() []string {
+func (p *work) noMatch() []string {
 	out := []string{p.l.Pick(
 		"The offline planner, which is deterministic and has no language model, could not match this goal to a tool, so nothing was done.",
 		"离线规划器是确定性的，没有语言模型，无法为该目标找到合适的工具，因此没有执行任何操作。")}

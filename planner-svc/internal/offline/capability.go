@@ -59,7 +59,7 @@ func fits(t *catalog.Tool, c capability) float64 {
 
 // capable returns the tool that serves an intent best, nil if none does. A server that the clause names is preferred, then
 // the server of the tools used so far, so that paths of one server are not given to another.
-func (p *plan) capable(intent goal.Intent, c goal.Clause) *catalog.Tool {
+func (p *work) capable(intent goal.Intent, c goal.Clause) *catalog.Tool {
 	want, ok := capabilities[needed[intent]]
 	if !ok {
 		return nil
@@ -112,7 +112,7 @@ func everyday(id string) bool {
 }
 
 // server is the one that the plan's steps for files used last.
-func (p *plan) server() string {
+func (p *work) server() string {
 	for _, s := range slices.Backward(p.sections) {
 		for _, d := range slices.Backward(s.done) {
 			if d.item.intent != goal.Other {

@@ -9,7 +9,7 @@ import (
 )
 
 // describe says why a step is made, in a few words.
-func (p *plan) describe(st *step, c goal.Clause) string {
+func (p *work) describe(st *step, c goal.Clause) string {
 	l, it := p.l, st.item
 	if st.part == direct {
 		return lang.Clip(c.Text, 120)
@@ -40,7 +40,7 @@ func (p *plan) describe(st *step, c goal.Clause) string {
 }
 
 // within says where and in which files a search looks.
-func (p *plan) within(it item) string {
+func (p *work) within(it item) string {
 	s := p.place(it.path)
 	if it.kind.Pattern != "" {
 		s += p.l.Say(" (%s)", "（%s）", p.filesOf(it, 2))
@@ -49,14 +49,14 @@ func (p *plan) within(it item) string {
 }
 
 // place says where something is: " in docs"; nothing for the root.
-func (p *plan) place(dir string) string {
+func (p *work) place(dir string) string {
 	if dir == "" || dir == "." {
 		return ""
 	}
 	return p.l.Say(" in %s", "（在 %s 中）", dir)
 }
 
-func (p *plan) folder(dir string) string {
+func (p *work) folder(dir string) string {
 	if dir == "" || dir == "." {
 		return p.l.Pick("the root folder", "根目录")
 	}
@@ -64,7 +64,7 @@ func (p *plan) folder(dir string) string {
 }
 
 // filesOf names the files of a kind, n of them: "Go files", "files matching *.proto", "files".
-func (p *plan) filesOf(it item, n int) string {
+func (p *work) filesOf(it item, n int) string {
 	files := lang.Plural(n, "file", "files")
 	switch {
 	case it.kind.Label == "":
@@ -80,7 +80,7 @@ func (p *plan) filesOf(it item, n int) string {
 }
 
 // gap puts a space between Chinese and Latin letters.
-func (p *plan) gap(s string) string {
+func (p *work) gap(s string) string {
 	if p.l == lang.ZH && s != "" && s[0] < utf8.RuneSelf {
 		return " " + s
 	}
@@ -88,7 +88,7 @@ func (p *plan) gap(s string) string {
 }
 
 // lineRange says which lines are meant; nothing for all of them.
-func (p *plan) lineRange(r goal.Lines) string {
+func (p *work) lineRange(r goal.Lines) string {
 	switch {
 	case r.Last > 0:
 		return p.l.Say(" (last %d lines)", "（最后 %d 行）", r.Last)

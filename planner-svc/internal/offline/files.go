@@ -19,7 +19,7 @@ var bareDocs = map[string]bool{"README": true, "CHANGELOG": true, "CONTRIBUTING"
 var severalCue = regexp.MustCompile(`(?i)\b(?:them|they|these|those|their|each|all)\b|它们|每个|这些|那些|都`)
 
 // files reads or describes the files that a clause names, or that were found before; nil where it names none.
-func (p *plan) files(t *catalog.Tool, c goal.Clause, root string) script {
+func (p *work) files(t *catalog.Tool, c goal.Clause, root string) script {
 	paths := filePaths(c)
 	if len(paths) == 1 && bareDocs[paths[0]] {
 		return p.document(t, c, strings.ToLower(paths[0]), root)
@@ -44,7 +44,7 @@ func (p *plan) files(t *catalog.Tool, c goal.Clause, root string) script {
 }
 
 // nothingFound is for a clause about what was found, when nothing was: it is done without a step.
-func (p *plan) nothingFound(c goal.Clause) script {
+func (p *work) nothingFound(c goal.Clause) script {
 	if c.Back && len(p.sections) > 0 {
 		return func([]done) *step { return nil }
 	}
@@ -74,7 +74,7 @@ func filePaths(c goal.Clause) []string {
 
 // file reads or describes one file: its last lines by way of its length, and wherever it is if it is not where it was said
 // to be.
-func (p *plan) file(t *catalog.Tool, it item, root string) script {
+func (p *work) file(t *catalog.Tool, it item, root string) script {
 	full := under(root, it.path)
 	info := p.capable(goal.DescribeFile, goal.Clause{})
 	if it.intent == goal.ReadFile && it.lines.Last > 0 && !input.HasTail(t) && info != nil && info != t {
@@ -89,7 +89,7 @@ func (p *plan) file(t *catalog.Tool, it item, root string) script {
 	return p.fileOrElsewhere(t, it, root, full)
 }
 
-func (p *plan) fileOrElsewhere(t *catalog.Tool, it item, root, full string) script {
+func (p *work) fileOrElsewhere(t *catalog.Tool, it item, root, full string) script {
 	call := func(part part, file string) *step {
 		return &step{tool: t, part: part, item: it, input: input.FromSlots(t, input.Slots{Path: file, Lines: it.lines})}
 	}
@@ -114,7 +114,7 @@ func (p *plan) fileOrElsewhere(t *catalog.Tool, it item, root, full string) scri
 }
 
 // document reads a file that is named by its role, such as the readme: it looks what the root holds, and below if it must.
-func (p *plan) document(t *catalog.Tool, c goal.Clause, name, root string) script {
+func (p *work) document(t *catalog.Tool, c goal.Clause, name, root string) script {
 	read := func(file string) script {
 		it := item{intent: c.Intent, path: file, lines: c.Lines}
 		return once(&step{tool: t, item: it, input: input.FromSlots(t, input.Slots{Path: file, Lines: c.Lines})})
@@ -141,7 +141,7 @@ func (p *plan) document(t *catalog.Tool, c goal.Clause, name, root string) scrip
 }
 
 // searchDocument finds a document below the root; nil where no tool can.
-func (p *plan) searchDocument(name, root string, read func(string) script) script {
+func (p *work) searchDocument(name, root string, read func(string) script) script {
 	finder := p.capable(goal.FindFiles, goal.Clause{})
 	if finder == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // listing shows what is in a folder: all of it, its folders, or its largest or smallest files.
-func (p *plan) listing(d done, l result.Listing, c goal.Clause) []string {
+func (p *work) listing(d done, l result.Listing, c goal.Clause) []string {
 	if c.Largest || c.Smallest {
 		return p.extremes(d, l, c)
 	}
@@ -46,7 +46,7 @@ func (p *plan) listing(d done, l result.Listing, c goal.Clause) []string {
 }
 
 // extremes shows the largest or smallest files of a listing.
-func (p *plan) extremes(d done, l result.Listing, c goal.Clause) []string {
+func (p *work) extremes(d done, l result.Listing, c goal.Clause) []string {
 	var files []result.Entry
 	for _, e := range l.Entries {
 		if e.Type == "file" && (len(c.Kinds) == 0 || slices.ContainsFunc(c.Kinds, func(k goal.Kind) bool { return goal.Matches(k.Pattern, e.Path) })) {
@@ -108,7 +108,7 @@ func size(n int64) string {
 }
 
 // subject names a folder at the start of a sentence.
-func (p *plan) subject(dir string) string {
+func (p *work) subject(dir string) string {
 	name := strings.TrimSpace(p.folder(dir))
 	if after, ok := strings.CutPrefix(name, "the "); ok {
 		return "The " + after

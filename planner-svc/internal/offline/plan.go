@@ -12,8 +12,8 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
-// plan is the goal worked through, as far as the history goes.
-type plan struct {
+// work is the goal worked through, as far as the history goes.
+type work struct {
 	l        lang.Lang
 	catalog  *catalog.Catalog
 	clauses  []goal.Clause
@@ -35,9 +35,9 @@ type section struct {
 	skipped *catalog.Tool // was not called, since a step before it had failed
 }
 
-// newPlan replays the history against the goal. Steps are matched by tool, not by input, since a person may have edited it.
-func newPlan(tc *plannerv1.TaskContext) *plan {
-	p := &plan{
+// newWork replays the history against the goal. Steps are matched by tool, not by input, since a person may have edited it.
+func newWork(tc *plannerv1.TaskContext) *work {
+	p := &work{
 		l:       lang.Of(tc.GetLanguage(), tc.GetGoal()),
 		catalog: catalog.New(tc.GetTools()),
 		seen:    map[string]*result.Result{},
@@ -47,7 +47,7 @@ func newPlan(tc *plannerv1.TaskContext) *plan {
 	}
 	p.clauses = goal.Parse(tc.GetGoal(), p.catalog)
 	for _, c := range p.clauses {
-		if p.work(c); p.next != nil {
+		if p.follow(c); p.next != nil {
 			break
 		}
 	}
@@ -57,8 +57,8 @@ func newPlan(tc *plannerv1.TaskContext) *plan {
 	return p
 }
 
-// work takes up one clause: it consumes the history of its steps and stops at the first step that is not done yet.
-func (p *plan) work(c goal.Clause) {
+// follow takes up one clause: it consumes the history of its steps and stops at the first step that is not done yet.
+func (p *work) follow(c goal.Clause) {
 	s := section{clause: c}
 	run, tools := p.script(c)
 	s.tools, s.matched = tools, run != nil
@@ -87,7 +87,7 @@ func (p *plan) work(c goal.Clause) {
 }
 
 // told tells whether an earlier clause has the same result for the same question.
-func (p *plan) told(st *step, res *result.Result) bool {
+func (p *work) told(st *step, res *result.Result) bool {
 	for _, s := range p.sections {
 		for _, d := range s.done {
 			if d.res == res && d.item.intent == st.item.intent && d.part == st.part {
@@ -100,7 +100,7 @@ func (p *plan) told(st *step, res *result.Result) bool {
 
 // take returns the next entry of the history if it is of that tool. Entries of other tools before it were not asked for by
 // this plan: they are kept, for the answer and so that they are not repeated.
-func (p *plan) take(st *step) *result.Result {
+func (p *work) take(st *step) *result.Result {
 	for len(p.history) > 0 {
 		r := p.history[0]
 		p.history = p.history[1:]
@@ -122,7 +122,7 @@ func (p *plan) take(st *step) *result.Result {
 func key(st *step) string { return st.tool.GetId() + " " + st.input.String() }
 
 // known tells what the steps so far found out, the newest first.
-func (p *plan) known() input.Known {
+func (p *work) known() input.Known {
 	var k input.Known
 	for i := len(p.sections) - 1; i >= 0; i-- {
 		for j := len(p.sections[i].done) - 1; j >= 0; j-- {

@@ -26,7 +26,7 @@ type match struct {
 const enough = 3.0
 
 // byWords returns the tool whose words suit the clause best; a zero match where none does well enough.
-func (p *plan) byWords(c goal.Clause) match {
+func (p *work) byWords(c goal.Clause) match {
 	said := catalog.WordsOf(c.Bare)
 	lead, _ := leadOf(c)
 	var best match
@@ -43,7 +43,7 @@ func (p *plan) byWords(c goal.Clause) match {
 }
 
 // consider rates a tool for a clause with that verb ("" where it has none); zero where it should not be called for it.
-func (p *plan) consider(t *catalog.Tool, c goal.Clause, said catalog.Words, lead string) match {
+func (p *work) consider(t *catalog.Tool, c goal.Clause, said catalog.Words, lead string) match {
 	m := rate(t, c, said, lead)
 	asked := lead != "" && namedBy(t, lead)
 	switch {
@@ -65,7 +65,7 @@ func (p *plan) consider(t *catalog.Tool, c goal.Clause, said catalog.Words, lead
 }
 
 // lacking counts the required properties that a clause does not tell. The path of a tool for folders is none of them.
-func (p *plan) lacking(t *catalog.Tool, c goal.Clause) int {
+func (p *work) lacking(t *catalog.Tool, c goal.Clause) int {
 	n := 0
 	for _, name := range t.Missing(p.input(t, c)) {
 		if !forFolders(t) || !t.Prop(name).Is(catalog.Path) {

@@ -21,7 +21,7 @@ const (
 )
 
 // found tells what a search for text found: the files with their counts, and the lines where those were asked for.
-func (p *plan) found(d done, s result.Search, c goal.Clause) []string {
+func (p *work) found(d done, s result.Search, c goal.Clause) []string {
 	term, where := d.item.term.Text, p.within(d.item)
 	if d.item.file {
 		where = ""
@@ -54,7 +54,7 @@ func (p *plan) found(d done, s result.Search, c goal.Clause) []string {
 	return []string{head}
 }
 
-func (p *plan) foundHead(d done, s result.Search, where string) string {
+func (p *work) foundHead(d done, s result.Search, where string) string {
 	var files []string
 	for i, f := range s.Files {
 		if i == mostFiles {
@@ -79,7 +79,7 @@ func (p *plan) foundHead(d done, s result.Search, where string) string {
 }
 
 // matches shows the first lines that were found.
-func (p *plan) matches(s result.Search) []string {
+func (p *work) matches(s result.Search) []string {
 	var out []string
 	for i, m := range s.Matches {
 		if i == mostLines {
@@ -92,7 +92,7 @@ func (p *plan) matches(s result.Search) []string {
 }
 
 // filesFound tells how many files there are, and which where that was asked or they are few.
-func (p *plan) filesFound(d done, f result.Files) []string {
+func (p *work) filesFound(d done, f result.Files) []string {
 	it, where, pattern, least := d.item, p.place(d.item.path), "", ""
 	if !it.kind.Name && it.kind.Label != "" {
 		pattern = p.l.Say(" (%s)", "（%s）", it.kind.Pattern)
@@ -119,7 +119,7 @@ func (p *plan) filesFound(d done, f result.Files) []string {
 }
 
 // bullets lists the first of so many things.
-func (p *plan) bullets(things []string, count int) []string {
+func (p *work) bullets(things []string, count int) []string {
 	var out []string
 	for i, thing := range things {
 		if i == mostEntries {
@@ -134,7 +134,7 @@ func (p *plan) bullets(things []string, count int) []string {
 }
 
 // content shows a file, or the lines that were asked for.
-func (p *plan) content(d done, c result.Content) []string {
+func (p *work) content(d done, c result.Content) []string {
 	file := d.item.path
 	if c.Path != "" {
 		file = c.Path
@@ -171,7 +171,7 @@ func lastLines(text string, n int) string {
 }
 
 // fenced shows a text as a block that nothing in it can end, cut where it is long.
-func (p *plan) fenced(text, language string) string {
+func (p *work) fenced(text, language string) string {
 	total := utf8.RuneCountInString(text)
 	note := ""
 	if total > mostContent {
@@ -186,7 +186,7 @@ func (p *plan) fenced(text, language string) string {
 }
 
 // about shows the beginning of a readme: its title and its first paragraphs.
-func (p *plan) about(d done, c result.Content) []string {
+func (p *work) about(d done, c result.Content) []string {
 	text := strings.TrimSpace(c.Text)
 	if i := strings.Index(text, "\n## "); i > 200 {
 		text = strings.TrimSpace(text[:i])
@@ -202,7 +202,7 @@ func (p *plan) about(d done, c result.Content) []string {
 }
 
 // info tells what is known of a file.
-func (p *plan) info(d done, i result.Info) []string {
+func (p *work) info(d done, i result.Info) []string {
 	name := i.Path
 	if name == "" {
 		name = d.item.path

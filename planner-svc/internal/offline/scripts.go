@@ -5,18 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"pawl.dev/services/strictjson"
+
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/goal"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/result"
-	"pawl.dev/services/strictjson"
 )
 
 // most bounds what one clause may unfold into: "read them" of a search with a thousand hits reads a few.
 const most = 6
 
 // script returns how a clause is carried out, and the tools that takes; nil where nothing fits.
-func (p *plan) script(c goal.Clause) (script, []*catalog.Tool) {
+func (p *work) script(c goal.Clause) (script, []*catalog.Tool) {
 	if c.Tool != "" {
 		return p.explicit(c)
 	}
@@ -34,7 +35,7 @@ func (p *plan) script(c goal.Clause) (script, []*catalog.Tool) {
 }
 
 // explicit serves a clause that names its tool. Of several servers that have it, one that the clause names comes first.
-func (p *plan) explicit(c goal.Clause) (script, []*catalog.Tool) {
+func (p *work) explicit(c goal.Clause) (script, []*catalog.Tool) {
 	named := p.catalog.Named(c.Tool)
 	if len(named) == 0 {
 		return nil, nil
@@ -56,7 +57,7 @@ func (p *plan) explicit(c goal.Clause) (script, []*catalog.Tool) {
 
 // general is a single call with an input from the clause's words. Where a server has folders of its own, relative paths are
 // taken as below the first of them, and a tool for folders that was given none gets that one.
-func (p *plan) general(t *catalog.Tool, c goal.Clause) script {
+func (p *work) general(t *catalog.Tool, c goal.Clause) script {
 	in := p.input(t, c)
 	if t.For(catalog.Path, "string") == nil {
 		return once(&step{tool: t, input: in, part: direct, item: itemOf(t, in)})
@@ -80,7 +81,7 @@ func (p *plan) general(t *catalog.Tool, c goal.Clause) script {
 
 // input fills a tool's input from a clause. Tools for files and text that the clause does not name get no leftover words: a
 // sentence that was not understood is nothing to search for.
-func (p *plan) input(t *catalog.Tool, c goal.Clause) *strictjson.Object {
+func (p *work) input(t *catalog.Tool, c goal.Clause) *strictjson.Object {
 	if c.Tool == "" && hasCapability(t) {
 		c.Question = true
 	}
@@ -119,7 +120,7 @@ func itemOf(t *catalog.Tool, in *strictjson.Object) item {
 	return item{intent: goal.Other}
 }
 
-func (p *plan) forIntent(t *catalog.Tool, c goal.Clause) script {
+func (p *work) forIntent(t *catalog.Tool, c goal.Clause) script {
 	switch c.Intent {
 	case goal.SearchText, goal.FindDefinition:
 		return p.rooted(t, func(root string) script { return p.searches(t, c, root) })
@@ -137,7 +138,7 @@ func (p *plan) forIntent(t *catalog.Tool, c goal.Clause) script {
 
 // rooted asks first which folders may be used, where a server has a tool for that and paths of its own: its tools take no
 // relative paths, or take them relative to another folder than people mean.
-func (p *plan) rooted(t *catalog.Tool, then func(root string) script) script {
+func (p *work) rooted(t *catalog.Tool, then func(root string) script) script {
 	for _, other := range p.catalog.Tools {
 		if other.GetMcpId() == t.GetMcpId() && slices.Contains(other.NameWords(), "allowed") &&
 			(slices.Contains(other.NameWords(), "directories") || slices.Contains(other.NameWords(), "roots")) && len(other.Missing(&strictjson.Object{})) == 0 {
@@ -169,7 +170,7 @@ func under(root, p string) string {
 	return strings.TrimRight(root, "/") + "/" + p
 }
 
-func (p *plan) searches(t *catalog.Tool, c goal.Clause, root string) script {
+func (p *work) searches(t *catalog.Tool, c goal.Clause, root string) script {
 	var all []script
 	for _, term := range c.Terms {
 		for _, kind := range orNone(c.Kinds) {
@@ -185,7 +186,7 @@ func (p *plan) searches(t *catalog.Tool, c goal.Clause, root string) script {
 }
 
 // search looks for one term. Where a word or a definition is nowhere, it looks for the bare text, and says so.
-func (p *plan) search(t *catalog.Tool, it item, root string) script {
+func (p *work) search(t *catalog.Tool, it item, root string) script {
 	slots := input.Slots{Query: it.term.Text, Word: it.term.Word, Glob: it.kind.Pattern, Path: under(root, it.path)}
 	st := &step{tool: t, part: mainPart, item: it}
 	loose := &step{tool: t, part: plainSearch, item: it}
@@ -209,7 +210,7 @@ func (p *plan) search(t *catalog.Tool, it item, root string) script {
 	return orElse(st, nothing, func(*result.Result) script { return once(loose) })
 }
 
-func (p *plan) finds(t *catalog.Tool, c goal.Clause, root string) script {
+func (p *work) finds(t *catalog.Tool, c goal.Clause, root string) script {
 	kinds := c.Kinds
 	if len(kinds) == 0 {
 		kinds = []goal.Kind{{Pattern: "**/*"}}
@@ -226,7 +227,7 @@ func (p *plan) finds(t *catalog.Tool, c goal.Clause, root string) script {
 }
 
 // find looks for files. Where none has exactly a name, it looks for names that hold it.
-func (p *plan) find(t *catalog.Tool, it item, root string) script {
+func (p *work) find(t *catalog.Tool, it item, root string) script {
 	build := func(part part, pattern string) *step {
 		return &step{tool: t, part: part, item: it, input: input.FromSlots(t, input.Slots{Glob: pattern, Path: under(root, it.path)})}
 	}
@@ -238,7 +239,7 @@ func (p *plan) find(t *catalog.Tool, it item, root string) script {
 	return orElse(st, nothing, func(*result.Result) script { return once(build(looseName, it.kind.Label)) })
 }
 
-func (p *plan) lists(t *catalog.Tool, c goal.Clause, root string) script {
+func (p *work) lists(t *catalog.Tool, c goal.Clause, root string) script {
 	var all []script
 	for _, place := range orNone(c.Places) {
 		if len(all) < most {

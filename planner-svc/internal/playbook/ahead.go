@@ -8,10 +8,10 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
-
-	"pawl.dev/planner-svc/internal/model"
-	"pawl.dev/planner-svc/internal/risk"
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/plan"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 // How much one answer plans, the next step included.
@@ -59,7 +59,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 }
 
 func (r *run) final() *plannerv1.PlannedStep {
-	return &plannerv1.PlannedStep{ToolId: model.Final, Description: r.finalDescription()}
+	return &plannerv1.PlannedStep{ToolId: plan.Final, Description: r.finalDescription()}
 }
 
 // planned judges a step that was resolved.

@@ -1,6 +1,7 @@
 package playbook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,10 +14,10 @@ import (
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
-
-	"pawl.dev/planner-svc/internal/model"
-	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/offline"
+	"pawl.dev/planner-svc/internal/plan"
 )
 
 // What is certain is planned ahead, with what is not there yet as references to the task's steps.
@@ -151,14 +152,14 @@ func walk(tc *plannerv1.TaskContext, outcomes []outcome, follow bool) (moves []m
 			known = known[1:]
 		}
 		if step == nil {
-			steps, err := m.PlanSteps(&model.Facts{Context: tc})
+			res, err := m.PlanSteps(context.Background(), &plannerv1.PlanStepsRequest{Context: tc}, nil)
 			if err != nil {
 				return append(moves, move{Err: err.Error()}), followed
 			}
-			step, known = steps[0], steps[1:]
+			step, known = res.GetSteps()[0], res.GetSteps()[1:]
 		}
 		moves = append(moves, move{Step: step})
-		if step.GetToolId() == model.Final {
+		if step.GetToolId() == plan.Final {
 			return moves, followed
 		}
 		e := &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", len(tc.GetHistory())+1), ToolId: step.GetToolId()}

@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"pawl.dev/services/jsonref"
-
-	"pawl.dev/planner-svc/internal/model"
-	"pawl.dev/planner-svc/internal/risk"
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/plan"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 // goalName is what references call the task's goal.
@@ -202,7 +202,7 @@ func (r *reader) id(n *yaml.Node) string {
 func (r *reader) tool(n *yaml.Node) string {
 	tool := r.text(n, "tool")
 	server, name, ok := strings.Cut(tool, "/")
-	if tool != "" && (!ok || server == "" || name == "" || tool == model.Final) {
+	if tool != "" && (!ok || server == "" || name == "" || tool == plan.Final) {
 		r.wrong(n, "`tool` must be the id of a tool, SERVER/NAME")
 	}
 	return tool

@@ -12,11 +12,11 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/jsonref"
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
-	"pawl.dev/planner-svc/internal/model"
-	"pawl.dev/services/strictjson"
+	"pawl.dev/planner-svc/internal/plan"
 )
 
 // run is a playbook with what was done of it. It is used for one answer, by one goroutine.
@@ -32,8 +32,7 @@ type run struct {
 func (r *run) tool(id string) *catalog.Tool {
 	t, seen := r.tools[id]
 	if !seen {
-		facts := model.Facts{Context: r.tc, ToolID: id}
-		if found := facts.Tool(); found != nil {
+		if found := plan.ToolOf(r.tc, id); found != nil {
 			t = r.cache.Tool(found)
 		}
 		r.tools[id] = t

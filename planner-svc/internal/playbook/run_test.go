@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
-	"pawl.dev/planner-svc/internal/model"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/risk"
 )
@@ -39,20 +39,26 @@ func bad(tool, why string) *plannerv1.HistoryEntry {
 	return &plannerv1.HistoryEntry{ToolId: tool, Result: plannerv1.StepResult_STEP_RESULT_ERROR, Error: why}
 }
 
-func generate(t testing.TB, m *Model, purpose model.Purpose, f model.Facts) (string, error) {
+func answerOf(t testing.TB, tc *plannerv1.TaskContext, cutShort string) (string, error) {
 	t.Helper()
 	var b strings.Builder
-	usage, err := m.Generate(context.Background(), &model.Request{Purpose: purpose, Facts: f}, func(p string) error {
+	res, err := New(offline.New()).GenerateAnswer(context.Background(), &plannerv1.GenerateAnswerRequest{Context: tc, CutShort: cutShort}, func(p string) error {
 		b.WriteString(p)
 		return nil
 	})
-	if usage != (model.Usage{}) {
-		t.Errorf("it cost %+v", usage)
+	if err == nil && !proto.Equal(res.GetUsage(), &commonv1.Usage{}) {
+		t.Errorf("it cost %v", res.GetUsage())
 	}
 	return b.String(), err
 }
 
-func plan(t testing.TB, tc *plannerv1.TaskContext) (string, error) {
+func inputOf(t testing.TB, tool, failed, problem string, tc *plannerv1.TaskContext) (string, error) {
+	t.Helper()
+	res, err := New(offline.New()).GetFirstInputParams(t.Context(), &plannerv1.GetFirstInputParamsRequest{Context: tc, ToolId: tool, FailedInputJson: failed, Error: problem})
+	return res.GetInputJson(), err
+}
+
+func planOf(t testing.TB, tc *plannerv1.TaskContext) (string, error) {
 	t.Helper()
 	steps, err := planAll(t, tc)
 	if err != nil {
@@ -64,9 +70,10 @@ func plan(t testing.TB, tc *plannerv1.TaskContext) (string, error) {
 func planAll(t testing.TB, tc *plannerv1.TaskContext) ([]*plannerv1.PlannedStep, error) {
 	t.Helper()
 	m := New(offline.New())
-	steps, err := m.PlanSteps(&model.Facts{Context: tc})
-	again, _ := m.PlanSteps(&model.Facts{Context: tc})
-	if d := cmp.Diff(steps, again, protocmp.Transform()); d != "" {
+	res, err := m.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: tc}, nil)
+	again, _ := m.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: tc}, nil)
+	steps := res.GetSteps()
+	if d := cmp.Diff(res, again, protocmp.Transform()); d != "" {
 		t.Errorf("the same context gave two plans: %s", d)
 	}
 	if err == nil && (len(steps) == 0 || steps[0].GetUnresolved()) {
@@ -110,7 +117,7 @@ func TestPlan(t *testing.T) {
 		{[]*plannerv1.HistoryEntry{ok("ws/find", found), bad("ws/read", "gone")}, `ws/drop {"why":"m"} HIGH Step 3 of 3`},
 		{[]*plannerv1.HistoryEntry{ok("ws/find", found), ok("ws/read", `{"message":"r"}`), ok("ws/drop", "")}, `FINAL   The playbook is done.`},
 	} {
-		got, err := plan(t, context_(book, tc.history...))
+		got, err := planOf(t, context_(book, tc.history...))
 		if d := cmp.Diff(tc.want, got); d != "" || err != nil {
 			t.Errorf("after %d steps: %v %s", len(tc.history), err, d)
 		}
@@ -152,7 +159,7 @@ func TestPlanStops(t *testing.T) {
 		"exists not":           {context_(one("exists: false"), value("null")), planning, "does not exist, but it does"},
 		"several":              {context_(one("gte: 1, lte: 3"), value("4")), planning, "at most 3"},
 	} {
-		_, err := plan(t, tc.tc)
+		_, err := planOf(t, tc.tc)
 		e := errs.From(err)
 		if e == nil || e.Code != codes.FailedPrecondition || e.Reason != tc.reason || !strings.Contains(e.Message, tc.says) {
 			t.Errorf("%s: %v", name, err)
@@ -166,12 +173,12 @@ func TestExpectationsThatHold(t *testing.T) {
 		"contains: b": `"abc"`, "contains: 2": "[1,2.0]", "matches: ^\\d+$": "42", "gte: 1e2": "100", "lte: -1": "-1.0", "exists: true": "null",
 	} {
 		book := "steps:\n- id: s\n  tool: ws/find\n  expect:\n  - {path: structured.v, " + expect + "}\n"
-		if _, err := plan(t, context_(book, ok("ws/find", `{"structured":{"v":`+value+`}}`))); err != nil {
+		if _, err := planOf(t, context_(book, ok("ws/find", `{"structured":{"v":`+value+`}}`))); err != nil {
 			t.Errorf("%s of %s: %v", expect, value, err)
 		}
 	}
 	whole := "steps:\n- {tool: ws/find, expect: [{contains: message}, {path: no, exists: false}]}\n"
-	if _, err := plan(t, context_(whole, ok("ws/find", `{"message":"x"}`))); err != nil {
+	if _, err := planOf(t, context_(whole, ok("ws/find", `{"message":"x"}`))); err != nil {
 		t.Error(err)
 	}
 }
@@ -179,11 +186,11 @@ func TestExpectationsThatHold(t *testing.T) {
 // References to a step that failed and was gone over see its error alone.
 func TestErrorsCanBeReferredTo(t *testing.T) {
 	book := "steps:\n- {id: a, tool: ws/read, on_error: continue}\n- {tool: ws/find, input: {pattern: \"${a.error}\"}}\n"
-	got, err := plan(t, context_(book, bad("ws/read", "gone")))
+	got, err := planOf(t, context_(book, bad("ws/read", "gone")))
 	if err != nil || !strings.HasPrefix(got, `ws/find {"pattern":"gone"}`) {
 		t.Errorf("%s %v", got, err)
 	}
-	if _, err := plan(t, context_(strings.Replace(book, "a.error", "a.message", 1), bad("ws/read", "gone"))); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
+	if _, err := planOf(t, context_(strings.Replace(book, "a.error", "a.message", 1), bad("ws/read", "gone"))); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
 		t.Errorf("the output of a failed step: %v", err)
 	}
 }
@@ -193,56 +200,49 @@ func TestGoalOfThePlaybook(t *testing.T) {
 	for goal, want := range map[string]string{"": "G", "mine": "mine"} {
 		tc := context_(book)
 		tc.Goal = goal
-		if got, err := plan(t, tc); err != nil || !strings.Contains(got, `{"pattern":"`+want+`"}`) {
+		if got, err := planOf(t, tc); err != nil || !strings.Contains(got, `{"pattern":"`+want+`"}`) {
 			t.Errorf("%q: %s %v", goal, got, err)
 		}
 	}
 }
 
-func TestOtherPurposes(t *testing.T) {
+func TestQuestionsAboutCalls(t *testing.T) {
 	m := New(offline.New())
-	facts := model.Facts{Context: context_(book)}
-	inputOf := func(tool string, history ...*plannerv1.HistoryEntry) model.Facts {
-		return model.Facts{Context: context_(book, history...), ToolID: tool, InputJSON: `{"x":1}`, Error: "unknown property x"}
-	}
-	for _, tc := range []struct {
-		purpose model.Purpose
-		facts   model.Facts
-		want    string
-	}{
-		{model.NextStep, facts, `{"description":"Look for the goal","tool_id":"ws/find"}`},
-		// A11: what a person wrote is not mended behind their back.
-		{model.InputParams, inputOf("ws/find"), `{"input":{"pattern":"the goal","n":9007199254740993}}`},
-		{model.InputParams, inputOf("ws/find", bad("ws/find", "no")), `{"input":{"pattern":"the goal","n":9007199254740993}}`},
-		// the rest is answered as offline does
-		{model.FillParams, model.Facts{Context: context_(book), ToolID: "ws/find", InputJSON: `{}`, ContentJSON: `{"pattern":"*"}`}, `{"input":{"pattern":"*"}}`},
-		{model.IsParamError, inputOf("ws/find"), `{"is_param_error":true}`},
-		{model.ToolRisk, inputOf("ws/drop"), `{"level":"HIGH","reason":"drop may destroy something that does not come back."}`},
+	const want = `{"pattern":"the goal","n":9007199254740993}`
+	for name, tc := range map[string]*plannerv1.TaskContext{
+		// A11: what a person wrote is not changed behind their back.
+		"at first": context_(book), "after a failure": context_(book, bad("ws/find", "no")),
 	} {
-		if got, err := generate(t, m, tc.purpose, tc.facts); got != tc.want || err != nil {
-			t.Errorf("%s: %s %v, want %s", tc.purpose, got, err, tc.want)
+		if got, err := inputOf(t, "ws/find", `{"x":1}`, "unknown property x", tc); got != want || err != nil {
+			t.Errorf("%s: %s %v, want %s", name, got, err, want)
 		}
 	}
-	if _, err := generate(t, m, model.InputParams, inputOf("ws/drop")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED {
+	if _, err := inputOf(t, "ws/drop", `{"x":1}`, "unknown property x", context_(book)); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED {
 		t.Errorf("a tool that is not due: %v", err)
+	}
+	// the rest is answered as offline does
+	fill, err := m.FillParams(t.Context(), &plannerv1.FillParamsRequest{Context: context_(book), ToolId: "ws/find", InputJson: `{}`, ContentJson: `{"pattern":"*"}`})
+	if err != nil || fill.GetInputJson() != `{"pattern":"*"}` {
+		t.Errorf("%v %v", fill, err)
+	}
+	drop, err := m.AssessToolRisk(t.Context(), &plannerv1.AssessToolRiskRequest{Context: context_(book), ToolId: "ws/drop", InputJson: `{"x":1}`})
+	if err != nil || drop.GetRisk().GetReason() != "drop may destroy something that does not come back." {
+		t.Errorf("%v %v", drop, err)
 	}
 }
 
 // A11: the input of a failed step is its own, also where the next step calls the same tool: else that one's effect would be
 // had twice.
 func TestInputOfAFailedStepBeforeOneOfTheSameTool(t *testing.T) {
-	m := New(offline.New())
 	const twice = `
 steps:
   - {tool: ws/find, on_error: continue, input: {pattern: first}}
   - {tool: ws/find, input: {pattern: second}}
 `
-	again := model.Facts{Context: context_(twice, bad("ws/find", "no")), ToolID: "ws/find", InputJSON: `{"pattern":"first"}`, Error: "no"}
-	if got, err := generate(t, m, model.InputParams, again); err != nil || got != `{"input":{"pattern":"first"}}` {
+	if got, err := inputOf(t, "ws/find", `{"pattern":"first"}`, "no", context_(twice, bad("ws/find", "no"))); err != nil || got != `{"pattern":"first"}` {
 		t.Errorf("after the failure: %s %v", got, err)
 	}
-	next := model.Facts{Context: context_(twice, bad("ws/find", "no")), ToolID: "ws/find"}
-	if got, err := generate(t, m, model.InputParams, next); err != nil || got != `{"input":{"pattern":"second"}}` {
+	if got, err := inputOf(t, "ws/find", "", "", context_(twice, bad("ws/find", "no"))); err != nil || got != `{"pattern":"second"}` {
 		t.Errorf("of the next step: %s %v", got, err)
 	}
 }
@@ -254,26 +254,18 @@ func TestFlow(t *testing.T) {
 		{book, "Look and read", "HIGH", "drop may destroy something that does not come back."},
 		{"steps: [{tool: ws/read, risk: medium}]", "The goal", "MEDIUM", "The playbook says so."},
 	} {
-		facts := &model.Facts{Context: context_(tc.book)}
-		if name, err := m.FlowName(facts); name != tc.name || err != nil {
-			t.Errorf("%q %v, want %q", name, err, tc.name)
-		}
-		if x, err := m.FlowRisk(facts); risk.Name(x.GetLevel()) != tc.risk || x.GetReason() != tc.reason || err != nil {
-			t.Errorf("%v %v, want %s", x, err, tc.risk)
+		res, err := m.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: context_(tc.book), Begin: true}, nil)
+		if x := res.GetFlowRisk(); err != nil || res.GetFlowName() != tc.name || risk.Name(x.GetLevel()) != tc.risk || x.GetReason() != tc.reason {
+			t.Errorf("%v %v, want %q and %s", res, err, tc.name, tc.risk)
 		}
 	}
-	broken := &model.Facts{Context: context_("steps: []")}
-	if _, err := m.FlowName(broken); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
-		t.Error(err)
-	}
-	if _, err := m.FlowRisk(broken); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
+	if _, err := planOf(t, context_("steps: []")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
 		t.Error(err)
 	}
 }
 
 // A22
 func TestAnswer(t *testing.T) {
-	m := New(offline.New())
 	done := []*plannerv1.HistoryEntry{ok("ws/find", found), ok("ws/read", `{"message":"r"}`), ok("ws/drop", `{"message":"d"}`)}
 	done[0].Description = "Look"
 	failed := []*plannerv1.HistoryEntry{ok("ws/find", found), bad("ws/read", "gone"), ok("ws/drop", `{"message":"d"}`)}
@@ -287,16 +279,16 @@ func TestAnswer(t *testing.T) {
 		"a summary":   {plain, "", done, "Look and read\n\n1. Look (ws/find) — done: m\n2. read (ws/read) — done: r\n3. Step 3 of 3 (ws/drop) — done: d"},
 		"ended early": {book, "a limit", failed[:2], "The playbook ended early: a limit\n\nLook and read\n\n1. find (ws/find) — done: m\n2. read (ws/read) — failed: gone\n3. ws/drop — not reached"},
 	} {
-		if got, err := generate(t, m, model.Answer, model.Facts{Context: context_(tc.book, tc.history...), CutShort: tc.cutShort}); err != nil || got != tc.want {
+		if got, err := answerOf(t, context_(tc.book, tc.history...), tc.cutShort); err != nil || got != tc.want {
 			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(tc.want, got))
 		}
 	}
-	if _, err := generate(t, m, model.Answer, model.Facts{Context: context_(book, failed...)}); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
+	if _, err := answerOf(t, context_(book, failed...), ""); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
 		t.Errorf("an answer about what is not there: %v", err)
 	}
 	zh := context_("name: 统计\nsteps: [{tool: ws/read}]\n", ok("ws/read", ""))
 	zh.Language = commonv1.Language_LANGUAGE_ZH
-	if got, err := generate(t, m, model.Answer, model.Facts{Context: zh}); err != nil || !strings.Contains(got, "— 完成") {
+	if got, err := answerOf(t, zh, ""); err != nil || !strings.Contains(got, "— 完成") {
 		t.Errorf("%s %v", got, err)
 	}
 }
@@ -305,7 +297,7 @@ func TestAnswer(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	m := New(offline.New())
 	for i := range 3 * kept {
-		if _, err := m.FlowName(&model.Facts{Context: context_(fmt.Sprintf("name: n%d\nsteps: [{tool: ws/read}]\n", i))}); err != nil {
+		if _, err := m.Parse(fmt.Sprintf("name: n%d\nsteps: [{tool: ws/read}]\n", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package contexts
+package contextcache
 
 import (
 	"container/list"
@@ -69,7 +69,8 @@ func (s *Store) Whole(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskCo
 			"the context that the request continues is not kept here (any more); send the context whole, without `base`")
 	}
 	whole := headOf(p.head)
-	whole.ModelCallsLeft = tc.ModelCallsLeft
+	whole.ModelCallsLeft, whole.InputTokensLeft, whole.OutputTokensLeft, whole.CostNanoUsdLeft =
+		tc.ModelCallsLeft, tc.InputTokensLeft, tc.OutputTokensLeft, tc.CostNanoUsdLeft
 	whole.History = append(p.history, tc.GetHistory()...)
 	return whole, nil
 }

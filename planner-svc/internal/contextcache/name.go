@@ -1,4 +1,4 @@
-package contexts
+package contextcache
 
 import (
 	"crypto/sha256"
@@ -96,6 +96,7 @@ func headOf(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 		to.Set(f, v)
 		return true
 	})
-	head.History, head.Base, head.ModelCallsLeft = nil, "", nil
+	head.History, head.Base = nil, ""
+	head.ModelCallsLeft, head.InputTokensLeft, head.OutputTokensLeft, head.CostNanoUsdLeft = nil, nil, nil, nil
 	return head
 }

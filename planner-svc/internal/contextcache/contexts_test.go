@@ -1,4 +1,4 @@
-package contexts
+package contextcache
 
 import (
 	"fmt"
@@ -148,6 +148,10 @@ func TestEveryFieldIsKept(t *testing.T) {
 			full.ProtoReflect().Set(f, protoreflect.ValueOfEnum(1))
 		case f.Kind() == protoreflect.Uint32Kind:
 			full.ProtoReflect().Set(f, protoreflect.ValueOfUint32(7))
+		case f.Kind() == protoreflect.Uint64Kind:
+			full.ProtoReflect().Set(f, protoreflect.ValueOfUint64(7))
+		case f.Kind() == protoreflect.MessageKind:
+			full.ProtoReflect().Mutable(f).Message()
 		default:
 			t.Fatalf("this test does not know how to fill %s", f.Name())
 		}
@@ -155,10 +159,13 @@ func TestEveryFieldIsKept(t *testing.T) {
 	s := store()
 	n := keep(t, s, "u", "", full)
 	want := proto.CloneOf(full)
-	want.Base, want.ModelCallsLeft = "", nil
+	want.Base = ""
+	want.ModelCallsLeft, want.InputTokensLeft, want.OutputTokensLeft, want.CostNanoUsdLeft = nil, nil, nil, nil
 	isWhole(t, s, "u", n, want)
-	want.ModelCallsLeft = proto.Uint32(3)
-	got, err := s.Whole("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: proto.Uint32(3)})
+	limits := &plannerv1.TaskContext{ModelCallsLeft: proto.Uint32(3), InputTokensLeft: proto.Uint64(4), OutputTokensLeft: proto.Uint64(5), CostNanoUsdLeft: proto.Uint64(0)}
+	proto.Merge(want, limits)
+	got, err := s.Whole("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: limits.ModelCallsLeft,
+		InputTokensLeft: limits.InputTokensLeft, OutputTokensLeft: limits.OutputTokensLeft, CostNanoUsdLeft: limits.CostNanoUsdLeft})
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
 	}

@@ -11,72 +11,74 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/planner-svc/internal/model"
+	"pawl.dev/planner-svc/internal/plan"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 // A3: name and risk of the flow.
 func TestFlow(t *testing.T) {
-	for _, tc := range []struct{ goal, name, risk string }{
-		{"please count the Go files.", `{"name":"Count the Go files"}`, `{"level":"LOW","reason":"It only reads."}`},
-		{"请帮我统计 Go 文件", `{"name":"统计 Go 文件"}`, `{"level":"LOW","reason":"只读取，不做更改。"}`},
-		{"count the Go files and delete the path docs/old", `{"name":"Count the Go files and delete the path…"}`, `{"level":"MEDIUM","reason":"delete_path may change something."}`},
-		{"tell me a joke", `{"name":"A joke"}`, `{"level":"LOW","reason":"No tool is called."}`},
-		{"", `{"name":"Nothing to do"}`, `{"level":"LOW","reason":"No tool is called."}`},
+	for _, tc := range []struct{ goal, name, risk, reason string }{
+		{"please count the Go files.", "Count the Go files", "LOW", "It only reads."},
+		{"请帮我统计 Go 文件", "统计 Go 文件", "LOW", "只读取，不做更改。"},
+		{"count the Go files and delete the path docs/old", "Count the Go files and delete the path…", "MEDIUM", "delete_path may change something."},
+		{"tell me a joke", "A joke", "LOW", "No tool is called."},
+		{"", "Nothing to do", "LOW", "No tool is called."},
 	} {
-		f := model.Facts{Context: &plannerv1.TaskContext{Goal: tc.goal, Tools: everywhere(t)}}
-		if got := ask(t, model.FlowName, f); got != tc.name {
-			t.Errorf("%q: %s, want %s", tc.goal, got, tc.name)
-		}
-		if got := ask(t, model.FlowRisk, f); got != tc.risk {
-			t.Errorf("%q: %s, want %s", tc.goal, got, tc.risk)
+		c := &plannerv1.TaskContext{Goal: tc.goal, Tools: everywhere(t)}
+		res, err := New().PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: c, Begin: true}, nil)
+		if err != nil || res.GetFlowName() != tc.name || risk.Name(res.GetFlowRisk().GetLevel()) != tc.risk || res.GetFlowRisk().GetReason() != tc.reason {
+			t.Errorf("%q: %v, %v, want %q, %s %s", tc.goal, res, err, tc.name, tc.risk, tc.reason)
 		}
 	}
 }
 
-func TestPurposes(t *testing.T) {
-	all := everywhere(t)
-	facts := func(goal, tool, in, failure string) model.Facts {
-		return model.Facts{Context: &plannerv1.TaskContext{Goal: goal, Tools: all}, ToolID: tool, InputJSON: in, Error: failure}
-	}
-	withContent := facts("x", "workspace/search_code", `{"query":"a"}`, "")
-	withContent.ContentJSON, withContent.Description = `{"max_results":"3","regex":null}`, "path=docs"
-	described := facts("count the Go files", "workspace/read_file", "", "")
-	described.Description = "Read go.mod"
+func TestQuestionsAboutCalls(t *testing.T) {
+	all, p := everywhere(t), New()
+	in := func(goal string) *plannerv1.TaskContext { return &plannerv1.TaskContext{Goal: goal, Tools: all} }
 	for _, tc := range []struct {
-		purpose model.Purpose
-		facts   model.Facts
-		want    string
+		req  *plannerv1.GetFirstInputParamsRequest
+		want string
 	}{
-		{model.NextStep, facts("count the Go files", "", "", ""), `{"description":"Count the Go files","tool_id":"workspace/search_files"}`},
-		{model.NextStep, facts("tell me a joke", "", "", ""), `{"description":"Nothing is left to do.","tool_id":"FINAL"}`},
 		// A7
-		{model.InputParams, facts("count the Go files", "workspace/search_files", "", ""), `{"input":{"pattern":"**/*.go"},"missing":[]}`},
-		{model.InputParams, described, `{"input":{"path":"go.mod"},"missing":[]}`},
-		{model.InputParams, facts("say hi", "workspace/read_file", "", ""), `{"input":{},"missing":["path"]}`},
+		{&plannerv1.GetFirstInputParamsRequest{Context: in("count the Go files"), ToolId: "workspace/search_files"}, `{"pattern":"**/*.go"} []`},
+		{&plannerv1.GetFirstInputParamsRequest{Context: in("count the Go files"), ToolId: "workspace/read_file", Description: "Read go.mod"}, `{"path":"go.mod"} []`},
+		{&plannerv1.GetFirstInputParamsRequest{Context: in("say hi"), ToolId: "workspace/read_file"}, `{} [path]`},
 		// A11
-		{model.InputParams, facts("count the Go files", "workspace/search_files", `{"pattern":"*.go","depth":3}`, "unknown property depth"), `{"input":{"pattern":"*.go"},"missing":[]}`},
-		// A10
-		{model.FillParams, withContent, `{"input":{"query":"a","path":"docs","max_results":3}}`},
-		// A8
-		{model.ToolRisk, facts("x", "other/delete_path", `{"path":"/"}`, ""), `{"level":"HIGH","reason":"delete_path would delete everything in a folder."}`},
-		{model.ToolRisk, facts("x", "workspace/read_file", `{"path":"/"}`, ""), `{"level":"LOW","reason":"read_file only reads."}`},
-		// A15
-		{model.IsParamError, facts("x", "workspace/read_file", `{"path":"x"}`, `"x" does not exist`), `{"is_param_error":true}`},
-		{model.IsParamError, facts("x", "workspace/read_file", `{"path":"x"}`, "connection reset"), `{"is_param_error":false}`},
-		// A16
-		{model.DescribeError, facts("x", "workspace/read_file", `{"path":"x.md"}`, `"x.md" does not exist`), `{"message":"\"x.md\" was not found. Give another."}`},
-		{model.MissingParams, facts("x", "other/fetch", `{}`, "url is required"), `{"schema":{"type":"object","properties":{"url":{"type":["string","null"],"format":"uri","description":"URL to fetch"}},"required":[]}}`},
+		{&plannerv1.GetFirstInputParamsRequest{Context: in("count the Go files"), ToolId: "workspace/search_files", FailedInputJson: `{"pattern":"*.go","depth":3}`,
+			Error: "unknown property depth"}, `{"pattern":"*.go"} []`},
 	} {
-		if got := ask(t, tc.purpose, tc.facts); got != tc.want {
-			t.Errorf("%s %s:\n%s\nwant\n%s", tc.purpose, tc.facts.ToolID, got, tc.want)
+		if res, err := p.GetFirstInputParams(t.Context(), tc.req); err != nil || fmt.Sprint(res.GetInputJson(), " ", res.GetMissing()) != tc.want {
+			t.Errorf("%s: %v, %v, want %s", tc.req.GetToolId(), res, err, tc.want)
 		}
 	}
-}
-
-func TestUnknownToolIsAnError(t *testing.T) {
-	_, err := New().Generate(t.Context(), &model.Request{Purpose: model.ToolRisk, Facts: model.Facts{Context: &plannerv1.TaskContext{}, ToolID: "a/b"}}, func(string) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), `"a/b"`) {
-		t.Errorf("got %v", err)
+	// A10
+	fill, err := p.FillParams(t.Context(), &plannerv1.FillParamsRequest{Context: in("x"), ToolId: "workspace/search_code", InputJson: `{"query":"a"}`,
+		ContentJson: `{"max_results":"3","regex":null}`, Description: "path=docs"})
+	if err != nil || fill.GetInputJson() != `{"query":"a","path":"docs","max_results":3}` {
+		t.Errorf("%v, %v", fill, err)
+	}
+	// A8
+	for tool, want := range map[string]string{"other/delete_path": "HIGH delete_path would delete everything in a folder.", "workspace/read_file": "LOW read_file only reads."} {
+		res, err := p.AssessToolRisk(t.Context(), &plannerv1.AssessToolRiskRequest{Context: in("x"), ToolId: tool, InputJson: `{"path":"/"}`})
+		if got := risk.Name(res.GetRisk().GetLevel()) + " " + res.GetRisk().GetReason(); err != nil || got != want {
+			t.Errorf("%s: %s, %v", tool, got, err)
+		}
+	}
+	// A15
+	for problem, want := range map[string]bool{`"x" does not exist`: true, "connection reset": false} {
+		res, err := p.IsParamError(t.Context(), &plannerv1.IsParamErrorRequest{Context: in("x"), ToolId: "workspace/read_file", InputJson: `{"path":"x"}`, Error: problem})
+		if err != nil || res.GetIsParamError() != want {
+			t.Errorf("%s: %v, %v", problem, res, err)
+		}
+	}
+	// A16
+	said, err := p.DescribeError(t.Context(), &plannerv1.DescribeErrorRequest{Context: in("x"), ToolId: "workspace/read_file", InputJson: `{"path":"x.md"}`, Error: `"x.md" does not exist`})
+	if err != nil || said.GetMessage() != `"x.md" was not found. Give another.` {
+		t.Errorf("%v, %v", said, err)
+	}
+	form, err := p.GetMissingParams(t.Context(), &plannerv1.GetMissingParamsRequest{Context: in("x"), ToolId: "other/fetch", Error: "url is required"})
+	if err != nil || form.GetSchemaJson() != `{"type":"object","properties":{"url":{"type":["string","null"],"format":"uri","description":"URL to fetch"}},"required":[]}` {
+		t.Errorf("%v, %v", form, err)
 	}
 }
 
@@ -91,15 +93,15 @@ func TestReplay(t *testing.T) {
 		succeeded("workspace/read_file", `{"path":"other.mod"}`, `{"message":"m"}`),
 		succeeded("everything/echo", `{"message":"x"}`, `{"message":"an echo"}`),
 	}}
-	if st := nextOf(t, tc); st.ToolID != "workspace/search_files" {
+	if st := nextOf(t, tc); st.GetToolId() != "workspace/search_files" {
 		t.Errorf("next is %+v", st)
 	}
 	tc.History = append(tc.History, succeeded("workspace/search_files", `{"pattern":"*"}`, `{"structured":{"files":["a"],"count":1}}`))
-	if st := nextOf(t, tc); st.ToolID != model.Final {
+	if st := nextOf(t, tc); st.GetToolId() != plan.Final {
 		t.Errorf("next is %+v", st)
 	}
-	if answer := ask(t, model.Answer, model.Facts{Context: tc}); !strings.Contains(answer, "everything/echo: an echo") || !strings.Contains(answer, "There is 1 Go file") {
-		t.Errorf("the answer:\n%s", answer)
+	if text := answer(t, tc, ""); !strings.Contains(text, "everything/echo: an echo") || !strings.Contains(text, "There is 1 Go file") {
+		t.Errorf("the answer:\n%s", text)
 	}
 }
 
@@ -110,12 +112,12 @@ func TestAnswerIsHonest(t *testing.T) {
 	cancelled := succeeded("everything/get-sum", `{"a":2,"b":3}`, "")
 	cancelled.Result = plannerv1.StepResult_STEP_RESULT_CANCELLED
 	tc := &plannerv1.TaskContext{Goal: "echo x, then add 2 and 3, then read LICENSE", Tools: everywhere(t), History: []*plannerv1.HistoryEntry{failed, cancelled}}
-	answer := ask(t, model.Answer, model.Facts{Context: tc, CutShort: "the limit of 25 steps was reached"})
+	text := answer(t, tc, "the limit of 25 steps was reached")
 	want := "The task ended early: the limit of 25 steps was reached\n\n" +
 		"Do it (everything/echo): it is not known whether the call took effect. connection closed\n\n" +
 		"Do it (everything/get-sum) was cancelled.\n\n" +
 		"Not reached: \"read LICENSE\".\n\n" + signedEN
-	if d := cmp.Diff(want, answer); d != "" {
+	if d := cmp.Diff(want, text); d != "" {
 		t.Error(d)
 	}
 }
@@ -125,12 +127,12 @@ func TestSkippedStepIsNotFailed(t *testing.T) {
 	skipped := succeeded("everything/get-sum", `{"a":2,"b":3}`, "")
 	skipped.Result, skipped.Error, skipped.Outcome = plannerv1.StepResult_STEP_RESULT_SKIPPED, "I looked; it is not known whether the tool ran", commonv1.Outcome_OUTCOME_UNKNOWN
 	tc := &plannerv1.TaskContext{Goal: "add 2 and 3, then echo x", Tools: everywhere(t), History: []*plannerv1.HistoryEntry{skipped}}
-	if st := nextOf(t, tc); st.ToolID != "everything/echo" {
+	if st := nextOf(t, tc); st.GetToolId() != "everything/echo" {
 		t.Errorf("behind a skipped step comes %+v", st)
 	}
 	tc.History = append(tc.History, succeeded("everything/echo", `{"message":"x"}`, `{"message":"x"}`))
-	if answer := ask(t, model.Answer, model.Facts{Context: tc}); !strings.Contains(answer, "Do it (everything/get-sum) was skipped: I looked") {
-		t.Errorf("the answer:\n%s", answer)
+	if text := answer(t, tc, ""); !strings.Contains(text, "Do it (everything/get-sum) was skipped: I looked") {
+		t.Errorf("the answer:\n%s", text)
 	}
 }
 
@@ -150,8 +152,8 @@ func TestAnswerShapes(t *testing.T) {
 	} {
 		ctx := &plannerv1.TaskContext{Goal: tc.goal, Tools: everywhere(t)}
 		in := nextOf(t, ctx)
-		ctx.History = []*plannerv1.HistoryEntry{succeeded(tc.tool, string(in.Input), tc.out)}
-		if got := ask(t, model.Answer, model.Facts{Context: ctx}); !strings.Contains(got, tc.want) {
+		ctx.History = []*plannerv1.HistoryEntry{succeeded(tc.tool, in.GetInputJson(), tc.out)}
+		if got := answer(t, ctx, ""); !strings.Contains(got, tc.want) {
 			t.Errorf("%q:\n%s\nlacks\n%s", tc.goal, got, tc.want)
 		}
 	}
@@ -164,7 +166,7 @@ func TestAnswerIsStreamed(t *testing.T) {
 	tc := &plannerv1.TaskContext{Goal: "tell me a joke", Tools: everywhere(t)}
 	var pieces []string
 	stop := fmt.Errorf("enough")
-	_, err := New().Generate(t.Context(), &model.Request{Purpose: model.Answer, Facts: model.Facts{Context: tc}}, func(p string) error {
+	_, err := New().GenerateAnswer(t.Context(), &plannerv1.GenerateAnswerRequest{Context: tc}, func(p string) error {
 		if pieces = append(pieces, p); len(pieces) == 3 {
 			return stop
 		}

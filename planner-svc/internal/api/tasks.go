@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/planner-svc/internal/plan"
+)
+
+// forward asks the planner of the request's task.
+func forward[Req taskRequest, Resp any](ctx context.Context, s *Server, req Req, ask func(plan.Planner, context.Context, Req) (Resp, error)) (Resp, error) {
+	p, err := s.prepare(ctx, req)
+	if err != nil {
+		var none Resp
+		return none, err
+	}
+	return ask(p, ctx, req)
+}
+
+// begin plans the first steps for the RPCs that return a part of that plan.
+func begin(ctx context.Context, s *Server, req taskRequest) (*plannerv1.PlanStepsResponse, error) {
+	p, err := s.prepare(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return p.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: true}, nil)
+}
+
+// GetFlowName implements PlannerService.
+func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
+	res, err := begin(ctx, s, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}, nil
+}
+
+// AssessFlowRisk implements PlannerService.
+func (s *Server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
+	res, err := begin(ctx, s, req)
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}, nil
+}
+
+// CreateNextStep implements PlannerService.
+func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
+	res, err := begin(ctx, s, req)
+	if err != nil {
+		return nil, err
+	}
+	next := res.GetSteps()[0]
+	return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}, nil
+}
+
+// GetFirstInputParams implements PlannerService.
+func (s *Server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+	return forward(ctx, s, req, plan.Planner.GetFirstInputParams)
+}
+
+// FillParams implements PlannerService.
+func (s *Server) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
+	return forward(ctx, s, req, plan.Planner.FillParams)
+}
+
+// AssessToolRisk implements PlannerService.
+func (s *Server) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
+	return forward(ctx, s, req, plan.Planner.AssessToolRisk)
+}
+
+// IsParamError implements PlannerService.
+func (s *Server) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
+	return forward(ctx, s, req, plan.Planner.IsParamError)
+}
+
+// DescribeError implements PlannerService.
+func (s *Server) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
+	return forward(ctx, s, req, plan.Planner.DescribeError)
+}
+
+// GetMissingParams implements PlannerService.
+func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
+	return forward(ctx, s, req, plan.Planner.GetMissingParams)
+}
+
+// CreatePlan implements PlannerService.
+func (s *Server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
+	return forward(ctx, s, req, plan.Planner.CreatePlan)
+}
+
+// Reflect implements PlannerService.
+func (s *Server) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
+	return forward(ctx, s, req, plan.Planner.Reflect)
+}
+
+// Decide implements PlannerService.
+func (s *Server) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
+	return forward(ctx, s, req, plan.Planner.Decide)
+}
+
+// SelectTools implements PlannerService.
+func (s *Server) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
+	return forward(ctx, s, req, plan.Planner.SelectTools)
+}
+
+// SummarizeMemory implements PlannerService.
+func (s *Server) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
+	return forward(ctx, s, req, plan.Planner.SummarizeMemory)
+}

@@ -1,0 +1,151 @@
+package playbook
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/planner-svc/internal/catalog"
+	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/plan"
+)
+
+// kept is how many parsed playbooks are kept: a task asks once per step.
+const kept = 64
+
+// Planner plans the steps of playbooks.
+type Planner struct {
+	plan.Planner // answers what a playbook says nothing about: errors, risks, what a person supplied
+
+	tools *catalog.Cache
+
+	mu     sync.Mutex
+	parsed map[string]*Playbook // by text
+	order  []string             // the oldest first
+}
+
+var _ plan.Planner = (*Planner)(nil)
+
+// New returns the planner. The fallback answers what a playbook says nothing about.
+func New(fallback plan.Planner) *Planner {
+	return &Planner{Planner: fallback, tools: catalog.NewCache(), parsed: map[string]*Playbook{}}
+}
+
+// Info implements plan.Planner.
+func (*Planner) Info() plan.Info {
+	return plan.Info{Name: plan.Playbook, Description: "Steps that a person wrote, given with the task as a YAML playbook; no language model."}
+}
+
+// PlanSteps implements plan.Planner.
+func (m *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, _ func(string) error) (*plannerv1.PlanStepsResponse, error) {
+	r, err := m.run(req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	res := &plannerv1.PlanStepsResponse{Usage: &commonv1.Usage{}}
+	if req.GetBegin() {
+		res.FlowName, res.FlowRisk = r.flowName(), r.flowRisk()
+	}
+	res.Steps, err = r.steps()
+	return res, err
+}
+
+// GenerateAnswer implements plan.Planner.
+func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
+	r, err := m.run(req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	text, err := r.answer(req.GetCutShort())
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}}, stream(text, emit)
+}
+
+// GetFirstInputParams gives the step's input as the playbook has it, also after an error: what a person wrote is not changed behind their
+// back.
+func (m *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+	r, err := m.run(req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.due(req.GetToolId(), req.GetFailedInputJson() != "" || req.GetError() != "")
+	if err != nil {
+		return nil, err
+	}
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: p.input, Missing: r.tool(p.Tool).Missing(p.template), Usage: &commonv1.Usage{}}, nil
+}
+
+func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
+	p, err := m.Parse(tc.GetPlaybook())
+	if err != nil {
+		return nil, precondition(err)
+	}
+	return &run{
+		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name),
+		cache: m.tools, tools: map[string]*catalog.Tool{},
+	}, nil
+}
+
+// Parse parses a playbook unless it was parsed before: one that was checked is not parsed again for its task's first step.
+func (m *Planner) Parse(text string) (*Playbook, error) {
+	m.mu.Lock()
+	p := m.parsed[text]
+	m.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	p, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.parsed[text] == nil {
+		m.parsed[text] = p
+		m.order = append(m.order, text)
+	}
+	if len(m.order) > kept {
+		delete(m.parsed, m.order[0])
+		m.order = append([]string(nil), m.order[1:]...)
+	}
+	return p, nil
+}
+
+// due returns the step that calls the tool now. again says that an input of the step has failed: the step is in the history already.
+func (r *run) due(toolID string, again bool) (*planned, error) {
+	i := len(r.tc.GetHistory())
+	if again && i > 0 && i <= len(r.Steps) && r.Steps[i-1].Tool == toolID && r.tc.GetHistory()[i-1].GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
+		i--
+	}
+	if i >= len(r.Steps) || r.Steps[i].Tool != toolID {
+		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, i+1)
+	}
+	return r.plan(i)
+}
+
+// pieceBytes is about how long a piece of a text is. All of it is there at once: shorter ones would cost everybody on the way as
+// much each, and be shown no sooner.
+const pieceBytes = 16 << 10
+
+// stream emits a text in pieces of whole lines.
+func stream(text string, emit func(string) error) error {
+	for text != "" {
+		end := len(text)
+		if end > pieceBytes {
+			end = pieceBytes + strings.IndexByte(text[pieceBytes:], '\n') + 1
+			if end == pieceBytes {
+				end = len(text) // its last line
+			}
+		}
+		if err := emit(text[:end]); err != nil {
+			return err
+		}
+		text = text[end:]
+	}
+	return nil
+}
