@@ -271,7 +271,7 @@ func TestGenerateFails(t *testing.T) {
 		"openai breaks off": {openAI, events(fmt.Sprintf(chunk, "a", "null")), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN", "broke off"},
 		"openai wrong JSON": {openAI, events(`data: {"choices":[`, done), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN", "JSON"},
 		"openai no events": {openAI, refuses(200, `{"choices":[{"message":{"content":"x"}}]}`), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN",
-			`look at ` + "`baseUrl`" + ` in the file of --models (mostly it ends with /v1) (application/json came instead of a stream of events: {"choices":[{"message"`},
+			`check ` + "`baseUrl`" + ` (mostly it ends with /v1) (application/json came instead of a stream of events: {"choices":[{"message"`},
 		"openai a page": {openAI, page("<!doctype html>\n<title>Sign\x1b[2J in</title> " + theKey), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN",
 			"(text/html came instead of a stream of events: <!doctype html> <title>Sign [2J in</title> ***)"},
 		"anthropic a page": {anthropic, page("<html>Welcome"), codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "BROKEN",

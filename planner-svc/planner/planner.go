@@ -78,7 +78,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 // named opens the operator's models.
 func (c Config) named() (*models.Book, error) {
 	if c.Models == "" {
-		return models.None(), nil
+		return models.NewBook(os.LookupEnv), nil
 	}
 	return models.Open(c.Models, []string{offline.Name, plan.Playbook}, os.LookupEnv)
 }

@@ -6,17 +6,18 @@ type Money int64
 // Dollar is one US dollar.
 const Dollar Money = 1e12
 
-// USD returns the amount in US dollars.
-func (m Money) USD() float64 { return float64(m) / float64(Dollar) }
+// NanoUSD returns the amount in billionths of a US dollar, rounded.
+func (m Money) NanoUSD() uint64 { return uint64(max(m, 0)+500) / 1000 }
 
-// Price is what a million tokens cost, in US dollars.
+// Price is what a million tokens cost, in US dollars with at most six decimals.
 type Price struct {
-	Input, Output float64
-	CachedInput   *float64 // nil: like Input
-	CacheWrite    *float64 // nil: like Input
+	Input       float64 `yaml:"input"`
+	Output      float64 `yaml:"output"`
+	CachedInput float64 `yaml:"cachedInput"`
+	CacheWrite  float64 `yaml:"cacheWrite"`
 }
 
-// perToken returns the exact price of one token. Prices have at most six decimals of a dollar.
+// perToken returns the exact price of one token.
 func perToken(perMillion float64) Money { return Money(perMillion*1e6 + 0.5) }
 
 // Cost returns what the tokens of u cost. A nil price makes the cost unknown.
@@ -24,16 +25,9 @@ func (p *Price) Cost(u Usage) (cost Money, known bool) {
 	if p == nil {
 		return 0, false
 	}
-	cached, write := p.Input, p.Input
-	if p.CachedInput != nil {
-		cached = *p.CachedInput
-	}
-	if p.CacheWrite != nil {
-		write = *p.CacheWrite
-	}
 	plain := u.Input - min(u.Input, u.CachedInput+u.CacheWrite)
-	return Money(plain)*perToken(p.Input) + Money(u.CachedInput)*perToken(cached) + Money(u.CacheWrite)*perToken(write) +
-		Money(u.Output)*perToken(p.Output), true
+	return Money(plain)*perToken(p.Input) + Money(u.CachedInput)*perToken(p.CachedInput) +
+		Money(u.CacheWrite)*perToken(p.CacheWrite) + Money(u.Output)*perToken(p.Output), true
 }
 
 // Usage is what requests to models cost. The zero value is no usage.

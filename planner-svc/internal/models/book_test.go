@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func (a asked) Generate(ctx context.Context, _ *llm.Request, onDelta func(llm.De
 }
 
 func bookOf(atOnce int, m llm.Model) (*Book, *Model) {
-	b := newBook()
+	b := NewBook(os.LookupEnv)
 	n := &Model{Model: m, book: b, info: llm.Info{Name: "it", MaxTokens: 10}, timeout: time.Minute, slots: make(chan struct{}, atOnce)}
 	b.list = append(b.list, n)
 	return b, n

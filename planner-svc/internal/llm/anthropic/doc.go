@@ -1,2 +1,2 @@
-// Package anthropic asks models over Anthropic's messages. It knows the wire and nothing of who asks.
+// Package anthropic implements models over Anthropic's messages.
 package anthropic

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -18,12 +19,39 @@ type ErrorAnswer struct {
 	Header     http.Header // may be nil
 }
 
+// ReadError reads an error in the forms that providers use: {"error": {"type", "code", "message"}}, the inner object alone, or a text in
+// place of either. Anything else becomes no message, since it is mostly a web page.
+func ReadError(body []byte) ErrorAnswer {
+	var outer struct {
+		Error json.RawMessage `json:"error"`
+	}
+	inner := body
+	if json.Unmarshal(body, &outer) == nil && len(outer.Error) > 0 {
+		inner = outer.Error
+	}
+	var text string
+	if json.Unmarshal(inner, &text) == nil {
+		return ErrorAnswer{Message: text}
+	}
+	var said struct {
+		Type    any    `json:"type"`
+		Code    any    `json:"code"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(inner, &said) != nil {
+		return ErrorAnswer{}
+	}
+	kind, _ := said.Type.(string) // some servers use numbers
+	code, _ := said.Code.(string)
+	return ErrorAnswer{Type: kind, Code: code, Message: said.Message}
+}
+
 // maxMessage bounds how much of a provider's message an error keeps, in bytes.
 const maxMessage = 500
 
 // Error classifies a provider's error. Compatible providers differ in codes and texts, so the text decides only if nothing else does.
-func (a ErrorAnswer) Error(cause error) *llm.Error {
-	e := &llm.Error{Class: a.class(), Status: a.Status, RetryAfter: retryAfter(a.Header), Err: cause}
+func (a ErrorAnswer) Error() *llm.Error {
+	e := &llm.Error{Class: a.class(), Status: a.Status, RetryAfter: retryAfter(a.Header)}
 	said := strings.TrimSpace(a.Message)
 	if said == "" {
 		said = strings.TrimSpace(a.Type + " " + a.Code)
@@ -58,7 +86,7 @@ func (a ErrorAnswer) class() llm.Class {
 		return llm.Auth
 	case has(kind, "not_found"), a.Status == http.StatusNotFound:
 		return llm.NotFound
-	case has(kind, "overloaded", "api_error", "server_error"), a.Status >= 500, a.Status == http.StatusRequestTimeout:
+	case has(kind, "overloaded", "api_error", "server_error"), a.Status >= 500, a.Status == http.StatusRequestTimeout, a.Status == http.StatusConflict:
 		return llm.Unavailable
 	case a.Status == 0:
 		return llm.Broken

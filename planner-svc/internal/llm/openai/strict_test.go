@@ -1,0 +1,28 @@
+package openai
+
+import "testing"
+
+func TestStrictSchema(t *testing.T) {
+	for _, tt := range []struct{ schema, want string }{
+		{`{"type":"object","properties":{},"required":[],"additionalProperties":false}`, `{"type":"object","properties":{},"required":[],"additionalProperties":false}`},
+		{`{"type":"object","properties":{"a":{"type":"string","minLength":1,"pattern":"x"}},"required":["a"],"additionalProperties":false}`,
+			`{"type":"object","properties":{"a":{"type":"string","pattern":"x"}},"required":["a"],"additionalProperties":false}`},
+		{`{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/b"}]},"uniqueItems":true}},"required":["a"],"additionalProperties":false,"$defs":{"b":{"type":"number","default":1}}}`,
+			`{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/b"}]}}},"required":["a"],"additionalProperties":false,"$defs":{"b":{"type":"number"}}}`},
+		// outside of the subset
+		{`{"type":"object","properties":{"a":{"type":"string"}},"required":[],"additionalProperties":false}`, ""},
+		{`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`, ""},
+		{`{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false}`, ""},
+		{`{"type":"object","properties":{"a":true},"required":["a"],"additionalProperties":false}`, ""},
+		{`{"type":"object","properties":{"a":{"type":"object"}},"required":["a"],"additionalProperties":false}`, ""},
+		{`{"type":"object","properties":{"a":{"allOf":[{"type":"string"}]}},"required":["a"],"additionalProperties":false}`, ""},
+		{`{"type":"object","properties":{"a":{"type":["object","null"],"properties":{"b":{"type":"string"}}}},"required":["a"],"additionalProperties":false}`, ""},
+		{`{"type":"object","properties":{},"patternProperties":{"x":{}},"additionalProperties":false}`, ""},
+		{`{"type":"array","items":[{"type":"string"}]}`, ""},
+		{`[]`, ""}, {``, ""}, {`{`, ""},
+	} {
+		if got, ok := strictSchema(tt.schema, 0); ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("%s:\n%s, %v\nwant %s", tt.schema, got, ok, tt.want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package llm_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/llm/anthropic"
+	"pawl.dev/planner-svc/internal/llm/openai"
+	"pawl.dev/planner-svc/internal/llm/wire"
+)
+
+// conversation has everything that a request can have.
+func conversation() *llm.Request {
+	temperature := 1.5
+	read := `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"path":{"type":"string","minLength":1}},"required":["path"],"additionalProperties":false}`
+	return &llm.Request{
+		System: "Be brief.",
+		Messages: []llm.Message{
+			{Parts: []llm.Part{{Text: "Compare a and b"}, {Kind: llm.Image, MIME: "image/png", Data: []byte("png")}}, CacheHere: true},
+			{Role: llm.Assistant, Parts: []llm.Part{
+				{Text: "I read both."},
+				{Kind: llm.CallPart, Call: llm.ToolCall{ID: "1", Name: "read", Arguments: `{"path":"a"}`}},
+				{Kind: llm.CallPart, Call: llm.ToolCall{ID: "2", Name: "read", Arguments: `{"path":`}},
+			}, CacheHere: true},
+			{Parts: []llm.Part{
+				{Text: "Go on"},
+				{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: "1", Text: "A & <B>"}},
+				{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: "2", Text: "no such file", IsError: true}},
+			}, CacheHere: true},
+			{Parts: []llm.Part{{Text: "and be quick"}, {Text: " "}}, CacheHere: true},
+		},
+		Tools: []llm.Tool{
+			{Name: "read", Description: "Reads a file", Parameters: read, Strict: true},
+			{Name: "now", Parameters: ""},
+			{Name: "odd", Parameters: `{"anyOf":[{"required":["größe"]}],"properties":{"größe":{"type":"integer"},"b":{}},"required":["größe","b"]}`, Strict: true},
+		},
+		Sequential: true, MaxTokens: 100, Temperature: &temperature, Stop: []string{"END"}, CacheKey: "task-1", CachePrefix: true,
+	}
+}
+
+// TestRequests compares what is sent with the files of testdata. UPDATE=1 rewrites them.
+func TestRequests(t *testing.T) {
+	named := conversation()
+	named.ToolChoice = llm.ToolChoice{Mode: llm.ToolsNamed, Name: "read"}
+	required := conversation()
+	required.ToolChoice.Mode, required.Sequential = llm.ToolsRequired, false
+	none := conversation()
+	none.ToolChoice.Mode = llm.ToolsNone
+	for _, provider := range []string{"openai", "openai_own", "anthropic"} {
+		for name, r := range map[string]*llm.Request{
+			"plain": hello(), "structured": structured(), "tools": conversation(), "tools_named": named, "tools_required": required, "tools_none": none,
+		} {
+			file := filepath.Join("testdata", provider, "request_"+name+".json")
+			if strings.HasPrefix(name, "tools_") {
+				file = "" // only their choice differs
+			}
+			t.Run(provider+"/"+name, func(t *testing.T) {
+				got, header := sent(t, provider, r)
+				if h := header.Get("Authorization") + header.Get("X-Api-Key"); !strings.HasSuffix(h, key) || header.Get("X-Team") != "blue" {
+					t.Errorf("headers: %v", header)
+				}
+				if file == "" {
+					want := map[string]string{
+						"openai/tools_named": `{"function":{"name":"read"},"type":"function"}`, "openai/tools_required": `"required"`, "openai/tools_none": `"none"`,
+						"anthropic/tools_named": `{"disable_parallel_tool_use":true,"name":"read","type":"tool"}`, "anthropic/tools_required": `{"type":"any"}`,
+						"anthropic/tools_none": `{"type":"none"}`,
+					}[strings.TrimSuffix(provider, "_own")+"/"+name]
+					if !strings.Contains(strings.Join(strings.Fields(got), ""), `"tool_choice":`+want) {
+						t.Errorf("sent %s, want the choice %s", got, want)
+					}
+					return
+				}
+				if os.Getenv("UPDATE") != "" {
+					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(file)
+				if err != nil || got != string(want) {
+					t.Errorf("sent %s\nwant %s, %v", got, want, err)
+				}
+			})
+		}
+	}
+}
+
+// sent returns the request that a model sends for r.
+func sent(t *testing.T, provider string, r *llm.Request) (string, http.Header) {
+	t.Helper()
+	var body string
+	var header http.Header
+	cfg := wire.Config{
+		Info: llm.Info{ProviderModel: "m-1", Schema: llm.SchemaNative}, BaseURL: "http://model.example/v1/", Organization: "org-1",
+		Credentials: func() (wire.Credentials, error) {
+			return wire.Credentials{Key: key, Headers: map[string]string{"X-Team": "blue"}}, nil
+		},
+		HTTP: &http.Client{Transport: transport(func(r *http.Request, b string) *http.Response {
+			body, header = b, r.Header
+			header.Set("Path", r.URL.String())
+			return status(400, "")
+		})},
+	}
+	if provider == "openai_own" {
+		cfg.BaseURL = ""
+	}
+	var m llm.Model = openai.New(cfg)
+	path := "http://model.example/v1/chat/completions"
+	if provider == "anthropic" {
+		m = anthropic.New(cfg)
+		path = "http://model.example/v1/messages"
+	}
+	if _, err := m.Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest {
+		t.Fatal(err)
+	}
+	if cfg.BaseURL != "" && header.Get("Path") != path {
+		t.Errorf("sent to %s, want %s", header.Get("Path"), path)
+	}
+	var indented any
+	if err := json.Unmarshal([]byte(body), &indented); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(indented); err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), header
+}
+
+// TestImpossibleRequests are refused before anything is sent.
+func TestImpossibleRequests(t *testing.T) {
+	picture := llm.Part{Kind: llm.Image, MIME: "image/tiff", Data: []byte("x")}
+	sound := llm.Part{Kind: llm.Audio, MIME: "audio/flac", Data: []byte("x")}
+	both := structured()
+	both.Tools = conversation().Tools
+	for _, tt := range []struct {
+		provider string
+		request  *llm.Request
+		says     string
+	}{
+		{"openai", &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{sound}}}}, "audio/wav"},
+		{"openai", &llm.Request{Messages: []llm.Message{{Role: llm.Assistant, Parts: []llm.Part{picture}}}}, "users alone"},
+		{"anthropic", &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{picture}}}}, "image/png"},
+		{"anthropic", &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{sound}}}}, "no sound"},
+		{"anthropic", both, "either tools or a schema"},
+		{"openai", &llm.Request{Tools: []llm.Tool{{Name: "a", Parameters: "[]"}}}, "no JSON object"},
+		{"anthropic", &llm.Request{Tools: []llm.Tool{{Name: "a", Parameters: "{"}}}, "no JSON object"},
+	} {
+		m := modelOf(tt.provider, 0, func(*http.Request, string) *http.Response {
+			t.Errorf("%s: it is sent", tt.says)
+			return nil
+		})
+		reply, err := m.Generate(t.Context(), tt.request, nil)
+		if llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), tt.says) || reply == nil || reply.Usage.Requests != 0 {
+			t.Errorf("%s: %v, %+v", tt.says, err, reply)
+		}
+	}
+}
+
+// TestCost checks money against prices of single tokens.
+func TestCost(t *testing.T) {
+	price := &llm.Price{Input: 3, Output: 15, CachedInput: 0.3, CacheWrite: 3.75}
+	for _, tt := range []struct {
+		usage llm.Usage
+		price *llm.Price
+		nano  uint64
+		known bool
+	}{
+		{counted, price, 1200*3000 + 34*15000, true},
+		{cached, price, 176*3000 + 1024*300 + 34*15000, true},
+		{written, price, 76*3000 + 1024*300 + 100*3750 + 34*15000, true},
+		{counted, nil, 0, false},
+		{llm.Usage{Requests: 1}, nil, 0, true}, // a failed request has no tokens, and costs nothing
+		{begun, price, 1200*3000 + 15000, false},
+		{llm.Usage{Input: 3}, &llm.Price{Input: 0.0375}, 113, true}, // 112.5
+		{counted, &llm.Price{}, 0, true},
+	} {
+		cost, known := tt.usage.PricedBy(tt.price).ExactCost()
+		if cost.NanoUSD() != tt.nano || known != tt.known {
+			t.Errorf("%+v at %+v: %d, %v; want %d, %v", tt.usage, tt.price, cost.NanoUSD(), known, tt.nano, tt.known)
+		}
+	}
+	sum := counted.PricedBy(price).Add(cached.PricedBy(nil)).Add(begun.PricedBy(price))
+	if want := (llm.Usage{Input: 3600, CachedInput: 1024, Output: 69, Requests: 3, Cost: (2*1200*3 + 35*15) * 1e6, Unpriced: true, Unreported: true}); sum != want {
+		t.Errorf("%+v, want %+v", sum, want)
+	}
+}
