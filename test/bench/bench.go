@@ -47,8 +47,6 @@ func (b *bench) measure(ctx context.Context) (string, error) {
 		run         func(context.Context, *document) error
 	}{
 		{"suite", "The whole suite, beside Restate", b.suite},
-		{"executor", "The executor beside a bare bbolt loop", b.executorAlone},
-		{"growth", "What a step costs late in a task", b.growth},
 		{"startup", "Start to serving", b.startup},
 		{"waiting", "Waiting tasks", b.waiting},
 		{"watch", "From a commit to its watcher", b.watching},

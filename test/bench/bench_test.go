@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,72 +143,6 @@ func TestMultiply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = again.Close()
-	tasks, err := readTasks(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(tasks) != 2501 {
-		t.Errorf("%d tasks", len(tasks))
-	}
-	for id, task := range tasks {
-		if task.head != 18+4 || task.checkpoint != 18+8+36 || task.records != 26+6 || task.index != 23+5+24+5 || task.running {
-			t.Errorf("task %x: %+v", id, task)
-		}
-	}
-}
-
-func TestShape(t *testing.T) {
-	tasks := map[string]*stored{
-		"ended":   {head: 100, checkpoint: 10, records: 3000, index: 20, sizes: make([]int, 22)},
-		"another": {head: 100, checkpoint: 10, records: 3200, index: 20, sizes: make([]int, 23)},
-		"running": {head: 100, checkpoint: 150, records: 10, running: true},
-		"agent":   {index: 40},
-	}
-	got, err := shapeOf(tasks)
-	if want := (shape{commits: 23, checkpoint: 150, records: 3100, head: 100, index: 20}); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
-	late := &stored{sizes: []int{900, 100, 100, 100, 100, 100, 100, 100, 100, 500, 500}}
-	if got := late.lately(); got != 100 {
-		t.Errorf("a record lately has %v bytes", got)
-	}
-	delete(tasks, "running")
-	if _, err := shapeOf(tasks); err == nil {
-		t.Error("without a running task nothing is known of checkpoints")
-	}
-}
-
-// The loop writes what its shape says: as many commits, and the bytes of a task.
-func TestBoltLoop(t *testing.T) {
-	b := &bench{work: t.TempDir()}
-	want := shape{commits: 5, checkpoint: 120, records: 1000, head: 300, index: 30}
-	l, err := b.startBoltLoop(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := l.db.Path()
-	before := meta(t, path).transaction
-	for range 3 {
-		if err := l.run(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := meta(t, path).transaction - before; got != 15 {
-		t.Errorf("%d transactions", got)
-	}
-	if err := l.close(); err != nil {
-		t.Fatal(err)
-	}
-	tasks, err := readTasks(path)
-	if err != nil || len(tasks) != 3 {
-		t.Fatalf("%d tasks, %v", len(tasks), err)
-	}
-	for id, task := range tasks {
-		if task.head != want.head || task.records != want.records || task.checkpoint != want.checkpoint || task.index != want.index {
-			t.Errorf("task %x: %+v", id, task)
-		}
-	}
 }
 
 // A noisy neighbour is left out: the medians are those of the quieter rounds.
@@ -223,18 +156,6 @@ func TestQuieterRounds(t *testing.T) {
 	}
 	if got := s.of(1, perSecond); got != 0 {
 		t.Errorf("of none: %v", got)
-	}
-}
-
-func TestMetric(t *testing.T) {
-	out := "goos: linux\nBenchmarkExecutor/ahead=true/at-1-2 \t 1234\t 5678 ns/op\t 2841 steps/s\t 31.5 B/step\nBenchmarkExecutor/ahead=true/at-128-2\t1\t2 ns/op\t1.5e+04 steps/s\n"
-	for name, want := range map[string]float64{"BenchmarkExecutor/ahead=true/at-1": 2841, "BenchmarkExecutor/ahead=true/at-128": 15000} {
-		if got, ok := metric(out, name, "steps/s"); !ok || got != want {
-			t.Errorf("%s: %v, %v", name, got, ok)
-		}
-	}
-	if _, ok := metric(out, "BenchmarkExecutor/ahead=true/at-32", "steps/s"); ok {
-		t.Error("found what is not there")
 	}
 }
 

@@ -38,15 +38,7 @@ func (b *bench) build(ctx context.Context) error {
 			return err
 		}
 		b.logf("building")
-		args := []string{"build", "-o", dir + "/"}
-		if b.profile != "" {
-			overlay, err := b.overlay()
-			if err != nil {
-				return err
-			}
-			args = append(args, "-overlay", overlay)
-		}
-		if _, err := b.command(ctx, b.root, "go", append(args, "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc", "./test/bench/inprocess")...); err != nil {
+		if _, err := b.command(ctx, b.root, "go", "build", "-o", dir+"/", "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc", "./test/bench/inprocess"); err != nil {
 			return err
 		}
 	}

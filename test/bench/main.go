@@ -24,7 +24,6 @@ type options struct {
 	patience time.Duration
 	quick    bool
 	peer     bool
-	profile  string
 	bin      string
 	dir      string
 	out      string
@@ -32,20 +31,13 @@ type options struct {
 
 // parts are what can be measured, in the order in which it is done.
 func parts() []string {
-	return []string{"suite", "executor", "growth", "startup", "waiting", "watch", "approve", "pool", "kill"}
+	return []string{"suite", "startup", "waiting", "watch", "approve", "pool", "kill"}
 }
 
 func main() {
 	if os.Getenv(toolVariable) != "" {
 		if err := serveTool(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench tool:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if addr := os.Getenv(floorVariable); addr != "" {
-		if err := serveFloor(addr); err != nil {
-			fmt.Fprintln(os.Stderr, "bench floor:", err)
 			os.Exit(1)
 		}
 		return
@@ -70,7 +62,6 @@ func parseOptions() (options, error) {
 	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait, in all, for the rest of the machine to be quiet")
 	flag.BoolVar(&o.quick, "quick", false, "one short round, a tenth of the tasks: for a look, not for a record")
 	flag.BoolVar(&o.peer, "restate", true, "run Restate beside, where npm can install it")
-	flag.StringVar(&o.profile, "profile", "", "folder for CPU profiles of each process at 32 tasks (other parts are left out)")
 	flag.StringVar(&o.bin, "bin", "", "folder of built programs; built from this tree where empty")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "where data folders are made; its disk is what is measured")
 	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; docs/performance.md where empty")
@@ -104,9 +95,6 @@ func run(ctx context.Context, o options) error {
 	b := &bench{options: o, root: root, work: work, began: time.Now()}
 	if err := b.build(ctx); err != nil {
 		return err
-	}
-	if o.profile != "" {
-		return b.profiles(ctx)
 	}
 	if b.machine, err = inspect(work); err != nil {
 		return err

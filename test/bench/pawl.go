@@ -51,14 +51,14 @@ func (b *bench) startFour(ctx context.Context) (*pawl, error) {
 	p := &pawl{b: b, addr: addrs[0], journal: filepath.Join(data, "journal.db")}
 	args := append([]string{"--grpc", p.addr, "--data", data, "--planner", planner, "--pool", pool}, limits...)
 	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("executor", b.profileEnv("executor"), b.programs.executor, args...)
+		return b.start("executor", nil, b.programs.executor, args...)
 	}
 	return p, p.begin(ctx, map[string]func() (*process, error){
 		planner: func() (*process, error) {
-			return b.start("planner", b.profileEnv("planner"), b.programs.planner, "--grpc", planner)
+			return b.start("planner", nil, b.programs.planner, "--grpc", planner)
 		},
 		pool: func() (*process, error) {
-			return b.start("pool", b.profileEnv("pool"), b.programs.pool, "--grpc", pool, "--mcp-config", config, "--data", data+"-pool")
+			return b.start("pool", nil, b.programs.pool, "--grpc", pool, "--mcp-config", config, "--data", data+"-pool")
 		},
 	})
 }
@@ -84,7 +84,7 @@ func (b *bench) startOne(ctx context.Context) (*pawl, error) {
 	p := &pawl{b: b, addr: addr, journal: filepath.Join(data, "journal.db")}
 	args := append([]string{"up", "--grpc", addr, "--http", "none", "--data", data, "--mcp-config", config, "--no-workspace"}, limits...)
 	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("pawl", b.profileEnv("pawl"), b.programs.pawl, args...)
+		return b.start("pawl", nil, b.programs.pawl, args...)
 	}
 	return p, p.begin(ctx, nil)
 }
@@ -106,7 +106,7 @@ func (b *bench) startInProcess(ctx context.Context) (*pawl, error) {
 	p := &pawl{b: b, addr: addr, journal: filepath.Join(data, "journal.db")}
 	args := append([]string{"--grpc", addr, "--data", data}, limits...)
 	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("pawl", b.profileEnv("pawl"), b.programs.inProcess, args...)
+		return b.start("pawl", nil, b.programs.inProcess, args...)
 	}
 	return p, p.begin(ctx, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,11 +39,6 @@ func (b *bench) poolCalls(ctx context.Context, d *document) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.stop()) }()
-	floor, err := b.startFloor(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, floor.stop()) }()
 	client, err := directClient(ctx)
 	if err != nil {
 		return err
@@ -52,8 +48,7 @@ func (b *bench) poolCalls(ctx context.Context, d *document) (err error) {
 	defer cancel() // the streams
 	ways := []way{
 		{"mcp-go alone", directCall(client)},
-		{"one gRPC call each, and nothing else", floor.singly()}, {"one gRPC call each, through the pool", a.singly()},
-		{"over a stream, and nothing else", floor.streamed(ctx)}, {"over a stream, through the pool", a.streamed(ctx)},
+		{"one gRPC call each, through the pool", a.singly()}, {"over a stream, through the pool", a.streamed(ctx)},
 	}
 	p50s, rates := make([][]float64, len(ways)), make([][]float64, len(ways))
 	for round := range b.rounds {
@@ -77,8 +72,7 @@ func (b *bench) poolCalls(ctx context.Context, d *document) (err error) {
 // showCalls shows all ways beside the first.
 func showCalls(d *document, rounds int, ways []way, p50s, rates [][]float64) {
 	d.text("A call of a tool over stdio through the pool (gRPC on loopback, a key, a name, the acknowledgement of the call before), by itself or over a stream of calls, as an "+
-		"executor's tasks make them; beside the same that mcp-go makes by itself, and beside a server that passes calls on by gRPC and mcp-go and does nothing else: what that "+
-		"adds is the floor of anything behind gRPC on this machine. Medians of %d round(s), in turns. Targets: at most 0.15 ms added, at least 0.45 of the throughput.", rounds)
+		"executor's tasks make them; beside the same that mcp-go makes by itself. Medians of %d round(s), in turns. Targets: at most 0.15 ms added, at least 0.45 of the throughput.", rounds)
 	var rows [][]string
 	for i, w := range ways {
 		row := []string{w.name, figure(median(p50s[i])), none, figure(median(rates[i])), none}
@@ -208,4 +202,20 @@ func rate(ctx context.Context, each time.Duration, once callOnce) (float64, erro
 	}
 	work.Wait()
 	return float64(calls.Load()) / time.Since(began).Seconds(), failed
+}
+
+// directClient is mcp-go with the tool, over stdio.
+func directClient(ctx context.Context) (*mcpclient.Client, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	client, err := mcpclient.NewStdioMCPClient(self, append(os.Environ(), toolVariable+"=1"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Initialize(ctx, mcp.InitializeRequest{}); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return client, nil
 }

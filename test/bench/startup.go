@@ -157,7 +157,7 @@ func entriesOf(db *bbolt.DB, id []byte) (all []entry, err error) {
 		})
 	})
 	if err == nil && len(all) == 0 {
-		err = errLayout
+		err = fmt.Errorf("the journal has no entry of task %x", id)
 	}
 	return all, err
 }
