@@ -45,8 +45,8 @@ type Config struct {
 	MaxFailedSteps uint32 `help:"Failed steps that end a task." default:"3"`
 	// MaxAttempts bounds the attempts of a step (A11).
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
-	// MaxTakeups bounds how often a task is taken up after crashes without getting anywhere.
-	MaxTakeups uint32 `help:"Times that a task is taken up after crashes without getting anywhere." default:"5"`
+	// MaxRecoveries bounds how often a task is recovered after crashes without progress.
+	MaxRecoveries uint32 `name:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
 	// DrainTimeout is how long running calls may take to come back at a stop.
 	DrainTimeout time.Duration `help:"How long running tool calls may take to come back when the service stops." default:"8s"`
 }
@@ -104,7 +104,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 func limits(cfg Config) *storagev1.Limits {
 	return &storagev1.Limits{
 		MaxSteps: cmp.Or(cfg.MaxSteps, 25), MaxFailedSteps: cmp.Or(cfg.MaxFailedSteps, 3),
-		MaxAttempts: cmp.Or(cfg.MaxAttempts, 5), MaxTakeups: cmp.Or(cfg.MaxTakeups, 5),
+		MaxAttempts: cmp.Or(cfg.MaxAttempts, 5), MaxRecoveries: cmp.Or(cfg.MaxRecoveries, 5),
 	}
 }
 

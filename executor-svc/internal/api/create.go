@@ -26,15 +26,15 @@ const flowAgent = "agent"
 
 // CreateTask implements ExecutorService.
 func (s *Tasks) CreateTask(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
-	id, err := s.create(ctx, req, s.Engine.Create)
+	id, err := s.create(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return s.get(ctx, id)
 }
 
-// create stores a task with `store`, which starts it; a repeated request gives the task that the first one created.
-func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest, store func(context.Context, journal.NewTask) (string, error)) (string, error) {
+// create stores and starts a task; a repeated request returns the id of the first one's task.
+func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (string, error) {
 	who, err := identity.FromContext(ctx)
 	if err != nil {
 		return "", err
@@ -61,7 +61,7 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest, s
 	if err := s.supersede(ctx, who.Sub, req); err != nil {
 		return "", err
 	}
-	id, err := store(ctx, s.newTask(head))
+	id, err := s.Engine.Create(ctx, s.newTask(head))
 	return id, fault(err, nil)
 }
 

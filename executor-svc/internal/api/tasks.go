@@ -31,9 +31,7 @@ const readBytes = 1 << 20
 // RunTask implements ExecutorService.
 func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error {
 	ctx := stream.Context()
-	start := s.Engine.Starter()
-	defer start.Close()
-	id, err := s.create(ctx, req.GetTask(), start.Create)
+	id, err := s.create(ctx, req.GetTask())
 	if err != nil {
 		return err
 	}
@@ -44,7 +42,7 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	}
 	inproc.Share(ctx) // events are derived once for all watchers
-	return fault(start.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
+	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
 // WatchTask implements ExecutorService.

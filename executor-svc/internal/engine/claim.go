@@ -7,50 +7,29 @@ import (
 	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/state"
 )
 
 const (
 	// claimBatch is how many tasks are claimed at once.
 	claimBatch = 64
-	// pollEvery is how often due tasks are looked for that nobody told of.
-	pollEvery = 5 * time.Second
-	// sweepEvery is how often ended tasks are looked for that are kept no longer.
-	sweepEvery = 10 * time.Minute
-	// sweepBatch is how many of them are deleted at once, so that others are not held up.
+	// pollInterval is how often due tasks are looked for without a wake-up.
+	pollInterval = 5 * time.Second
+	// sweepInterval is how often tasks past their retention are deleted.
+	sweepInterval = 10 * time.Minute
+	// sweepBatch is how many of them are deleted at once, so that other writers are not held up.
 	sweepBatch = 100
 )
 
-// nudge has due tasks looked for.
-func (e *Engine) nudge() {
+// claimSoon wakes the claim loop.
+func (e *Engine) claimSoon() {
 	select {
 	case e.due <- struct{}{}:
 	default:
 	}
 }
 
-// claimNow has the caller itself take up what is due, so that nobody need be woken for it; what it cannot do is left to claim. It is
-// not for what has got a deadline: when to look for that, claim alone knows.
-func (e *Engine) claimNow() {
-	if !e.claiming.Load() {
-		e.nudge()
-		return
-	}
-	found, err := e.claimSome(e.hard)
-	for _, c := range found.Claims {
-		e.own(c)
-	}
-	if err != nil || len(found.Claims) == claimBatch {
-		e.nudge()
-	}
-}
-
-func (e *Engine) claimSome(ctx context.Context) (journal.Claims, error) {
-	return e.deps.Journal.Claim(ctx, journal.ClaimRequest{Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: e.cfg.Lease})
-}
-
-// claim takes up what is due until ctx is done.
-func (e *Engine) claim(ctx context.Context) {
+// claimLoop claims due tasks until ctx is done.
+func (e *Engine) claimLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -64,16 +43,16 @@ func (e *Engine) claim(ctx context.Context) {
 	}
 }
 
-// claimDue owns what is due now and returns when to look again unless somebody says so before.
+// claimDue owns the tasks that are due now and returns when to look again without a wake-up.
 func (e *Engine) claimDue(ctx context.Context) time.Duration {
 	for {
-		found, err := e.claimSome(ctx)
+		found, err := e.deps.Journal.Claim(ctx, journal.ClaimRequest{Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: e.cfg.Lease})
 		switch {
 		case errors.Is(err, journal.ErrClosed), ctx.Err() != nil:
-			return pollEvery
+			return pollInterval
 		case err != nil:
 			e.deps.Log.Error("looking for tasks that are due; trying again", "error", err)
-			return againAfter
+			return retryDelay
 		}
 		for _, c := range found.Claims {
 			e.own(c)
@@ -82,14 +61,14 @@ func (e *Engine) claimDue(ctx context.Context) time.Duration {
 			continue
 		}
 		if next := found.Next; !next.IsZero() {
-			return min(pollEvery, max(time.Millisecond, time.Until(next)))
+			return min(pollInterval, max(time.Millisecond, time.Until(next)))
 		}
-		return pollEvery
+		return pollInterval
 	}
 }
 
-// renew makes the owners' claims last, and ends those that were lost: somebody else may have their tasks.
-func (e *Engine) renew(ctx context.Context) {
+// renewLoop renews the owners' claims, and ends owners that lost theirs: other owners may have their tasks.
+func (e *Engine) renewLoop(ctx context.Context) {
 	tick := time.NewTicker(e.cfg.Lease / 3)
 	defer tick.Stop()
 	for {
@@ -121,14 +100,14 @@ func (e *Engine) claims() []journal.Claim {
 	return all
 }
 
-// lose ends an owner whose task may be another's. What it still commits is refused by its epoch.
+// lose ends an owner that lost its claim. Commits that it still makes are refused by their epoch.
 func (e *Engine) lose(c journal.Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if o := e.owners[c.TaskID]; o != nil && o.epoch == c.Epoch {
 		o.log().Error("the claim was lost; the task is left to its next owner")
 		o.lost.Store(true)
-		o.poke()
+		o.wake()
 	}
 }
 
@@ -142,38 +121,27 @@ func (e *Engine) own(c journal.Claim) {
 	o := newOwner(e, c)
 	e.owners[c.TaskID] = o
 	e.wg.Add(1)
-	go o.work(o.run)
+	go o.start()
 }
 
-// leave takes an owner out. Where the task could not be left in peace, it is claimed again after a while.
-func (e *Engine) leave(o *owner, again bool) {
-	if again && !o.draining() {
-		timer := time.NewTimer(againAfter)
-		select {
-		case <-timer.C:
-		case <-e.draining:
-			timer.Stop()
-		}
+// disown removes an owner and gives up its claim. again: the task is claimed again after a while.
+func (e *Engine) disown(o *owner, again bool) {
+	if again {
+		o.rest(retryDelay)
 	}
 	e.mu.Lock()
 	if e.owners[o.id] == o {
 		delete(e.owners, o.id)
 	}
 	e.mu.Unlock()
-	if err := e.deps.Journal.Yield(context.WithoutCancel(e.hard), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
+	if err := e.deps.Journal.Yield(context.WithoutCancel(e.running), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
 		o.log().Error("giving up the claim; it ends by itself", "error", err)
 	}
-	switch {
-	case o.draining():
-	case !again && o.state != nil && state.Ended(o.state.GetStatus()):
-		e.claimNow() // a slot is free
-	default:
-		e.nudge() // a slot is free, something may have come while it was leaving, and it may have a deadline
-	}
+	e.claimSoon() // a slot is free, a command may have arrived meanwhile, and the task may have a deadline
 }
 
-// sweep deletes tasks that ended long ago.
-func (e *Engine) sweep(ctx context.Context) {
+// sweepLoop deletes tasks past their retention.
+func (e *Engine) sweepLoop(ctx context.Context) {
 	if e.cfg.Retention <= 0 {
 		return
 	}
@@ -189,11 +157,11 @@ func (e *Engine) sweep(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			e.deps.Log.Error("deleting tasks that are kept no longer", "error", err)
-			timer.Reset(sweepEvery)
+			timer.Reset(sweepInterval)
 		case n == sweepBatch:
 			timer.Reset(time.Second)
 		default:
-			timer.Reset(sweepEvery)
+			timer.Reset(sweepInterval)
 		}
 		if n > 0 {
 			e.deps.Log.Info("deleted tasks that ended long ago", "count", n, "retention", e.cfg.Retention)

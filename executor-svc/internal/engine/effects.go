@@ -6,20 +6,12 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
-	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// split tells effects that may run beside the commit (planning changes nothing in the world) from those that must not
-// start before it is durable. What only thinks and is abandoned later in the batch is not begun; what follows that keeps its
-// place behind it.
+// split separates effects that may run beside the commit, because planning changes nothing in the world, from those that must not start
+// before it is durable. Planning that the batch abandons is dropped; effects after an Abandon stay behind it.
 func split(effects []flow.Effect) (early, late []flow.Effect) {
-	if len(effects) == 1 { // as usual
-		if waits(effects[0]) {
-			return nil, effects
-		}
-		return effects, nil
-	}
 	abandoned := -1
 	for i, e := range effects {
 		if _, ok := e.(flow.Abandon); ok {
@@ -28,7 +20,7 @@ func split(effects []flow.Effect) (early, late []flow.Effect) {
 	}
 	for i, e := range effects {
 		switch {
-		case waits(e), i > abandoned && abandoned >= 0:
+		case needsCommit(e), i > abandoned && abandoned >= 0:
 			late = append(late, e)
 		case abandoned < 0:
 			early = append(early, e)
@@ -37,8 +29,8 @@ func split(effects []flow.Effect) (early, late []flow.Effect) {
 	return early, late
 }
 
-// waits says whether an effect must not start before the commit.
-func waits(e flow.Effect) bool {
+// needsCommit reports whether an effect must not start before the commit.
+func needsCommit(e flow.Effect) bool {
 	switch e.(type) {
 	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon:
 		return true
@@ -46,43 +38,36 @@ func waits(e flow.Effect) bool {
 	return false
 }
 
-// startLate starts what had to wait for the commit. A call that was cancelled meanwhile, or that a stopping executor
-// would have to cut off, is not begun, and that is recorded.
-func (o *owner) startLate(b *batch, effects []flow.Effect) {
-	stopped := false
+// startAfterCommit starts the effects that had to wait for the commit. A call that was cancelled meanwhile, or that a stopping engine
+// would cut off, is not started, and that is recorded.
+func (o *owner) startAfterCommit(b *batch, effects []flow.Effect) {
+	stopped := stopsCall(flow.Transition{Effects: effects})
 	for _, e := range effects {
-		if _, ok := e.(flow.StopCall); ok {
-			stopped = true
-		}
-	}
-	for _, e := range effects {
-		call, ok := e.(flow.Call)
-		_, attach := e.(flow.Attach)
+		call, isCall := e.(flow.Call)
+		_, isAttach := e.(flow.Attach)
 		switch {
-		case attach && !o.slot: // the task goes on once it has one
-		case !ok:
-			o.start(b, e, o.keep)
-		case stopped || o.cancelQueued():
+		case isAttach && !o.slot: // the task continues once it has a slot
+		case isCall && (stopped || o.cancelQueued()):
 			o.in.add(item{turn: o.turn, input: flow.Called{
 				Ordinal: call.Ordinal, Attempt: call.Attempt, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
 				Err: &storagev1.ErrorNote{ErrMsg: "the task was cancelled before the tool was called", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED},
 			}})
-		case o.draining():
-			o.move([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
+		case isCall && o.draining():
+			o.apply([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
-			o.start(b, e, o.keep)
+			o.startEffect(b, e)
 		}
 	}
 }
 
-// cancelQueued looks for a cancellation that came while the intent was committed.
+// cancelQueued looks for a cancellation that arrived while the intent was committed.
 func (o *owner) cancelQueued() bool {
-	if !o.in.isPoked() {
+	if !o.in.commandsNoted() {
 		return false
 	}
 	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 	if err != nil {
-		return false // it is folded in later, and stops the running call
+		return false // it is applied later, and stops the running call
 	}
 	for _, c := range inbox {
 		if c.GetCancel() != nil {
@@ -92,65 +77,53 @@ func (o *owner) cancelQueued() bool {
 	return false
 }
 
-func (o *owner) startAll(b *batch, effects []flow.Effect, begin func(job)) {
+func (o *owner) startAll(b *batch, effects []flow.Effect) {
 	for _, e := range effects {
-		o.start(b, e, begin)
+		o.startEffect(b, e)
 	}
 }
 
-// start starts an effect; begin says by whom.
-func (o *owner) start(b *batch, e flow.Effect, begin func(job)) {
+// startEffect starts an effect. Its goroutine then runs the owner, if no other does.
+func (o *owner) startEffect(b *batch, e flow.Effect) {
 	switch e := e.(type) {
 	case flow.Abandon:
 		o.turn, o.calling = o.turn+1, false
 		o.cancel()
-		o.beginTurn()
+		o.newTurn()
+		return
 	case flow.StopCall:
-		o.beside(func(ctx context.Context) { o.session.StopCall(ctx, e.Reason) })
+		o.effects.Go(func() { o.session.StopCall(context.WithoutCancel(o.e.running), e.Reason) })
+		return
 	case flow.Withdraw:
-		o.beside(func(ctx context.Context) { o.session.Withdraw(ctx, e) })
-	default:
-		// Another call is stopped anew where the run time is spent.
-		switch e.(type) {
-		case flow.Call:
-			o.calling, o.following, o.lapsed = true, false, false
-		case flow.Attach:
-			o.calling, o.following, o.lapsed = true, true, false
-		}
-		begin(o.effect(o.session.Prepare(o.task(b.state), o.history, e)))
+		o.effects.Go(func() { o.session.Withdraw(context.WithoutCancel(o.e.running), e) })
+		return
+	case flow.Call:
+		o.calling, o.attached, o.stopped = true, false, false
+	case flow.Attach:
+		o.calling, o.attached, o.stopped = true, true, false
 	}
+	run, ctx, emit := o.session.Prepare(o.task(b.state), o.history, e), o.ctx, o.emit
+	o.effects.Add(1)
+	go func() {
+		run(ctx, emit)
+		o.effects.Done()
+		if o.in.enter() {
+			o.run()
+		}
+	}()
 }
 
-// beginTurn makes what the effects of a turn have in common.
-func (o *owner) beginTurn() {
+// newTurn makes the context and the emit function of the turn's effects.
+func (o *owner) newTurn() {
 	turn := o.turn
-	o.ctx, o.cancel = context.WithCancel(o.e.hard)
+	o.ctx, o.cancel = context.WithCancel(o.e.running)
 	o.emit = func(in flow.Input) {
 		i := item{input: in, turn: turn}
 		switch in.(type) {
-		case flow.Progress, flow.Tasked, flow.Text:
-			o.put(i)
-		default: // it ends the effect
+		case flow.Progress, flow.McpTask, flow.Text:
+			o.deliver(i)
+		default: // the effect ends, and its goroutine runs the owner
 			o.in.add(i)
 		}
 	}
-}
-
-// effect runs an effect. The goroutine that brought the last of it goes on with the task.
-func (o *owner) effect(run runner.Run) job {
-	ctx, emit := o.ctx, o.emit
-	o.effects.Add(1)
-	return func() job {
-		run(ctx, emit)
-		o.effects.Done()
-		if !o.in.enter() {
-			return nil
-		}
-		return o.onward
-	}
-}
-
-// beside runs what bounds itself in time and has to be done also while the owner leaves.
-func (o *owner) beside(fn func(context.Context)) {
-	o.effects.Go(func() { fn(context.WithoutCancel(o.e.hard)) })
 }

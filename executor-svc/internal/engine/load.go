@@ -3,18 +3,34 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/view"
 )
 
-// loadBytes is how much of a task's record is read at once.
-const loadBytes = 1 << 20
+const (
+	// loadBytes is how much of a task's record is read at once.
+	loadBytes = 1 << 20
+	// roundLimit is how many earlier questions and answers of a conversation a planner reads (A1).
+	roundLimit = 3
+	// firstPause and lastPause bound the pauses between tries of a storage that fails.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
 
-// load reads the task and its history; a storage that fails for a while is asked again. A task that cannot be read at all
-// gives its slot to others and is tried again in its turn.
-func (o *owner) load() (ok, again bool) {
+// errUnknownFlow: the task was created by a newer executor.
+var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
+
+// load reads the task and its history, and waits for a storage that fails for a while. again: the task cannot be read, so its slot goes
+// to others until it is tried again.
+func (o *owner) load() (loaded, again bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.read()
 		switch {
@@ -33,60 +49,56 @@ func (o *owner) load() (ok, again bool) {
 	}
 }
 
-// errUnknownFlow: the task was created by a newer executor.
-var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
-
-// rest waits; false means that the engine stops.
-func (o *owner) rest(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-o.e.draining:
-		return false
-	}
-}
-
 func (o *owner) read() error {
-	if n, ok := o.e.takeFresh(o.id); ok {
-		o.head, o.state, o.history = n.Head, n.Checkpoint, &history.Log{}
-		for _, r := range n.Records {
-			o.history.Add(r.Record)
-		}
-	} else if err := o.readStored(); err != nil {
-		return err
-	}
-	if o.flow = o.e.deps.Flows[o.head.GetFlow()]; o.flow == nil {
-		return fmt.Errorf("%q: %w", o.head.GetFlow(), errUnknownFlow)
-	}
-	o.takeUp = !o.idle()
-	rounds, err := o.rounds()
-	if err != nil {
-		return err
-	}
-	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
-	return nil
-}
-
-func (o *owner) readStored() error {
 	t, err := o.e.deps.Journal.Peek(o.ctx, o.id)
 	if err != nil {
 		return err
 	}
 	o.head, o.state, o.history = t.Head, t.Checkpoint, &history.Log{}
 	for after := uint64(0); after < o.state.GetLastSeq(); {
-		rs, err := o.e.deps.Journal.Records(o.ctx, o.id, after, loadBytes)
+		records, err := o.e.deps.Journal.Records(o.ctx, o.id, after, loadBytes)
 		if err != nil {
 			return err
 		}
-		if len(rs) == 0 {
+		if len(records) == 0 {
 			return errors.New("its record ends before its last event")
 		}
-		for _, r := range rs {
+		for _, r := range records {
 			o.history.Add(r.Record)
 			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
 		}
 	}
+	if o.flow = o.e.deps.Flows[o.head.GetFlow()]; o.flow == nil {
+		return fmt.Errorf("%q: %w", o.head.GetFlow(), errUnknownFlow)
+	}
+	rounds, err := o.rounds()
+	if err != nil {
+		return err
+	}
+	o.resumePending = !o.idle()
+	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
+	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, turn: anyTurn}) }
 	return nil
+}
+
+// rounds loads the newest questions of the conversation that were answered before this task.
+func (o *owner) rounds() (rounds []*plannerv1.Round, err error) {
+	if o.head.GetConversationId() == "" {
+		return nil, nil
+	}
+	page, err := o.e.deps.Journal.List(o.ctx, journal.Query{
+		User: o.head.GetUserSub(), ConversationID: o.head.GetConversationId(), Before: o.id, Limit: roundLimit,
+		Statuses: []executorv1.ExecutorStatus{executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range slices.Backward(page.Tasks) {
+		records, err := o.e.deps.Journal.Records(o.ctx, t.ID, t.Checkpoint.GetLastSeq()-1, loadBytes)
+		if err != nil {
+			return nil, err
+		}
+		rounds = append(rounds, &plannerv1.Round{Question: t.Head.GetGoal(), Answer: view.FullAnswer(records)})
+	}
+	return rounds, nil
 }

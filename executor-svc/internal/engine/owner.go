@@ -3,12 +3,15 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -18,186 +21,172 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// owner is who may write a task now. It lives while the task runs, and leaves when it waits or has ended. It has no goroutine of
-// its own: whoever brings something for the task (an effect that came back, somebody who sent a command, a timer) goes on with it,
-// unless another is at work on it already and so sees it. Fields that are not said to be constant belong to whoever is at work.
+// owner holds a task's lease and applies its inputs. It exists while the task runs and is dropped when the task waits or ends. It has no
+// goroutine: the goroutine that delivers an input runs the owner, unless another one already does, which then sees the input.
 type owner struct {
 	e     *Engine // constant, like the three below
 	id    string
 	epoch uint64
 	slot  bool
 	in    queue
+	// lost is set when the claim was lost.
+	lost atomic.Bool
+	// effects counts running effects.
+	effects sync.WaitGroup
+
+	// The fields below are used by the goroutine that runs the owner; there is at most one.
 
 	head    *storagev1.TaskHead
 	flow    flow.Flow
 	session *runner.Session
-	// state is never changed in place: each move works on a copy, so that effects may read what they were given.
+	// state is never changed in place: each transition works on a copy, so that effects may read what they were prepared from.
 	state   *storagev1.Checkpoint
-	asked   flow.Task // what the flow is asked with
 	history *history.Log
-	// takeUp says that the flow was not asked yet how the loaded task goes on.
-	takeUp bool
+	// resumePending is true until the flow has been asked how the loaded task continues.
+	resumePending bool
 
-	// turn counts Abandon; calling says that a tool call has not come back, and following that it was made before.
-	turn      int
-	calling   bool
-	following bool
+	// turn is incremented when all effects are dropped, so that their late results are ignored. calling is true while a tool call is in
+	// flight; attached reports that an earlier owner made it.
+	turn     int
+	calling  bool
+	attached bool
 	// ctx, cancel and emit are those of the turn's effects.
-	ctx     context.Context
-	cancel  context.CancelFunc
-	emit    func(flow.Input)
-	effects sync.WaitGroup
-	// next is begun by the goroutine that is at work, once there is nothing else to do.
-	next job
-	// more takes jobs for goroutines that have none; it is closed when the last effect has ended. Constant, like onward: goOn.
-	more   chan job
-	onward job
-	// lost says that the claim was lost.
-	lost atomic.Bool
-	// lapse fires when the task's run time has passed; nil where that is not bounded.
-	lapse *time.Timer
-	// harmless fires when the process has lived on with the task for a while since it was taken up; nil while nothing depends on it.
-	harmless *time.Timer
-	// lapsed says that it has fired for the running call, which was told to stop.
-	lapsed bool
+	ctx    context.Context
+	cancel context.CancelFunc
+	emit   func(flow.Input)
+
+	// runTimer fires when the task's run time is over; nil if it has no limit. stopped reports that it fired during the running call,
+	// which was told to stop.
+	runTimer *time.Timer
+	stopped  bool
+	// stableTimer fires when the process has survived long enough after recovering the task to reset its recovery count; nil if the
+	// count is small.
+	stableTimer *time.Timer
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), more: make(chan job)}
-	o.onward = o.goOn
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue()}
+	o.newTurn()
 	return o
 }
 
 func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
 
-// run begins to own the task.
-func (o *owner) run() job {
-	o.beginTurn()
-	if ok, again := o.load(); !ok {
-		return o.leave(again)
+// start loads the task and runs the owner.
+func (o *owner) start() {
+	if loaded, again := o.load(); !loaded {
+		o.release(again)
+		return
 	}
 	if !o.slot {
-		return o.leave(!o.withoutSlot() && !o.draining())
+		o.release(!o.applyWithoutSlot() && !o.draining())
+		return
 	}
-	return o.onward
+	o.run()
 }
 
-// goOn does what there is to do for the task now. The goroutine does next what the task waits for then.
-func (o *owner) goOn() job {
+// run applies inputs until there are none. The caller has entered the queue.
+func (o *owner) run() {
 	for {
-		if over, again := o.advance(); over {
-			return o.leave(again)
+		if leave, again := o.advance(); leave {
+			o.release(again)
+			return
 		}
-		next := o.next
-		o.next = nil
-		if o.in.leave() {
-			return next
-		}
-		if next != nil {
-			o.lend(next)
+		if o.in.exit() {
+			return
 		}
 	}
 }
 
-// leave ends the ownership. A task that another writer changed is loaded again: it was not left in peace. Nobody can be at work on
-// it any more.
-func (o *owner) leave(again bool) job {
+// release gives up the lease. again requests a new claim, because another writer changed the task. No other goroutine may run the owner.
+func (o *owner) release(again bool) {
 	o.cancel()
-	for _, t := range []*time.Timer{o.lapse, o.harmless} {
+	for _, t := range []*time.Timer{o.runTimer, o.stableTimer} {
 		if t != nil {
 			t.Stop()
 		}
 	}
-	if o.next != nil {
-		o.next()
-	}
 	if o.session != nil {
-		o.session.Leave(context.WithoutCancel(o.e.hard), !again && state.Ended(o.state.GetStatus()))
+		o.session.Leave(context.WithoutCancel(o.e.running), !again && state.Ended(o.state.GetStatus()))
 	}
 	o.effects.Wait()
-	close(o.more)
-	o.e.leave(o, again)
+	o.e.disown(o, again)
 	o.e.wg.Done()
-	return nil
 }
 
-// advance folds in all there is. over says that the owner is to leave, and again that the task has to be owned again then.
-func (o *owner) advance() (over, again bool) {
+// advance applies all inputs at hand. leave reports that the owner has to release the task, again that the task needs another claim.
+func (o *owner) advance() (leave, again bool) {
 	for {
 		switch {
 		case o.lost.Load():
 			return true, false
 		case o.draining():
-			return o.drained(), false
+			return o.recordOutcomes(), false
 		}
 		items, err := o.gather()
 		switch {
 		case err != nil:
-			// Not left: what effects brought is here alone.
+			// Not released: only this owner has the results of its effects.
 			o.log().Error("reading the inbox; trying again", "error", err)
-			o.in.poke()
-			o.lendNext()
-			o.rest(againAfter)
+			o.in.noteCommands()
+			o.rest(retryDelay)
 		case len(items) > 0:
-			o.lendNext() // it is not to wait for a commit
-			if !o.move(items) {
+			if !o.apply(items) {
 				return true, true
 			}
 		case o.idle():
 			return true, false
 		default:
-			o.setLapse()
-			o.watchHarm()
+			o.setRunTimer()
+			o.setStableTimer()
 			return false, false
 		}
 	}
 }
 
-// withoutSlot folds in the commands at the head of the inbox that start nothing, a cancellation before all others: a task
-// that is cancelled does not wait for a slot. The rest stays where it is, and its senders learn that.
-func (o *owner) withoutSlot() (ok bool) {
+// applyWithoutSlot applies inbox commands that start no work, cancellations first, so that cancelling a queued task does not wait for a
+// slot. The others stay in the inbox, and their senders learn that.
+func (o *owner) applyWithoutSlot() (ok bool) {
 	for {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 		if err != nil {
-			// Not left to another claim: without a slot there is one only when a further command comes.
+			// Not released: without a slot, the task is claimed again only for a further command.
 			o.log().Error("reading the inbox; trying again", "error", err)
-			if !o.rest(againAfter) {
+			if !o.rest(retryDelay) {
 				return false
 			}
 			continue
 		}
 		if o.expired() {
-			return o.move([]item{{input: flow.Lapsed{}, turn: o.turn}})
+			return o.apply([]item{{input: flow.Timeout{}, turn: o.turn}})
 		}
-		inbox = cancelsFirst(inbox)
+		slices.SortStableFunc(inbox, cancelsFirst)
 		if len(inbox) == 0 || !o.startsNothing(inbox[0]) {
 			for _, c := range inbox {
 				o.e.answer(c.GetId(), errQueued)
 			}
 			return true
 		}
-		// One at a time: what it does decides what the next one starts.
-		if !o.move([]item{{command: &inbox[0]}}) {
+		// One at a time: its result decides what the next one starts.
+		if !o.apply([]item{{command: &inbox[0]}}) {
 			return false
 		}
 	}
 }
 
-func cancelsFirst(inbox []journal.Command) []journal.Command {
-	var cancels, others []journal.Command
-	for _, c := range inbox {
-		if c.GetCancel() != nil {
-			cancels = append(cancels, c)
-		} else {
-			others = append(others, c)
-		}
+func cancelsFirst(a, b journal.Command) int {
+	switch aCancels, bCancels := a.GetCancel() != nil, b.GetCancel() != nil; {
+	case aCancels && !bCancels:
+		return -1
+	case bCancels && !aCancels:
+		return 1
 	}
-	return append(cancels, others...)
+	return 0
 }
 
-// startsNothing tries a command on a copy: flows are pure.
+// startsNothing tries a command on a copy of the state: flows are pure.
 func (o *owner) startsNothing(c journal.Command) bool {
-	t, err := o.flow.On(o.task(flow.Clone(o.state)), flow.Command{Command: c.Command})
+	t, err := o.flow.Apply(o.task(proto.CloneOf(o.state)), flow.Command{Command: c.Command})
 	if err != nil {
 		return true
 	}
@@ -211,10 +200,10 @@ func (o *owner) startsNothing(c journal.Command) bool {
 	return true
 }
 
-// gather returns what there is to fold in: first commands, so that nothing is begun that somebody has cancelled, then how
-// a loaded task goes on, then what effects brought.
+// gather returns the inputs at hand: first commands, so that nothing cancelled is started, then the resumption of a loaded task, then the
+// results of effects.
 func (o *owner) gather() (items []item, err error) {
-	if o.in.takePoke() {
+	if o.in.takeCommandsNoted() {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 		if err != nil {
 			return nil, err
@@ -223,19 +212,19 @@ func (o *owner) gather() (items []item, err error) {
 			items = append(items, item{command: &inbox[i]})
 		}
 	}
-	if o.takeUp {
-		o.takeUp = false
-		recovered := o.state.GetUpdateTime() < o.e.began.UnixNano()
-		items = append(items, item{input: takenUp{recovered: recovered}, turn: o.turn})
+	if o.resumePending {
+		o.resumePending = false
+		recovered := o.state.GetUpdateTime() < o.e.started.UnixNano()
+		items = append(items, item{input: resume{recovered: recovered}, turn: o.turn})
 	}
 	if o.idle() && o.expired() {
-		items = append(items, item{input: flow.Lapsed{}, turn: o.turn})
+		items = append(items, item{input: flow.Timeout{}, turn: o.turn})
 	}
-	return join(items, o.in.take()), nil
+	return append(items, o.in.take()...), nil
 }
 
-// takenUp asks the flow how a loaded task goes on.
-type takenUp struct {
+// resume asks the flow how a loaded task continues.
+type resume struct {
 	flow.Input
 	recovered bool
 }
@@ -244,12 +233,12 @@ func (o *owner) idle() bool {
 	return o.state.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || state.Ended(o.state.GetStatus())
 }
 
-// drained records what a running call brings while the engine stops; everything else can be done again later, and commands keep.
-// True once the owner may leave.
-func (o *owner) drained() bool {
-	o.in.takePoke()
+// recordOutcomes records the outcome of a running call while the engine stops; everything else can be repeated later, and commands stay in
+// the inbox. It returns true once the owner may release the task.
+func (o *owner) recordOutcomes() bool {
+	o.in.takeCommandsNoted()
 	for _, i := range o.in.take() {
-		if _, named := i.input.(flow.Tasked); o.calling && named && !o.move([]item{i}) {
+		if _, named := i.input.(flow.McpTask); o.calling && named && !o.apply([]item{i}) {
 			return true
 		}
 		if !o.calling || !flow.EndsCall(i.input) {
@@ -257,33 +246,32 @@ func (o *owner) drained() bool {
 		}
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil {
-			// The stop itself cut the call off: what to do about it is decided when the task is taken up.
+			// The stop cut the call off: what to do is decided when the task is resumed.
 			switch {
 			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
 				continue
-			case o.waited(c):
+			case o.neverSent(c):
 				i.input = flow.NotStarted{Ordinal: c.Ordinal}
 			}
 		}
-		o.move([]item{i})
+		o.apply([]item{i})
 	}
 	if o.calling && o.ctx.Err() == nil {
 		return false
 	}
-	o.left()
+	o.settleRecovery()
 	return true
 }
 
-// waited says that a call was not sent, because a pool that is out of reach was still waited for. It is made when the task is taken up.
-func (o *owner) waited(c flow.Called) bool {
+// neverSent reports that a call was still waiting for a pool out of reach. It is made when the task is resumed.
+func (o *owner) neverSent(c flow.Called) bool {
 	return c.Outcome == commonv1.Outcome_OUTCOME_NOT_EXECUTED && c.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR &&
 		!o.state.GetCancelRequested()
 }
 
-// task is what a flow is asked with, or an effect prepared: nobody keeps it.
+// task returns what a flow is asked with, or an effect prepared from.
 func (o *owner) task(s *storagev1.Checkpoint) *flow.Task {
-	o.asked = flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
-	return &o.asked
+	return &flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
 }
 
 func (o *owner) draining() bool {
@@ -292,5 +280,33 @@ func (o *owner) draining() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// rest waits; false if the engine stops.
+func (o *owner) rest(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-o.e.draining:
+		return false
+	}
+}
+
+// deliver queues an input and runs the owner if no other goroutine does.
+func (o *owner) deliver(i item) {
+	o.in.add(i)
+	if o.in.enter() {
+		go o.run()
+	}
+}
+
+// wake makes the owner read its inbox, and notice that it has to leave.
+func (o *owner) wake() {
+	o.in.noteCommands()
+	if o.in.enter() {
+		go o.run()
 	}
 }

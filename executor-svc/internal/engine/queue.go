@@ -7,84 +7,82 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// item is something for an owner: a command from the inbox, or what an effect brought.
+// item is an input of an owner: a command from the inbox, or the result of an effect.
 type item struct {
 	command *journal.Command
 	input   flow.Input
-	// turn is the owner's turn in which the effect was started; results of abandoned effects are dropped.
+	// turn is the owner's turn in which the effect was started; results of dropped effects are ignored.
 	turn int
 }
 
-// anyTurn is the turn of what no effect brought.
+// anyTurn is the turn of inputs that no effect sent.
 const anyTurn = -1
 
-// queue holds what effects brought, whether somebody said that there is more in the inbox, and whether somebody is at work on the
-// task: one goroutine at a time, which looks again before it stops. The queue is unbounded: what came back must never be refused,
-// and effects must never wait for each other.
+// queue holds the results of effects, and elects the goroutine that runs the owner. It is unbounded: results must not be refused, and
+// effects must not wait for each other.
 type queue struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	items []item
-	spare []item // what was taken last
-	poked bool
-	taken bool
+	// commands: the inbox may hold new commands, or the owner has to leave.
+	commands bool
+	running  bool
 }
 
-// newQueue returns the queue of a new owner, who is at work.
-func newQueue() queue { return queue{poked: true, taken: true} }
+// newQueue returns the queue of an owner that runs.
+func newQueue() queue { return queue{commands: true, running: true} }
 
-// add puts an item in. The caller is to enter afterwards.
+// add queues an item. The caller then calls enter.
 func (q *queue) add(i item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.items = append(q.items, i)
 }
 
-// enter says that nobody was at work: now the caller is.
+// enter makes the caller the goroutine that runs the owner; false if there is one.
 func (q *queue) enter() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.taken {
+	if q.running {
 		return false
 	}
-	q.taken = true
+	q.running = true
 	return true
 }
 
-// leave says that there is nothing more to do: the caller is at work no longer.
-func (q *queue) leave() bool {
+// exit ends running the owner; false if there is more to do.
+func (q *queue) exit() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.taken = len(q.items) > 0 || q.poked
-	return !q.taken
+	q.running = len(q.items) > 0 || q.commands
+	return !q.running
 }
 
-// poke says that there is more in the inbox, or that the owner is to leave. It is a hint: the inbox itself has the commands and
-// their order.
-func (q *queue) poke() {
+// noteCommands notes that the inbox may hold new commands; the inbox itself has them and their order.
+func (q *queue) noteCommands() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.poked = true
+	q.commands = true
 }
 
-// take returns what there is, until it is called again.
+// take removes and returns all items.
 func (q *queue) take() []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.spare)
-	q.items, q.spare = q.spare[:0], q.items
-	return q.spare
+	items := q.items
+	q.items = nil
+	return items
 }
 
-func (q *queue) takePoke() bool {
+func (q *queue) takeCommandsNoted() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	poked := q.poked
-	q.poked = false
-	return poked
+	noted := q.commands
+	q.commands = false
+	return noted
 }
 
-func (q *queue) isPoked() bool {
+func (q *queue) commandsNoted() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.poked
+	return q.commands
 }

@@ -13,58 +13,17 @@ import (
 // watchBytes is how much a watcher reads at once.
 const watchBytes = 256 << 10
 
-// Watch reads a task's events after a seq and gives each to send, which says whether to go on. It returns when the task
-// has ended, or stands where until says so, and all was sent.
+// Watch passes a task's events after a seq to send. It returns once the task has ended, or until reports true for its status, and all
+// events were sent.
 func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
 	w := e.hub.watch(taskID)
 	defer e.hub.leave(w)
-	return e.follow(ctx, w, after, until, send)
-}
-
-// Starter creates a task and watches it from its beginning: nothing of it has to be read from the journal.
-type Starter struct {
-	e *Engine
-	w *watcher
-}
-
-// Starter returns one for a single task; it is to be closed.
-func (e *Engine) Starter() *Starter { return &Starter{e: e} }
-
-// Create is Engine.Create.
-func (s *Starter) Create(ctx context.Context, n journal.NewTask) (string, error) {
-	s.Close()
-	s.w = s.e.hub.expect(n)
-	id, err := s.e.Create(ctx, n)
-	if err != nil || id != n.ID {
-		s.Close()
-	}
-	return id, err
-}
-
-// Watch is Engine.Watch.
-func (s *Starter) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
-	if s.w == nil || s.w.topic.id != taskID {
-		return s.e.Watch(ctx, taskID, after, until, send)
-	}
-	return s.e.follow(ctx, s.w, after, until, send)
-}
-
-// Close forgets the task.
-func (s *Starter) Close() {
-	if s.w != nil {
-		s.e.hub.leave(s.w)
-		s.w = nil
-	}
-}
-
-func (e *Engine) follow(ctx context.Context, w *watcher, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
-	leaving := serve.Stopping(ctx)
+	clientLeaves := serve.Stopping(ctx)
 	for {
-		n := w.after(after)
-		t, records := n.task, n.records
-		if !n.complete {
+		t, records, complete := w.after(after)
+		if !complete {
 			var err error
-			if t, records, err = e.readFor(ctx, w.topic.id, after); err != nil {
+			if t, records, err = e.readEvents(ctx, taskID, after); err != nil {
 				return err
 			}
 		}
@@ -91,14 +50,14 @@ func (e *Engine) follow(ctx context.Context, w *watcher, after uint64, until fun
 			return ctx.Err()
 		case <-e.draining:
 			return stopping()
-		case <-leaving:
+		case <-clientLeaves:
 			return stopping()
 		}
 	}
 }
 
-// readFor reads what memory does not have.
-func (e *Engine) readFor(ctx context.Context, taskID string, after uint64) (*journal.Task, []*shared, error) {
+// readEvents reads records from the journal that are not in memory.
+func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*journal.Task, []*eventRecord, error) {
 	found, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
 	if err != nil {
 		return nil, nil, err
@@ -107,9 +66,9 @@ func (e *Engine) readFor(ctx context.Context, taskID string, after uint64) (*jou
 	if err != nil {
 		return nil, nil, err
 	}
-	records := make([]*shared, 0, len(found))
+	records := make([]*eventRecord, 0, len(found))
 	for _, r := range found {
-		records = append(records, share(t, r))
+		records = append(records, &eventRecord{Record: r, task: t})
 	}
 	return t, records, nil
 }

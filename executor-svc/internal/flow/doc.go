@@ -1,6 +1,6 @@
-// Package flow says what a flow is: a pure function from a task's state and what just happened to a transition (new
-// state, facts) and the effects to run next.
+// Package flow defines how a task decides what to do next: a flow is a pure function from a task's state and an input to a
+// transition (new state, facts) and the effects to run.
 //
-// It must not know the journal, the planner or the pool: no I/O, no clock, no randomness but what it is given. That is
-// what lets one engine run every flow, and a simulation run the engine.
+// It must not know the journal, the planner or the pool. Flows do no I/O and read neither clock nor randomness, so that one engine
+// runs every flow, and a simulation runs the engine.
 package flow

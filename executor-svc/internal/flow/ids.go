@@ -11,25 +11,12 @@ import (
 )
 
 // StepID names a step within its task.
-func StepID(ordinal uint32) string {
-	if ordinal < uint32(len(stepIDs)) {
-		return stepIDs[ordinal]
-	}
-	return "step-" + strconv.FormatUint(uint64(ordinal), 10)
-}
-
-// stepIDs holds the names of a usual task's steps: each is needed many times.
-var stepIDs = func() (names [100]string) {
-	for i := range names {
-		names[i] = "step-" + strconv.Itoa(i)
-	}
-	return names
-}()
+func StepID(ordinal uint32) string { return "step-" + strconv.FormatUint(uint64(ordinal), 10) }
 
 // WaitID names the n-th wait of a task.
 func WaitID(n uint32) string { return "wait-" + strconv.FormatUint(uint64(n), 10) }
 
-// WaitNumber is the number in a wait's name; 0 where it is none.
+// WaitNumber returns the number in a wait's id, or 0.
 func WaitNumber(id string) uint32 {
 	digits, ok := strings.CutPrefix(id, "wait-")
 	n, err := strconv.ParseUint(digits, 10, 32)
@@ -47,28 +34,28 @@ func CallID(task string, ordinal, attempt uint32) string {
 	return task + "/" + StepID(ordinal) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
-// LegID names one of the calls that an attempt takes: the first has the attempt's own name, the others a number behind it.
-func LegID(task string, ordinal, attempt, leg uint32) string {
+// RoundID names one call of an attempt: the first has the attempt's id, further ones append a number.
+func RoundID(task string, ordinal, attempt, round uint32) string {
 	id := CallID(task, ordinal, attempt)
-	if leg > 0 {
-		id += "/" + strconv.FormatUint(uint64(leg)+1, 10)
+	if round > 0 {
+		id += "/" + strconv.FormatUint(uint64(round)+1, 10)
 	}
 	return id
 }
 
-// IdempotencyKey is the same for each attempt of one step with one input.
+// IdempotencyKey returns the key of a step with an input; it is the same for all attempts.
 func IdempotencyKey(task string, ordinal uint32, input string) string {
 	sum := sha256.Sum256([]byte(input))
 	return task + "/" + StepID(ordinal) + "/" + hex.EncodeToString(sum[:8])
 }
 
-// SuppliedHash is the SHA-256 of what a person supplied.
+// SuppliedHash returns the SHA-256 of the values that a person supplied.
 func SuppliedHash(s *storagev1.Supplied) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(s.GetContentJson()), s.GetContentJson(), s.GetDescription()))
 	return sum[:]
 }
 
-// AnswerHash is the SHA-256 of what a person answered to a tool's server.
+// AnswerHash returns the SHA-256 of a person's answer to a tool's server.
 func AnswerHash(in *storagev1.SupplyInput) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s", in.GetAction(), in.GetContentJson()))
 	return sum[:]
@@ -80,25 +67,25 @@ func ToolName(toolID string) (mcpID, name string) {
 	return mcpID, name
 }
 
-// InputHash is the SHA-256 of an exact input.
+// InputHash returns the SHA-256 of an exact input.
 func InputHash(input string) []byte {
 	sum := sha256.Sum256([]byte(input))
 	return sum[:]
 }
 
-// ToolInputHash tells calls of one tool with one input from all others.
+// ToolInputHash returns the SHA-256 of a tool id and an exact input.
 func ToolInputHash(toolID, input string) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(toolID), toolID, input))
 	return sum[:]
 }
 
-// RequestHash is what the pool tells calls apart by; see AttachCallRequest.
+// RequestHash returns the hash by which the pool recognises a call; see AttachCallRequest.
 func RequestHash(mcpID, name, input string) string {
 	sum := sha256.Sum256([]byte(mcpID + "\x00" + name + "\x00" + input))
 	return hex.EncodeToString(sum[:])
 }
 
-// AskedHash is the SHA-256 (hex) of exactly what a person is shown: task, step, user, configuration of the server, tool,
+// AskedHash returns the SHA-256 (hex) of what a person is asked to approve: task, step, user, configuration of the server, tool,
 // definition and input.
 func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	h := sha256.New()
@@ -111,7 +98,7 @@ func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// QuestionHash is the SHA-256 of a form that a tool's server asks a person to fill in, and of the call in which it does.
+// QuestionHash returns the SHA-256 of a form that a tool's server asks a person to fill in, and of the step that asks.
 func QuestionHash(t *Task, s *storagev1.ActiveStep, message, schema string) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s%d:%s%s", AskedHash(t, s), len(message), message, schema))
 	return sum[:]

@@ -36,8 +36,8 @@ type call struct {
 func (s *Session) start(st *storagev1.ActiveStep, attempt uint32) *call {
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
-		id: flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), location: location{st.GetPoolId(), mcpID},
-		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetLeg(),
+		id: flow.RoundID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
+		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
 	}
 	c.lifetime, c.end = context.WithCancel(context.Background())
 	s.use(c.location)
@@ -74,7 +74,7 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 		ExpectedDefinitionHash: st.GetDefinitionHash(), ExpectedConfigRevision: st.GetConfigRevision(),
 		Epoch: s.epoch, StartBy: timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)), AckCallIds: s.takeAcks(st.GetPoolId()),
 	}
-	if st.GetLeg() > 0 {
+	if st.GetRound() > 0 {
 		req.RequestState, req.Answers = st.GetRequestState(), callAnswers(st.GetAnswers())
 	}
 	return req
@@ -83,9 +83,9 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 // attachCall gets the outcome of a call that was made before; the answers it waits for are delivered first.
 func (s *Session) attachCall(st *storagev1.ActiveStep, e flow.Attach) Run {
 	c := s.start(st, e.Attempt)
-	c.stopping.Store(e.Deaf)
+	c.stopping.Store(e.Stopping)
 	return s.run(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
-		if !e.Deaf {
+		if !e.Stopping {
 			if err := s.deliverAnswers(ctx, st, f, e.Fresh); err != nil {
 				return nil, err
 			}
@@ -97,7 +97,7 @@ func (s *Session) attachCall(st *storagev1.ActiveStep, e flow.Attach) Run {
 func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppoolv1.AttachCallRequest {
 	mcpID, name := flow.ToolName(st.GetToolId())
 	return &mcppoolv1.AttachCallRequest{
-		CallId: flow.LegID(s.id, st.GetOrdinal(), attempt, st.GetLeg()), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
+		CallId: flow.RoundID(s.id, st.GetOrdinal(), attempt, st.GetRound()), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
 		PoolId: st.GetPoolId(), SessionId: s.id, Epoch: s.epoch,
 	}
 }
@@ -118,7 +118,7 @@ func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow
 			emit(s.failed(f, st, err))
 			return
 		}
-		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Leg: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
+		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 		if res.GetIsError() {
 			out.Err = &storagev1.ErrorNote{
 				ErrMsg: toolError(res), DataJson: st.GetInputJson(),

@@ -14,7 +14,7 @@ import (
 
 // failed returns the input for a call that ended without a result.
 func (s *Session) failed(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
-	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Leg: f.call.round}
+	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Round: f.call.round}
 	var moved *movedError
 	switch {
 	case errors.As(err, &moved):

@@ -81,7 +81,7 @@ func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string)
 // error counts as another one.
 func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Judged{Ordinal: st.GetOrdinal()}
+		out := flow.Diagnosed{Ordinal: st.GetOrdinal()}
 		err := s.diagnoseError(ctx, c, st, known, &out)
 		if ctx.Err() != nil {
 			return
@@ -94,7 +94,7 @@ func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, k
 	}
 }
 
-func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool, out *flow.Judged) error {
+func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool, out *flow.Diagnosed) error {
 	if _, err := s.tool(ctx, c, st.GetToolId()); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (f *follower) mcpTask(id string) {
 		return
 	}
 	f.mcpTaskID = id
-	f.emit(flow.Tasked{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
+	f.emit(flow.McpTask{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
 }
 
 // question records a question; false if no person has to answer it.

@@ -120,9 +120,9 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 		return s.plan(s.context(t, log))
 	case flow.Derive:
 		return s.derive(s.context(t, log), step(t, e.Ordinal))
-	case flow.Judge:
+	case flow.Diagnose:
 		return s.diagnose(s.context(t, log), step(t, e.Ordinal), e.Known)
-	case flow.Look:
+	case flow.RefreshTool:
 		return s.refreshTool(step(t, e.Ordinal))
 	case flow.Fill:
 		return s.fill(s.context(t, log), step(t, e.Ordinal))

@@ -141,7 +141,7 @@ func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call f
 // refreshTool lists the tools again, for a step whose tool has changed since the step was decided on.
 func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Looked{Ordinal: st.GetOrdinal()}
+		out := flow.ToolRefreshed{Ordinal: st.GetOrdinal()}
 		tools, err := s.toolsetWith(ctx, st.GetToolId())
 		switch {
 		case ctx.Err() != nil:

@@ -75,8 +75,8 @@ type taskBook struct {
 
 // tasked is the MCP task that does one of an attempt's calls.
 type tasked struct {
-	leg  uint32
-	task string
+	round uint32
+	task  string
 }
 
 type intent struct{ tool, input string }
@@ -195,8 +195,8 @@ func (b *book) committed(t journal.Transition) {
 	k.show(t.Checkpoint)
 	for _, s := range t.Checkpoint.GetActiveSteps() {
 		id := flow.CallID(k.id, s.GetOrdinal(), s.GetAttempt())
-		if s.GetMcpTaskId() != "" || k.tasked[id].leg != s.GetLeg() {
-			k.tasked[id] = tasked{s.GetLeg(), s.GetMcpTaskId()}
+		if s.GetMcpTaskId() != "" || k.tasked[id].round != s.GetRound() {
+			k.tasked[id] = tasked{s.GetRound(), s.GetMcpTaskId()}
 		}
 	}
 	if n := uint64(len(k.facts)); n != t.Checkpoint.GetLastSeq() {
@@ -224,7 +224,7 @@ func (b *book) short(callID string) string {
 }
 
 // attemptOf is the attempt that a call belongs to. Those that go on where one ended by asking have a number behind it.
-func attemptOf(callID string) (attempt string, leg bool) {
+func attemptOf(callID string) (attempt string, round bool) {
 	parts := strings.Split(callID, "/")
 	return strings.Join(parts[:3], "/"), len(parts) > 3
 }
@@ -355,7 +355,7 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("a call of nobody: %s", req.GetCallId())
 		return
 	}
-	id, leg := attemptOf(req.GetCallId())
+	id, round := attemptOf(req.GetCallId())
 	k.calls[id] = req
 	in, durable := k.intents[id]
 	switch {
@@ -363,7 +363,7 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("%s is called before its intent is durable", b.short(req.GetCallId()))
 	case in.tool != req.GetMcpId()+"/"+req.GetName() || in.input != req.GetInputJson():
 		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
-	case leg != (req.GetRequestState() != "") || leg != (len(req.GetAnswers()) > 0):
+	case round != (req.GetRequestState() != "") || round != (len(req.GetAnswers()) > 0):
 		b.wrong("%s goes on with the state %q and %v", b.short(req.GetCallId()), req.GetRequestState(), req.GetAnswers())
 	case b.hasAnswers(k, id, req):
 		b.wrong("%s is given answers that another call has", b.short(req.GetCallId()))

@@ -31,8 +31,8 @@ func (k *taskBook) show(c *storagev1.Checkpoint) {
 
 // keepApproval takes a changed server for the one that was approved.
 func keepApproval(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
-	if l, ok := in.(flow.Looked); ok && l.Tool != nil {
+	if l, ok := in.(flow.ToolRefreshed); ok && l.Tool != nil {
 		t.State.GetActiveSteps()[0].ConfigRevision = l.Tool.ConfigRevision
 	}
-	return f.On(t, in)
+	return f.Apply(t, in)
 }

@@ -145,13 +145,15 @@ func onFlow(on func(flow.Flow, *flow.Task, flow.Input) (flow.Transition, error))
 	return func(f flow.Flow) flow.Flow { return changed{f, on} }
 }
 
-func (c changed) On(t *flow.Task, in flow.Input) (flow.Transition, error) { return c.on(c.Flow, t, in) }
+func (c changed) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
+	return c.on(c.Flow, t, in)
+}
 
 func repeatUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	other := *t
 	other.Head = proto.Clone(t.Head).(*storagev1.TaskHead)
 	other.Head.OnUnknownOutcome = executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
-	return f.On(&other, in)
+	return f.Apply(&other, in)
 }
 
 func dropBehindCancel(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
@@ -160,7 +162,7 @@ func dropBehindCancel(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition
 		c.Err = &storagev1.ErrorNote{ErrMsg: "cancelled", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}
 		in = c
 	}
-	return f.On(t, in)
+	return f.Apply(t, in)
 }
 
 func approveNext(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
@@ -169,12 +171,12 @@ func approveNext(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, err
 		other.GetApprove().WaitId = t.State.GetWaits()[0].GetId()
 		in = flow.Command{Command: other}
 	}
-	return f.On(t, in)
+	return f.Apply(t, in)
 }
 
 func countTwice(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	before := t.State.GetErrorCount()
-	tr, err := f.On(t, in)
+	tr, err := f.Apply(t, in)
 	if err == nil && t.State.GetErrorCount() > before {
 		t.State.ErrorCount++
 	}
@@ -185,33 +187,33 @@ func callOther(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error
 	if c, ok := in.(flow.Command); ok && c.GetApprove() != nil && len(t.State.GetActiveSteps()) > 0 {
 		t.State.ActiveSteps[0].InputJson, t.State.ActiveSteps[0].InputSeq = `{"text":"other"}`, 0
 	}
-	return f.On(t, in)
+	return f.Apply(t, in)
 }
 
 func forgetCosts(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	if _, ok := in.(flow.Called); ok {
 		t.State.Usage = nil
 	}
-	return f.On(t, in)
+	return f.Apply(t, in)
 }
 
 func forgetUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	t.State.UnknownCalls = nil
-	return f.On(t, in)
+	return f.Apply(t, in)
 }
 
 // beginsAgain begins a task anew that is taken up while it plans.
 type beginsAgain struct{ flow.Flow }
 
-func (b beginsAgain) TakeUp(t *flow.Task, recovered bool) (flow.Transition, error) {
+func (b beginsAgain) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	if recovered && t.State.GetPhase() == storagev1.Phase_PHASE_PLAN {
 		t.State.Phase = storagev1.Phase_PHASE_BEGIN
 	}
-	return b.Flow.TakeUp(t, recovered)
+	return b.Flow.Resume(t, recovered)
 }
 
 func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
-	tr, err := f.On(t, in)
+	tr, err := f.Apply(t, in)
 	tr.Effects = slices.DeleteFunc(tr.Effects, func(e flow.Effect) bool { _, stop := e.(flow.StopCall); return stop })
 	return tr, err
 }
@@ -219,11 +221,11 @@ func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, err
 // forgetsTasks does not know the MCP tasks of the process before it.
 type forgetsTasks struct{ flow.Flow }
 
-func (f forgetsTasks) TakeUp(t *flow.Task, recovered bool) (flow.Transition, error) {
+func (f forgetsTasks) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	for _, s := range t.State.GetActiveSteps() {
 		s.McpTaskId = ""
 	}
-	return f.Flow.TakeUp(t, recovered)
+	return f.Flow.Resume(t, recovered)
 }
 
 // mixesTasks takes the first MCP task for everybody's.
@@ -234,13 +236,13 @@ type mixesTasks struct {
 }
 
 func (m *mixesTasks) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
-	if named, ok := in.(flow.Tasked); ok {
+	if named, ok := in.(flow.McpTask); ok {
 		m.mu.Lock()
 		named.TaskID, m.first = cmp.Or(m.first, named.TaskID), cmp.Or(m.first, named.TaskID)
 		m.mu.Unlock()
 		in = named
 	}
-	return m.Flow.On(t, in)
+	return m.Flow.Apply(t, in)
 }
 
 // lateIntents says that an intent is durable, and stores it with the task's next transition.
@@ -407,5 +409,5 @@ func giveAnswersAgain(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition
 			in = flow.Undelivered{Ordinal: c.Ordinal, Attempt: c.Attempt, Err: c.Err}
 		}
 	}
-	return f.On(t, in)
+	return f.Apply(t, in)
 }

@@ -214,7 +214,7 @@ func (w *world) startProc(t testing.TB) {
 	})
 	p.tasks = &api.Tasks{Deps: api.Deps{
 		Engine: p.engine, Journal: j, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
-		Limits: &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 4, MaxTakeups: 5},
+		Limits: &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 4, MaxRecoveries: 5},
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel

@@ -109,7 +109,7 @@ func (s settings) services(ctx context.Context, log *slog.Logger, see executor.O
 		return nil, err
 	}
 	plan.Register(conn)
-	tasks, err := executor.New(ctx, executor.Config{DataDir: s.data, MaxTakeups: 1000, DrainTimeout: time.Second}, executor.Deps{
+	tasks, err := executor.New(ctx, executor.Config{DataDir: s.data, MaxRecoveries: 1000, DrainTimeout: time.Second}, executor.Deps{
 		Planner: conn, Pool: toPool, Log: log, Observe: see,
 	})
 	if err != nil {

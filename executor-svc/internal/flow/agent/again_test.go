@@ -36,7 +36,7 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 			s.Effect, s.Attempt, s.DefinitionHash = c.before, 1, "old"
 			on := func(in flow.Input) []flow.Effect {
 				t.Helper()
-				tr, err := agent.Flow{}.On(task, in)
+				tr, err := agent.Flow{}.Apply(task, in)
 				if err != nil {
 					t.Fatalf("%T: %v", in, err)
 				}
@@ -46,7 +46,7 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 				t.Fatalf("after the loss: %v, want another call", got)
 			}
 			on(refusal(task.State.GetActiveSteps()[0]))
-			got := on(flow.Looked{Ordinal: 1, Tool: &flow.Tool{Effect: c.now, DefinitionHash: "new", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
+			got := on(flow.ToolRefreshed{Ordinal: 1, Tool: &flow.Tool{Effect: c.now, DefinitionHash: "new", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
 			if !c.asks {
 				if len(got) != 1 || got[0] != (flow.Call{Ordinal: 1, Attempt: 3}) {
 					t.Errorf("%v, want another call", got)
@@ -60,7 +60,7 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 			approve := &storagev1.Approve{WaitId: waits[0].GetId(), InputJson: `{"other":1}`}
 			on(flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}})
 			on(refusal(task.State.GetActiveSteps()[0]))
-			on(flow.Looked{Ordinal: 1, Tool: &flow.Tool{Effect: write, DefinitionHash: "newer", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
+			on(flow.ToolRefreshed{Ordinal: 1, Tool: &flow.Tool{Effect: write, DefinitionHash: "newer", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
 			for _, w := range task.State.GetWaits() {
 				if strings.Contains(w.GetMessage(), "not known whether it ran") {
 					t.Errorf("of an input that never was called: %q", w.GetMessage())

@@ -45,7 +45,7 @@ type Flow struct{}
 var _ flow.Flow = Flow{}
 
 // On implements flow.Flow.
-func (Flow) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
+func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	if state.Ended(m.s.GetStatus()) {
 		return flow.Transition{}, ended(m.s.GetStatus())
@@ -54,19 +54,19 @@ func (Flow) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
 		return flow.Transition{}, err
 	}
 	if progress(in) {
-		m.s.Takeups = 0
+		m.s.Recoveries = 0
 	}
 	return m.settle()
 }
 
-// TakeUp implements flow.Flow: an effect that had not come back is run again where that changes nothing in the world.
-func (Flow) TakeUp(t *flow.Task, recovered bool) (flow.Transition, error) {
+// Resume implements flow.Flow: an effect that had not come back is run again where that changes nothing in the world.
+func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	if state.Ended(m.s.GetStatus()) || m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
 		return flow.Transition{Unchanged: true}, nil
 	}
 	m.recover(recovered)
-	if limit := m.t.Head.GetLimits().GetMaxTakeups(); limit > 0 && m.s.GetTakeups() > limit {
+	if limit := m.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && m.s.GetRecoveries() > limit {
 		if err := m.giveUp(limit); err != nil {
 			return flow.Transition{}, err
 		}
@@ -96,9 +96,9 @@ func (m *move) on(in flow.Input) error {
 	switch in := in.(type) {
 	case flow.Command:
 		return m.command(in.Command)
-	case flow.Lapsed:
+	case flow.Timeout:
 		return m.lapsed()
-	case flow.Harmless:
+	case flow.RecoverySettled:
 		return m.harmless()
 	case flow.Begun:
 		return m.begun(in)
@@ -106,9 +106,9 @@ func (m *move) on(in flow.Input) error {
 		return m.planned(in)
 	case flow.Derived:
 		return m.derived(in)
-	case flow.Judged:
+	case flow.Diagnosed:
 		return m.judged(in)
-	case flow.Looked:
+	case flow.ToolRefreshed:
 		return m.looked(in)
 	case flow.Text:
 		return m.text(in)
@@ -131,7 +131,7 @@ func (m *move) onCall(in flow.Input) error {
 		return m.asked(in)
 	case flow.Undelivered:
 		return m.undelivered(in)
-	case flow.Tasked:
+	case flow.McpTask:
 		return m.tasked(in)
 	case flow.NotStarted:
 		return m.notStarted(in)
@@ -142,7 +142,7 @@ func (m *move) onCall(in flow.Input) error {
 // progress says whether a task that came to this has got somewhere since it was taken up.
 func progress(in flow.Input) bool {
 	switch in.(type) {
-	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Judged, flow.Looked, flow.Answered:
+	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
 		return true
 	}
 	return false
@@ -165,10 +165,10 @@ func (m *move) goOn() error {
 		return m.interrupted()
 	case storagev1.Phase_PHASE_DERIVE:
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
-	case storagev1.Phase_PHASE_JUDGE:
+	case storagev1.Phase_PHASE_DIAGNOSE:
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return judge(s) })
-	case storagev1.Phase_PHASE_LOOK:
-		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Look{Ordinal: s.GetOrdinal()} })
+	case storagev1.Phase_PHASE_REFRESH_TOOL:
+		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_FILL:
 		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:

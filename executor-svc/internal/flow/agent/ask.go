@@ -43,7 +43,7 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 }
 
 // judged asks a person for parameters where the error is about them, else gives the step up (A15, A16).
-func (m *move) judged(in flow.Judged) error {
+func (m *move) judged(in flow.Diagnosed) error {
 	m.settleReserve(in.Usage)
 	s, err := m.current(in.Ordinal)
 	if err != nil {
@@ -274,7 +274,7 @@ func (m *move) cancelled(reason, waitID string) error {
 
 // judge asks the planner about an error; that an input did not fit its schema needs no judgement.
 func judge(s *storagev1.ActiveStep) flow.Effect {
-	return flow.Judge{
+	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),
 		Known:   s.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 	}

@@ -142,7 +142,7 @@ func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o 
 	case o == unknown || !inputMayHelp(e):
 		return m.stepFailed(s)
 	case m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
-		m.s.Phase = storagev1.Phase_PHASE_JUDGE
+		m.s.Phase = storagev1.Phase_PHASE_DIAGNOSE
 		m.run(judge(s))
 		return nil
 	case s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
@@ -236,7 +236,7 @@ func (m *move) startNow(s *storagev1.ActiveStep) error {
 		return m.calledCancelled(s, flow.Called{Outcome: notBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 	}
 	if spent := m.timeSpent(); spent != "" {
-		return m.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Leg: s.GetLeg(), Outcome: notBegun(s), Err: &storagev1.ErrorNote{
+		return m.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: notBegun(s), Err: &storagev1.ErrorNote{
 			ErrMsg: "the task's budget of " + spent + " is spent", Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 		}})
 	}

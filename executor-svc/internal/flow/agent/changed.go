@@ -33,13 +33,13 @@ func (m *move) lookAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error 
 	if err := m.recordError(s, told, notExecuted); err != nil {
 		return err
 	}
-	m.s.Phase = storagev1.Phase_PHASE_LOOK
-	m.run(flow.Look{Ordinal: s.GetOrdinal()})
+	m.s.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
+	m.run(flow.RefreshTool{Ordinal: s.GetOrdinal()})
 	return nil
 }
 
 // looked goes on with the tool as it is now: what a person approved was another one, and the policy decides anew (DESIGN 4).
-func (m *move) looked(in flow.Looked) error {
+func (m *move) looked(in flow.ToolRefreshed) error {
 	s, err := m.current(in.Ordinal)
 	if err != nil {
 		return err

@@ -59,8 +59,8 @@ func TestRiskOfAToolThatChangesTwice(t *testing.T) {
 
 func look(t *testing.T, task *flow.Task, now *flow.Tool, level commonv1.RiskLevel, says string) {
 	t.Helper()
-	task.State.Phase, task.State.ActiveSteps[0].Status = storagev1.Phase_PHASE_LOOK, executorv1.StepStatus_STEP_STATUS_ERROR
-	if _, err := (agent.Flow{}).On(task, flow.Looked{Ordinal: 1, Tool: now}); err != nil {
+	task.State.Phase, task.State.ActiveSteps[0].Status = storagev1.Phase_PHASE_REFRESH_TOOL, executorv1.StepStatus_STEP_STATUS_ERROR
+	if _, err := (agent.Flow{}).Apply(task, flow.ToolRefreshed{Ordinal: 1, Tool: now}); err != nil {
 		t.Fatal(err)
 	}
 	risk := task.State.GetActiveSteps()[0].GetRisk()

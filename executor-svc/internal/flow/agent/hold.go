@@ -52,7 +52,7 @@ func (m *move) hold() error {
 func (m *move) asksPlanner() bool {
 	for _, e := range m.effects {
 		switch e.(type) {
-		case flow.Begin, flow.Plan, flow.Derive, flow.Judge, flow.Fill, flow.Answer:
+		case flow.Begin, flow.Plan, flow.Derive, flow.Diagnose, flow.Fill, flow.Answer:
 			return true
 		}
 	}
@@ -221,7 +221,7 @@ func (m *move) recover(recovered bool) {
 	if !recovered {
 		return
 	}
-	m.s.Takeups++
+	m.s.Recoveries++
 	m.spendReserve() // whether it was made is not known; a budget is not to be overrun by crashes
 	if m.s.GetRunSince() != 0 {
 		m.s.RunTime += max(0, m.s.GetUpdateTime()-m.s.GetRunSince())
@@ -231,8 +231,8 @@ func (m *move) recover(recovered bool) {
 
 // harmless forgets how often the task was taken up: whatever ends this process, or the ones before it, was not the task.
 func (m *move) harmless() error {
-	m.unchanged = m.s.GetTakeups() == 0
-	m.s.Takeups = 0
+	m.unchanged = m.s.GetRecoveries() == 0
+	m.s.Recoveries = 0
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (m *move) question(s *storagev1.ActiveStep, q flow.Question) {
 
 // follow waits for the end of a call that is told to stop, whatever it asks for.
 func (m *move) follow(s *storagev1.ActiveStep, why string) {
-	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Deaf: true}, flow.StopCall{Reason: why})
+	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: why})
 }
 
 // asking says whether a step's call waits in the pool for a person.
@@ -164,7 +164,7 @@ func (m *move) withdraw(s *storagev1.ActiveStep, why string) {
 	}
 	s.Outcome = unknown
 	m.spend(&storagev1.Usage{ToolCalls: 1})
-	m.run(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Leg: s.GetLeg(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: why})
+	m.run(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: why})
 }
 
 // undelivered goes on with an attempt whose call died in the pool while a person was asked. Where the server keeps nothing
@@ -174,18 +174,18 @@ func (m *move) undelivered(in flow.Undelivered) error {
 	if err != nil {
 		return err
 	}
-	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Leg: s.GetLeg(), Err: in.Err, Outcome: unknown, Lost: true}
-	if m.s.GetCancelRequested() || m.timeSpent() != "" || s.GetRequestState() == "" || s.GetLeg()+1 >= m.t.Head.GetLimits().GetMaxAttempts() {
+	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Round: s.GetRound(), Err: in.Err, Outcome: unknown, Lost: true}
+	if m.s.GetCancelRequested() || m.timeSpent() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= m.t.Head.GetLimits().GetMaxAttempts() {
 		return m.called(lost)
 	}
-	s.Leg++
+	s.Round++
 	s.McpTaskId, s.AnswersSent = "", true
 	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 	return nil
 }
 
 // tasked keeps by what name the server can be asked for the call: by then another pool may have to ask (DESIGN 4).
-func (m *move) tasked(in flow.Tasked) error {
+func (m *move) tasked(in flow.McpTask) error {
 	s, err := m.attempted(in.Ordinal, in.Attempt)
 	if err != nil {
 		return err
@@ -197,6 +197,6 @@ func (m *move) tasked(in flow.Tasked) error {
 
 // forgetCall drops what only a running call needs.
 func forgetCall(s *storagev1.ActiveStep) {
-	s.Leg, s.McpTaskId, s.RequestState, s.Answers, s.AnswersSent = 0, "", "", nil, false
+	s.Round, s.McpTaskId, s.RequestState, s.Answers, s.AnswersSent = 0, "", "", nil, false
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
 }

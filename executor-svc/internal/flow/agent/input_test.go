@@ -23,7 +23,7 @@ func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Question) 
 	on = func(at time.Duration, in flow.Input) flow.Transition {
 		t.Helper()
 		task.Now = began.Add(at)
-		tr, err := agent.Flow{}.On(task, in)
+		tr, err := agent.Flow{}.Apply(task, in)
 		if err != nil {
 			t.Fatalf("%T: %v", in, err)
 		}
@@ -47,7 +47,7 @@ func answer(wait string) flow.Command {
 // DESIGN 5: the time that a person takes to answer a tool's server is no run time of the task.
 func TestWaitingForInputIsNoRunTime(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Question{InputID: "q"})
-	on(time.Hour, flow.Lapsed{})
+	on(time.Hour, flow.Timeout{})
 	on(time.Hour, answer("wait-1"))
 	if got := time.Duration(flow.RunTime(task.State, task.Now.Add(3*time.Second))); got != 8*time.Second {
 		t.Errorf("it ran for %s, want 8 s", got)
@@ -71,11 +71,11 @@ func TestWhoseDeadlinePassed(t *testing.T) {
 				q.Expire = time.Unix(1005, 0).Add(c.expires).UnixNano()
 			}
 			task, on := asking(t, &storagev1.TaskHead{Limits: limits(), WaitTimeout: int64(c.timeout)}, q)
-			on(30*time.Second, flow.Lapsed{})
+			on(30*time.Second, flow.Timeout{})
 			if task.State.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
 				t.Fatalf("too early it is %s", task.State.GetStatus())
 			}
-			on(2*time.Minute, flow.Lapsed{})
+			on(2*time.Minute, flow.Timeout{})
 			if got := task.State.GetStatus(); got != c.want {
 				t.Errorf("it is %s, want %s", got, c.want)
 			}
@@ -90,14 +90,14 @@ func TestACallThatIsToStopAsksNobody(t *testing.T) {
 		at time.Duration
 	}{
 		"cancelled":    {flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{}}}}, time.Second},
-		"without time": {flow.Lapsed{}, 2 * time.Minute},
+		"without time": {flow.Timeout{}, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Question{InputID: "q1"})
 			on(6*time.Second, answer("wait-1"))
 			on(6*time.Second+before.at, before.in)
 			tr := on(7*time.Second+before.at, flow.Asked{Ordinal: 1, Attempt: 1, Questions: []flow.Question{{InputID: "q2"}}})
-			if len(task.State.GetWaits()) > 0 || len(tr.Effects) != 2 || tr.Effects[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Deaf: true}) {
+			if len(task.State.GetWaits()) > 0 || len(tr.Effects) != 2 || tr.Effects[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Stopping: true}) {
 				t.Errorf("waits %v, effects %v", task.State.GetWaits(), tr.Effects)
 			}
 		})

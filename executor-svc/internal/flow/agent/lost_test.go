@@ -84,7 +84,7 @@ func TestLostAfterAnAnswer(t *testing.T) {
 				at := 6 * time.Second
 				if c.action == nobody {
 					at = time.Minute
-					on(at, flow.Lapsed{})
+					on(at, flow.Timeout{})
 				} else {
 					on(at, said("wait-1", c.action))
 				}

@@ -13,15 +13,15 @@ import (
 // refusal is how a call ends whose server is not as the step was decided on with.
 func refusal(s *storagev1.ActiveStep) flow.Called {
 	return flow.Called{
-		Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Leg: s.GetLeg(), Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
+		Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
 		Err: &storagev1.ErrorNote{ErrMsg: "changed", Reason: commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED},
 	}
 }
 
 // looked is what listing the tools again finds.
-func (w *world) looked(ordinal uint32) flow.Looked {
+func (w *world) looked(ordinal uint32) flow.ToolRefreshed {
 	s := w.pool.step(ordinal)
-	out := flow.Looked{Ordinal: ordinal, Problem: w.problem(), Tool: &flow.Tool{
+	out := flow.ToolRefreshed{Ordinal: ordinal, Problem: w.problem(), Tool: &flow.Tool{
 		Effect: s.GetEffect(), Idempotent: s.GetIdempotent(), RiskFloor: levels.Draw(w.T, "floor"), ConfigRevision: w.pool.revision,
 	}}
 	if levels.Draw(w.T, "gone") == commonv1.RiskLevel_RISK_LEVEL_HIGH {

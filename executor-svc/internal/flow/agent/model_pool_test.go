@@ -74,8 +74,8 @@ func (p *poolModel) started(c flow.Call) {
 	s := p.step(c.Ordinal)
 	policy := p.w.task.Head.GetOnUnknownOutcome() == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
 	approved := len(s.GetApprovedHash()) > 0
-	if s.GetLeg() > 0 != s.GetAnswersSent() || s.GetAnswersSent() && s.GetRequestState() == "" {
-		p.w.Fatalf("call %d of an attempt is made without what it goes on from: %v", s.GetLeg(), s)
+	if s.GetRound() > 0 != s.GetAnswersSent() || s.GetAnswersSent() && s.GetRequestState() == "" {
+		p.w.Fatalf("call %d of an attempt is made without what it goes on from: %v", s.GetRound(), s)
 	}
 	if p.ran[key(s)] && !p.asked[s.GetToolId()] && !approved && !policy {
 		p.w.Fatalf("%s is called again although it may have run: %v", key(s), p.w.events)
@@ -136,7 +136,7 @@ func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Asked {
 }
 
 func legOf(s *storagev1.ActiveStep) string {
-	return flow.LegID("", s.GetOrdinal(), s.GetAttempt(), s.GetLeg())
+	return flow.RoundID("", s.GetOrdinal(), s.GetAttempt(), s.GetRound())
 }
 
 // interrupted: the executor died while a call was about to start or running.
@@ -183,7 +183,7 @@ func (p *poolModel) attached(a flow.Attach) flow.Input {
 		return flow.Called{Ordinal: a.Ordinal, Attempt: a.Attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Output: `{"message":"ok"}`}
 	case p.parked[id]:
 		delete(p.parked, id)
-		in := p.called(a.Ordinal, a.Attempt, a.Deaf)
+		in := p.called(a.Ordinal, a.Attempt, a.Stopping)
 		if c, ended := in.(flow.Called); ended && c.Outcome == commonv1.Outcome_OUTCOME_KNOWN {
 			delete(p.ran, key(p.step(a.Ordinal))) // as above
 		}
@@ -215,14 +215,14 @@ func (w *world) answer(e flow.Effect) flow.Input {
 		return w.pool.called(e.Ordinal, e.Attempt, false)
 	case flow.Attach:
 		return w.pool.attached(e)
-	case flow.Look:
+	case flow.RefreshTool:
 		return w.looked(e.Ordinal)
 	case flow.Derive:
 		return w.derived(e.Ordinal, usage)
 	case flow.Fill:
 		return w.derived(e.Ordinal, usage)
-	case flow.Judge:
-		return flow.Judged{Ordinal: e.Ordinal, IsParamError: e.Known || rapid.Bool().Draw(w.T, "param error"), Message: "m", SchemaJSON: "{}", Usage: usage}
+	case flow.Diagnose:
+		return flow.Diagnosed{Ordinal: e.Ordinal, IsParamError: e.Known || rapid.Bool().Draw(w.T, "param error"), Message: "m", SchemaJSON: "{}", Usage: usage}
 	case flow.Answer:
 		if rapid.IntRange(0, 3).Draw(w.T, "more text") > 0 {
 			w.pending = append(w.pending, e)
@@ -277,7 +277,7 @@ func (p *poolModel) input(wait string) bool {
 
 // withdrawn ends a call that waits for people; false where it cannot have waited.
 func (p *poolModel) withdrawn(e flow.Withdraw) bool {
-	id := flow.LegID("", e.Ordinal, e.Attempt, e.Leg)
+	id := flow.RoundID("", e.Ordinal, e.Attempt, e.Round)
 	known := p.parked[id] || p.dead
 	delete(p.parked, id)
 	return known

@@ -57,7 +57,7 @@ func newWorld(t *rapid.T) *world {
 		limits.MaxModelCalls = uint32(rapid.IntRange(0, 8).Draw(t, "model calls"))
 		limits.MaxTokens = uint64(rapid.IntRange(0, 50).Draw(t, "tokens"))
 		limits.MaxRunTime = int64(rapid.IntRange(0, 100).Draw(t, "run time")) * int64(time.Second)
-		limits.MaxTakeups = uint32(rapid.IntRange(0, 5).Draw(t, "takeups"))
+		limits.MaxRecoveries = uint32(rapid.IntRange(0, 5).Draw(t, "recoveries"))
 	}
 	head := &storagev1.TaskHead{
 		UserSub: "u", Goal: "g", Flow: "agent", Limits: limits,
@@ -86,7 +86,7 @@ func (w *world) move() {
 	case what == 3:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{}}})
 	case what == 4:
-		w.apply(w.on(flow.Lapsed{}))
+		w.apply(w.on(flow.Timeout{}))
 	case what == 5:
 		w.pool.revision++ // an operator changes the server
 	case len(w.pending) > 0:
@@ -103,7 +103,7 @@ func (w *world) status() executorv1.ExecutorStatus { return w.task.State.GetStat
 // on moves the task as the engine does: on a copy, so that what is refused changes nothing.
 func (w *world) on(in flow.Input) flow.Transition {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
-	t, err := agent.Flow{}.On(w.task, in)
+	t, err := agent.Flow{}.Apply(w.task, in)
 	if err != nil {
 		w.Fatalf("%T in phase %s after %v: %v", in, before.GetPhase(), w.events, err)
 	}
@@ -138,9 +138,9 @@ func (w *world) crash() {
 
 func (w *world) takeUp(recovered bool) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
-	t, err := agent.Flow{}.TakeUp(w.task, recovered)
+	t, err := agent.Flow{}.Resume(w.task, recovered)
 	if err != nil {
-		w.Fatalf("TakeUp: %v", err)
+		w.Fatalf("Resume: %v", err)
 	}
 	if t.Unchanged {
 		w.task.State = before
@@ -151,7 +151,7 @@ func (w *world) takeUp(recovered bool) {
 // command may be refused; then nothing may have changed (A6).
 func (w *world) command(c *storagev1.Command) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
-	t, err := agent.Flow{}.On(w.task, flow.Command{Command: c})
+	t, err := agent.Flow{}.Apply(w.task, flow.Command{Command: c})
 	if err != nil || t.Unchanged {
 		w.task.State = before // as the engine does
 	}

@@ -28,7 +28,7 @@ func calling() *flow.Task {
 // Another pool makes the call once that is durable: as the same attempt, which nobody is told of.
 func TestMovedCall(t *testing.T) {
 	task := calling()
-	got, err := agent.Flow{}.On(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})
+	got, err := agent.Flow{}.Apply(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestMovedCall(t *testing.T) {
 func TestMovedCallOfACancelledTask(t *testing.T) {
 	task := calling()
 	task.State.CancelRequested = true
-	got, err := agent.Flow{}.On(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})
+	got, err := agent.Flow{}.Apply(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestMovedCallOfACancelledTask(t *testing.T) {
 // What is said of another attempt changes nothing (A6).
 func TestMovedIsOfTheAttemptThatRuns(t *testing.T) {
 	for _, in := range []flow.Moved{{Ordinal: 2, Attempt: 2}, {Ordinal: 1, Attempt: 1}} {
-		if _, err := (agent.Flow{}).On(calling(), in); err == nil {
+		if _, err := (agent.Flow{}).Apply(calling(), in); err == nil {
 			t.Errorf("%+v was taken", in)
 		}
 	}

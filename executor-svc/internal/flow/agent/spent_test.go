@@ -17,7 +17,7 @@ func TestNothingBeginsBehindTheRunTime(t *testing.T) {
 			task := calling()
 			task.Head.Limits.MaxRunTime, task.State.RunTime = int64(time.Second), int64(5*time.Second)
 			task.State.ActiveSteps[0].RequestState = "state"
-			got, err := agent.Flow{}.On(task, in)
+			got, err := agent.Flow{}.Apply(task, in)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: storage/v1/storage.proto
 
-// What the executor stores: facts, once, compactly. API messages are derived from them when read and are never stored;
-// only enums are shared with the API, whose values never change meaning.
+// Messages that the executor stores. API messages are derived from them when read and are never stored; only enums are
+// shared with the API, because their values never change meaning.
 
 package storagev1
 
@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What the flow is doing, so that a task that is taken up goes on from there.
+// What the flow is doing; a recovered task continues from there.
 type Phase int32
 
 const (
@@ -38,22 +38,22 @@ const (
 	Phase_PHASE_PLAN Phase = 2
 	// A tool is called.
 	Phase_PHASE_CALL Phase = 3
-	// The input of a failed attempt is made anew.
+	// Another input is made after a failed attempt.
 	Phase_PHASE_DERIVE Phase = 4
-	// The planner judges whether an error is about parameters.
-	Phase_PHASE_JUDGE Phase = 5
-	// What a person supplied is filled in.
+	// The planner is asked whether an error is about parameters.
+	Phase_PHASE_DIAGNOSE Phase = 5
+	// The values that a person supplied are filled in.
 	Phase_PHASE_FILL Phase = 6
-	// A person is asked.
+	// A wait is open.
 	Phase_PHASE_WAIT Phase = 7
 	// The answer is written.
 	Phase_PHASE_ANSWER Phase = 8
 	// The task has ended.
 	Phase_PHASE_END Phase = 9
-	// The input of a step is there, and nothing keeps it from being called but a pause.
+	// A step is ready to be called, and only a pause prevents it.
 	Phase_PHASE_START Phase = 10
-	// The tools are listed again, for a step whose tool is not as it was.
-	Phase_PHASE_LOOK Phase = 11
+	// The tools are listed again, because the step's tool has changed.
+	Phase_PHASE_REFRESH_TOOL Phase = 11
 )
 
 // Enum value maps for Phase.
@@ -64,27 +64,27 @@ var (
 		2:  "PHASE_PLAN",
 		3:  "PHASE_CALL",
 		4:  "PHASE_DERIVE",
-		5:  "PHASE_JUDGE",
+		5:  "PHASE_DIAGNOSE",
 		6:  "PHASE_FILL",
 		7:  "PHASE_WAIT",
 		8:  "PHASE_ANSWER",
 		9:  "PHASE_END",
 		10: "PHASE_START",
-		11: "PHASE_LOOK",
+		11: "PHASE_REFRESH_TOOL",
 	}
 	Phase_value = map[string]int32{
-		"PHASE_UNSPECIFIED": 0,
-		"PHASE_BEGIN":       1,
-		"PHASE_PLAN":        2,
-		"PHASE_CALL":        3,
-		"PHASE_DERIVE":      4,
-		"PHASE_JUDGE":       5,
-		"PHASE_FILL":        6,
-		"PHASE_WAIT":        7,
-		"PHASE_ANSWER":      8,
-		"PHASE_END":         9,
-		"PHASE_START":       10,
-		"PHASE_LOOK":        11,
+		"PHASE_UNSPECIFIED":  0,
+		"PHASE_BEGIN":        1,
+		"PHASE_PLAN":         2,
+		"PHASE_CALL":         3,
+		"PHASE_DERIVE":       4,
+		"PHASE_DIAGNOSE":     5,
+		"PHASE_FILL":         6,
+		"PHASE_WAIT":         7,
+		"PHASE_ANSWER":       8,
+		"PHASE_END":          9,
+		"PHASE_START":        10,
+		"PHASE_REFRESH_TOOL": 11,
 	}
 )
 
@@ -115,22 +115,22 @@ func (Phase) EnumDescriptor() ([]byte, []int) {
 	return file_storage_v1_storage_proto_rawDescGZIP(), []int{0}
 }
 
-// What a task was created with. Written once.
+// The request that created a task, with its settings. Written once.
 type TaskHead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose it is.
+	// The user who owns the task.
 	UserSub string `protobuf:"bytes,1,opt,name=user_sub,json=userSub,proto3" json:"user_sub,omitempty"`
 	// Its conversation; may be empty.
 	ConversationId string `protobuf:"bytes,2,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// The agent it runs as; may be empty.
 	AgentId string `protobuf:"bytes,3,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// What the agent is for, as it was at creation.
+	// The agent's description at creation.
 	AgentDescription string `protobuf:"bytes,4,opt,name=agent_description,json=agentDescription,proto3" json:"agent_description,omitempty"`
-	// What the user wants.
+	// The user's goal.
 	Goal string `protobuf:"bytes,5,opt,name=goal,proto3" json:"goal,omitempty"`
 	// The servers it may use; empty: all active ones.
 	McpIds []string `protobuf:"bytes,6,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
-	// When a person is asked.
+	// The confirmation policy.
 	Confirm v1.Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
 	// The language of prompts and answers.
 	Language v11.Language `protobuf:"varint,8,opt,name=language,proto3,enum=pawl.common.v1.Language" json:"language,omitempty"`
@@ -148,12 +148,14 @@ type TaskHead struct {
 	CreateTime int64 `protobuf:"varint,14,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The limits it runs under.
 	Limits *Limits `protobuf:"bytes,15,opt,name=limits,proto3" json:"limits,omitempty"`
-	// How long a wait stays open, in nanoseconds; 0: for ever.
+	// How long a wait stays open, in nanoseconds; 0: without a deadline.
 	WaitTimeout int64 `protobuf:"varint,16,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// What happens where an outcome is not known.
+	// What to do if the outcome of a call is not known.
 	OnUnknownOutcome v1.OnUnknownOutcome `protobuf:"varint,17,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
-	// What it was forked from, the nearest one last; empty where it was not.
-	Forks         []*Fork `protobuf:"bytes,18,rep,name=forks,proto3" json:"forks,omitempty"`
+	// The tasks it was forked from, the nearest one last; empty if it is no fork.
+	Forks []*Fork `protobuf:"bytes,18,rep,name=forks,proto3" json:"forks,omitempty"`
+	// W3C trace context of the request that created it; empty if it was not traced.
+	TraceParent   string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,7 +316,14 @@ func (x *TaskHead) GetForks() []*Fork {
 	return nil
 }
 
-// Where a task comes from.
+func (x *TaskHead) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
+// The origin of a fork.
 type Fork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task that it continues.
@@ -378,16 +387,16 @@ type Limits struct {
 	MaxFailedSteps uint32 `protobuf:"varint,2,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`
 	// Attempts per step.
 	MaxAttempts uint32 `protobuf:"varint,3,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// Calls of tools; 0: any number.
+	// Tool calls; 0: any number.
 	MaxToolCalls uint32 `protobuf:"varint,4,opt,name=max_tool_calls,json=maxToolCalls,proto3" json:"max_tool_calls,omitempty"`
-	// Calls of models; 0: any number.
+	// Model calls; 0: any number.
 	MaxModelCalls uint32 `protobuf:"varint,5,opt,name=max_model_calls,json=maxModelCalls,proto3" json:"max_model_calls,omitempty"`
 	// Tokens in and out; 0: any number.
 	MaxTokens uint64 `protobuf:"varint,6,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
-	// Nanoseconds of running; 0: without end.
+	// Nanoseconds of running; 0: unbounded.
 	MaxRunTime int64 `protobuf:"varint,7,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
-	// Times that it is taken up without progress.
-	MaxTakeups    uint32 `protobuf:"varint,8,opt,name=max_takeups,json=maxTakeups,proto3" json:"max_takeups,omitempty"`
+	// Recoveries in a row without progress.
+	MaxRecoveries uint32 `protobuf:"varint,8,opt,name=max_recoveries,json=maxRecoveries,proto3" json:"max_recoveries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,19 +480,19 @@ func (x *Limits) GetMaxRunTime() int64 {
 	return 0
 }
 
-func (x *Limits) GetMaxTakeups() uint32 {
+func (x *Limits) GetMaxRecoveries() uint32 {
 	if x != nil {
-		return x.MaxTakeups
+		return x.MaxRecoveries
 	}
 	return 0
 }
 
-// Everything needed to go on. Small: it holds no history.
+// Everything needed to continue a task. It holds no history.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts commits; a commit names the one before, so that a stale writer is refused.
+	// The number of commits. A commit names the one before, so that a stale writer is refused.
 	Rev uint64 `protobuf:"varint,1,opt,name=rev,proto3" json:"rev,omitempty"`
-	// Where the task is.
+	// The task's status.
 	Status v1.ExecutorStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
 	// What the flow is doing.
 	Phase Phase `protobuf:"varint,3,opt,name=phase,proto3,enum=storage.v1.Phase" json:"phase,omitempty"`
@@ -491,21 +500,21 @@ type Checkpoint struct {
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// The risk that the planner gave.
 	Risk *RiskNote `protobuf:"bytes,5,opt,name=risk,proto3" json:"risk,omitempty"`
-	// Steps decided on.
+	// The number of steps so far.
 	StepCount uint32 `protobuf:"varint,6,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
-	// Steps that failed.
+	// The number of failed steps.
 	ErrorCount uint32 `protobuf:"varint,7,opt,name=error_count,json=errorCount,proto3" json:"error_count,omitempty"`
-	// Steps that are not finished.
+	// The steps that have not ended.
 	ActiveSteps []*ActiveStep `protobuf:"bytes,8,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`
-	// What people are asked for.
+	// The open waits.
 	Waits []*Wait `protobuf:"bytes,9,rep,name=waits,proto3" json:"waits,omitempty"`
-	// Waits opened so far; names the next one.
+	// The number of waits so far; numbers the next one.
 	WaitCount uint32 `protobuf:"varint,10,opt,name=wait_count,json=waitCount,proto3" json:"wait_count,omitempty"`
-	// Somebody asked for cancellation while a call was running.
+	// The task was cancelled while a call was running.
 	CancelRequested bool `protobuf:"varint,11,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// Why.
+	// Why it was cancelled.
 	CancelReason string `protobuf:"bytes,12,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	// The newest seq.
+	// The seq of the newest event.
 	LastSeq uint64 `protobuf:"varint,13,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// The seq of FLOW_START; 0 before it.
 	FlowStartSeq uint64 `protobuf:"varint,14,opt,name=flow_start_seq,json=flowStartSeq,proto3" json:"flow_start_seq,omitempty"`
@@ -513,32 +522,34 @@ type Checkpoint struct {
 	UpdateTime int64 `protobuf:"varint,15,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Nanoseconds since 1970; 0 until it ended.
 	EndTime int64 `protobuf:"varint,16,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// What it has cost.
+	// The usage so far.
 	Usage *Usage `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Why it failed.
+	// Why the task failed.
 	Error *ErrorNote `protobuf:"bytes,18,opt,name=error,proto3" json:"error,omitempty"`
-	// Answers begun so far; names the current one.
+	// The number of answers so far; numbers the current one.
 	AnswerCount uint32 `protobuf:"varint,19,opt,name=answer_count,json=answerCount,proto3" json:"answer_count,omitempty"`
 	// Bytes of the current answer so far.
 	AnswerBytes uint64 `protobuf:"varint,20,opt,name=answer_bytes,json=answerBytes,proto3" json:"answer_bytes,omitempty"`
-	// Why the answer is written before the planner said so; may be empty.
+	// Why the answer is written before the planner chose FINAL; may be empty.
 	CutShort string `protobuf:"bytes,21,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
-	// Somebody asked for a pause.
+	// A pause was requested.
 	PauseRequested bool `protobuf:"varint,22,opt,name=pause_requested,json=pauseRequested,proto3" json:"pause_requested,omitempty"`
-	// What the flow was doing when it was paused.
+	// The phase in which the task was paused.
 	PausedPhase Phase `protobuf:"varint,23,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
-	// What needs no approval any more.
+	// Calls that need no further approval.
 	Grants []*Grant `protobuf:"bytes,24,rep,name=grants,proto3" json:"grants,omitempty"`
-	// SHA-256 of tool id and input of each call whose outcome is not known: planning never goes round those.
+	// SHA-256 of tool id and input of each call whose outcome is not known: the same call needs a person's approval.
 	UnknownCalls [][]byte `protobuf:"bytes,25,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
-	// Model calls that were set aside for the planner call that runs.
+	// Model calls reserved for the running planner call.
 	ReservedModelCalls uint32 `protobuf:"varint,26,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
-	// Times that it was taken up since it got anywhere.
-	Takeups uint32 `protobuf:"varint,27,opt,name=takeups,proto3" json:"takeups,omitempty"`
-	// Nanoseconds that it ran before `run_since`.
+	// Recoveries since the last progress.
+	Recoveries uint32 `protobuf:"varint,27,opt,name=recoveries,proto3" json:"recoveries,omitempty"`
+	// Nanoseconds of running before `run_since`.
 	RunTime int64 `protobuf:"varint,28,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
-	// Since when it runs, in nanoseconds since 1970; 0 where it does not.
-	RunSince      int64 `protobuf:"varint,29,opt,name=run_since,json=runSince,proto3" json:"run_since,omitempty"`
+	// When it started to run, in nanoseconds since 1970; 0 if it does not run.
+	RunSince int64 `protobuf:"varint,29,opt,name=run_since,json=runSince,proto3" json:"run_since,omitempty"`
+	// What a running task waits for, such as a planner that cannot be reached; empty if it makes progress.
+	StatusReason  string `protobuf:"bytes,30,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -755,9 +766,9 @@ func (x *Checkpoint) GetReservedModelCalls() uint32 {
 	return 0
 }
 
-func (x *Checkpoint) GetTakeups() uint32 {
+func (x *Checkpoint) GetRecoveries() uint32 {
 	if x != nil {
-		return x.Takeups
+		return x.Recoveries
 	}
 	return 0
 }
@@ -776,7 +787,14 @@ func (x *Checkpoint) GetRunSince() int64 {
 	return 0
 }
 
-// What needs no approval any more: calls of this tool as it was defined then, up to a risk.
+func (x *Checkpoint) GetStatusReason() string {
+	if x != nil {
+		return x.StatusReason
+	}
+	return ""
+}
+
+// Permission to call a tool, as it is defined now, without further approval.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tool.
@@ -785,7 +803,7 @@ type Grant struct {
 	DefinitionHash string `protobuf:"bytes,2,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
 	// The configuration of its server.
 	ConfigRevision uint64 `protobuf:"varint,3,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
-	// Up to this risk.
+	// The highest risk of such a call.
 	MaxRisk       v11.RiskLevel `protobuf:"varint,4,opt,name=max_risk,json=maxRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"max_risk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -854,11 +872,11 @@ type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens sent to models.
 	InputTokens uint64 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// Tokens received.
+	// Tokens received from models.
 	OutputTokens uint64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// Calls of models.
+	// Model calls.
 	ModelCalls uint32 `protobuf:"varint,3,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
-	// Calls of tools.
+	// Tool calls.
 	ToolCalls     uint32 `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -925,7 +943,7 @@ func (x *Usage) GetToolCalls() uint32 {
 // A risk.
 type RiskNote struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How much is at stake.
+	// How high it is.
 	Level v11.RiskLevel `protobuf:"varint,1,opt,name=level,proto3,enum=pawl.common.v1.RiskLevel" json:"level,omitempty"`
 	// Why.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -980,9 +998,9 @@ func (x *RiskNote) GetReason() string {
 // An error.
 type ErrorNote struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What went wrong and what to do.
+	// What happened and what to do.
 	ErrMsg string `protobuf:"bytes,1,opt,name=err_msg,json=errMsg,proto3" json:"err_msg,omitempty"`
-	// What it was about, as JSON.
+	// The data that caused it, as JSON.
 	DataJson string `protobuf:"bytes,2,opt,name=data_json,json=dataJson,proto3" json:"data_json,omitempty"`
 	// The reason.
 	Reason        v11.ErrorReason `protobuf:"varint,3,opt,name=reason,proto3,enum=pawl.common.v1.ErrorReason" json:"reason,omitempty"`
@@ -1041,7 +1059,7 @@ func (x *ErrorNote) GetReason() v11.ErrorReason {
 	return v11.ErrorReason(0)
 }
 
-// A step that is not finished.
+// A step that has not ended.
 type ActiveStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1, 2, 3 … within the task.
@@ -1050,54 +1068,53 @@ type ActiveStep struct {
 	ToolId string `protobuf:"bytes,2,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
 	// Why it is called.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Where it is.
+	// The step's status.
 	Status v1.StepStatus `protobuf:"varint,4,opt,name=status,proto3,enum=pawl.executor.v1.StepStatus" json:"status,omitempty"`
-	// What is known of the newest attempt.
+	// The outcome of the newest attempt.
 	Outcome v11.Outcome `protobuf:"varint,5,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
-	// Attempts so far.
+	// The number of attempts so far.
 	Attempt uint32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// The current input.
 	InputJson string `protobuf:"bytes,7,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// What the tool does to the world.
+	// The tool's effect.
 	Effect v11.Effect `protobuf:"varint,8,opt,name=effect,proto3,enum=pawl.common.v1.Effect" json:"effect,omitempty"`
 	// Calling it twice is the same as once.
 	Idempotent bool `protobuf:"varint,9,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
 	// The lowest risk of a call.
 	RiskFloor v11.RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
-	// The tool's definition that was planned with.
+	// The hash of the tool's definition at planning.
 	DefinitionHash string `protobuf:"bytes,11,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
 	// The effective risk.
 	Risk *RiskNote `protobuf:"bytes,12,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Why the newest attempt failed.
 	Error *ErrorNote `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
-	// What a person supplied, while it is filled in.
+	// The values that a person supplied, while they are filled in.
 	Supplied *Supplied `protobuf:"bytes,15,opt,name=supplied,proto3" json:"supplied,omitempty"`
 	// The subtask (lane).
 	SubtaskId string `protobuf:"bytes,16,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
-	// SHA-256 of the exact input that a person approved; empty where none was.
+	// SHA-256 of the exact input that a person approved; empty if none was.
 	ApprovedHash []byte `protobuf:"bytes,17,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`
-	// The seq of the fact that holds `input_json`; a store keeps the input there alone.
+	// The seq of the fact that holds `input_json`; a store keeps the input only there.
 	InputSeq uint64 `protobuf:"varint,18,opt,name=input_seq,json=inputSeq,proto3" json:"input_seq,omitempty"`
-	// The server's configuration that was planned with.
+	// The revision of the server's configuration at planning.
 	ConfigRevision uint64 `protobuf:"varint,19,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
-	// The pool that the newest attempt was to be made by.
+	// The pool that makes the newest attempt's call.
 	PoolId string `protobuf:"bytes,20,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	// Calls that the newest attempt took beyond its first: each goes on where the pool of the one before died while a person
-	// was asked.
-	Leg uint32 `protobuf:"varint,21,opt,name=leg,proto3" json:"leg,omitempty"`
-	// The MCP task that does the call; empty where there is none.
+	// Further calls of the newest attempt: each continues where the pool of the call before died while a person was asked.
+	Round uint32 `protobuf:"varint,21,opt,name=round,proto3" json:"round,omitempty"`
+	// The MCP task that runs the call; empty if none does.
 	McpTaskId string `protobuf:"bytes,22,opt,name=mcp_task_id,json=mcpTaskId,proto3" json:"mcp_task_id,omitempty"`
-	// What the server wants back with the answers; empty where its question lives with the connection.
+	// State that the server wants back with the answers; empty if its questions live with the connection.
 	RequestState string `protobuf:"bytes,23,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
-	// The answers to what the call asked for last.
+	// The answers to the call's newest questions.
 	Answers []*InputAnswer `protobuf:"bytes,24,rep,name=answers,proto3" json:"answers,omitempty"`
-	// The newest call was made with the answers: they are not given to the pool once more.
+	// The newest call carried the answers, so they are not delivered again.
 	AnswersSent bool `protobuf:"varint,25,opt,name=answers_sent,json=answersSent,proto3" json:"answers_sent,omitempty"`
-	// What people accepted in the step's calls, for when one is made again because its outcome was lost.
+	// Answers that people accepted, for a repeated call that asks the same.
 	Accepted []*Accepted `protobuf:"bytes,26,rep,name=accepted,proto3" json:"accepted,omitempty"`
-	// The planner's word on the risk, where the tool's floor raised it; unspecified where `risk` is the planner's.
+	// The planner's risk if the tool's floor raised it; unspecified if `risk` is the planner's.
 	PlannedRisk v11.RiskLevel `protobuf:"varint,27,opt,name=planned_risk,json=plannedRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"planned_risk,omitempty"`
-	// The call was made again although an attempt with this very input may have had its effect.
+	// The call was repeated although an attempt with this input may have had its effect.
 	Repeated      bool `protobuf:"varint,28,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1266,9 +1283,9 @@ func (x *ActiveStep) GetPoolId() string {
 	return ""
 }
 
-func (x *ActiveStep) GetLeg() uint32 {
+func (x *ActiveStep) GetRound() uint32 {
 	if x != nil {
-		return x.Leg
+		return x.Round
 	}
 	return 0
 }
@@ -1322,16 +1339,16 @@ func (x *ActiveStep) GetRepeated() bool {
 	return false
 }
 
-// An answer that a person gave to a tool's server, and that it gets again where it asks exactly the same after a loss.
+// An answer that is delivered again if a repeated call asks exactly the same.
 type Accepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// SHA-256 of what was asked, and in which call.
+	// SHA-256 of the question and its call.
 	AskedHash []byte `protobuf:"bytes,1,opt,name=asked_hash,json=askedHash,proto3" json:"asked_hash,omitempty"`
-	// What was entered, as JSON.
+	// The content, as JSON.
 	ContentJson string `protobuf:"bytes,2,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
 	// The wait that the person answered.
 	WaitId string `protobuf:"bytes,3,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// The attempt that had it last.
+	// The newest attempt it was delivered to.
 	Attempt       uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1395,18 +1412,18 @@ func (x *Accepted) GetAttempt() uint32 {
 	return 0
 }
 
-// What a person answered to a tool's server.
+// A person's answer to a question of a tool's server.
 type InputAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the question within the call.
 	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
-	// What the person did.
+	// What the person chose.
 	Action v1.InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
-	// What was entered, as JSON; only with ACCEPT.
+	// The content, as JSON; only with ACCEPT.
 	ContentJson string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
-	// Until when the question was open, in nanoseconds since 1970; 0: for ever.
+	// The question's deadline, in nanoseconds since 1970; 0: none.
 	Deadline int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Nobody answered in time: a CANCEL is no word of a person.
+	// The question expired: the CANCEL was not a person's choice.
 	GivenUp       bool `protobuf:"varint,5,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1477,7 +1494,7 @@ func (x *InputAnswer) GetGivenUp() bool {
 	return false
 }
 
-// What a person supplied for a PARAMS wait.
+// Values that a person supplied for a PARAMS wait.
 type Supplied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Values by name.
@@ -1532,28 +1549,28 @@ func (x *Supplied) GetDescription() string {
 	return ""
 }
 
-// What kind of answer a wait needs.
+// Something that a person must answer.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the wait.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What is asked for.
+	// The kind of answer it needs.
 	Kind v1.WaitKind `protobuf:"varint,2,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
 	// The step.
 	Ordinal uint32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// What the person reads.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// What is missing.
+	// JSON Schema of the values that are missing.
 	ParamsSchemaJson string `protobuf:"bytes,5,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
-	// SHA-256 (hex) of what is asked.
+	// SHA-256 (hex) of the question.
 	Hash string `protobuf:"bytes,6,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Nanoseconds since 1970.
 	CreateTime int64 `protobuf:"varint,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Nanoseconds since 1970; 0 where it never lapses.
+	// Nanoseconds since 1970; 0 if it has no deadline.
 	Deadline int64 `protobuf:"varint,8,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// Names the question within the call (INPUT).
 	InputId string `protobuf:"bytes,9,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
-	// What is to be opened in a browser (INPUT).
+	// A page to open in a browser (INPUT).
 	Url           string `protobuf:"bytes,10,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1659,14 +1676,14 @@ func (x *Wait) GetUrl() string {
 	return ""
 }
 
-// The facts of one transition. Its key holds the seq of its first fact.
+// The facts of one transition. Its key is the seq of its first fact.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was made, in nanoseconds since 1970.
+	// When it was committed, in nanoseconds since 1970.
 	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
-	// The costs after it.
+	// The usage after it.
 	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
-	// What happened, in order; one event each.
+	// The facts, in order; each is one event.
 	Facts         []*Fact `protobuf:"bytes,3,rep,name=facts,proto3" json:"facts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1723,16 +1740,16 @@ func (x *Record) GetFacts() []*Fact {
 	return nil
 }
 
-// One thing that happened.
+// Something that happened to a task.
 type Fact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The step; 0 where it is not about one.
+	// The step; 0 if it is about none.
 	Ordinal uint32 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// Its tool, or FINAL.
 	ToolId string `protobuf:"bytes,2,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
-	// Where the step is after it.
+	// The step's status after it.
 	StepStatus v1.StepStatus `protobuf:"varint,3,opt,name=step_status,json=stepStatus,proto3,enum=pawl.executor.v1.StepStatus" json:"step_status,omitempty"`
-	// The attempt; 0 where it is not about one.
+	// The attempt; 0 if it is about none.
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// The wait it opens or closes.
 	WaitId string `protobuf:"bytes,5,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
@@ -1740,7 +1757,7 @@ type Fact struct {
 	SubtaskId string `protobuf:"bytes,6,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	// The task's status after it.
 	Status v1.ExecutorStatus `protobuf:"varint,7,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
-	// What happened.
+	// Its kind.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -2183,7 +2200,7 @@ func (x *FlowStart) GetRisk() *RiskNote {
 	return nil
 }
 
-// Nothing goes on.
+// Nothing continues until a wait is answered.
 type FlowStop struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The open waits.
@@ -2229,12 +2246,12 @@ func (x *FlowStop) GetWaitIds() []string {
 	return nil
 }
 
-// The end.
+// The task succeeded.
 type FlowSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole answer.
 	FullAnswer string `protobuf:"bytes,1,opt,name=full_answer,json=fullAnswer,proto3" json:"full_answer,omitempty"`
-	// Names the answer.
+	// The number of the answer.
 	Answer        uint32 `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2289,7 +2306,7 @@ type StepError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Error *ErrorNote `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	// What is known of the call.
+	// The outcome of the call.
 	Outcome       v11.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2344,7 +2361,7 @@ type StepCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What is known of the call.
+	// The outcome of the call.
 	Outcome       v11.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2397,13 +2414,13 @@ func (x *StepCancel) GetOutcome() v11.Outcome {
 // A person must approve.
 type StepWaitingForStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What would be called.
+	// The input that would be used.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// What is at stake.
+	// The effective risk.
 	Risk *RiskNote `protobuf:"bytes,2,opt,name=risk,proto3" json:"risk,omitempty"`
-	// Nanoseconds since 1970; 0 where it never lapses.
+	// Nanoseconds since 1970; 0 if it has no deadline.
 	Deadline int64 `protobuf:"varint,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Why the outcome of the attempt is not known; absent where the step has not run.
+	// Why the attempt's outcome is not known; absent if the step has not run.
 	OutcomeUnknown *ErrorNote `protobuf:"bytes,4,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2470,11 +2487,11 @@ func (x *StepWaitingForStart) GetOutcomeUnknown() *ErrorNote {
 // A person must supply parameters.
 type StepWaitingForParam struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is wrong.
+	// What the person reads.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// What is missing.
+	// JSON Schema of the values that are missing.
 	ParamsSchemaJson string `protobuf:"bytes,2,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
-	// Nanoseconds since 1970; 0 where it never lapses.
+	// Nanoseconds since 1970; 0 if it has no deadline.
 	Deadline      int64 `protobuf:"varint,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2531,16 +2548,16 @@ func (x *StepWaitingForParam) GetDeadline() int64 {
 	return 0
 }
 
-// A tool's server asks a person for something in the middle of the call.
+// A tool's server asks a person during a call.
 type InputRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the person reads.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// JSON Schema of what is asked for; empty where there is an address.
+	// JSON Schema of the content; empty if there is a URL.
 	SchemaJson string `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// What is to be opened in a browser.
+	// A page to open in a browser.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// Nanoseconds since 1970; 0 where it never lapses.
+	// Nanoseconds since 1970; 0 if it has no deadline.
 	Deadline      int64 `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2607,9 +2624,9 @@ func (x *InputRequired) GetDeadline() int64 {
 // A piece of the answer.
 type TextAdd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the answer.
+	// The number of the answer.
 	Answer uint32 `protobuf:"varint,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Where the piece begins.
+	// The offset of the piece, in bytes.
 	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The piece.
 	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
@@ -2673,7 +2690,7 @@ type StatusChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status before.
 	From v1.ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
-	// SHA-256 of what a person supplied, where that changed it; to tell a repeated answer from another one.
+	// SHA-256 of the answer that changed it; tells a repeated answer from another one.
 	SuppliedHash []byte `protobuf:"bytes,2,opt,name=supplied_hash,json=suppliedHash,proto3" json:"supplied_hash,omitempty"`
 	// Why; may be empty.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2735,11 +2752,11 @@ func (x *StatusChanged) GetReason() string {
 // The tools were loaded.
 type ToolsLoaded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many.
+	// The number of tools.
 	ToolCount uint32 `protobuf:"varint,1,opt,name=tool_count,json=toolCount,proto3" json:"tool_count,omitempty"`
-	// From where.
+	// Their servers.
 	McpIds []string `protobuf:"bytes,2,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
-	// What was left out.
+	// The servers that were skipped.
 	Skipped       []*Skipped `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2796,14 +2813,14 @@ func (x *ToolsLoaded) GetSkipped() []*Skipped {
 	return nil
 }
 
-// A server that was left out.
+// A server that was skipped.
 type Skipped struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
 	// Why.
 	Reason v11.ErrorReason `protobuf:"varint,2,opt,name=reason,proto3,enum=pawl.common.v1.ErrorReason" json:"reason,omitempty"`
-	// What went wrong and what to do.
+	// What happened and what to do.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2860,14 +2877,14 @@ func (x *Skipped) GetMessage() string {
 	return ""
 }
 
-// How far a tool is.
+// Progress of a tool call.
 type ToolProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Done so far.
+	// The amount done so far.
 	Progress float64 `protobuf:"fixed64,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	// All there is; 0 where unknown.
+	// The whole amount; 0 if unknown.
 	Total float64 `protobuf:"fixed64,2,opt,name=total,proto3" json:"total,omitempty"`
-	// What the tool says.
+	// The tool's message.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2924,12 +2941,12 @@ func (x *ToolProgress) GetMessage() string {
 	return ""
 }
 
-// What someone asks of a task. Kept in its inbox until its owner folds it in.
+// A request to a task. It stays in the task's inbox until the owner applies it.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it came, in nanoseconds since 1970.
+	// When it was received, in nanoseconds since 1970.
 	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
-	// What is asked.
+	// Its kind.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -2942,7 +2959,7 @@ type Command struct {
 	//	*Command_Unpause
 	//	*Command_Input
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
-	// Names the command, so that its sender learns what came of it.
+	// The id by which its sender waits for the result.
 	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3081,37 +3098,37 @@ type Command_Cancel struct {
 }
 
 type Command_Approve struct {
-	// Run the step.
+	// Approve the step.
 	Approve *Approve `protobuf:"bytes,3,opt,name=approve,proto3,oneof"`
 }
 
 type Command_Reject struct {
-	// Do not.
+	// Reject the step.
 	Reject *Reject `protobuf:"bytes,4,opt,name=reject,proto3,oneof"`
 }
 
 type Command_Params struct {
-	// Here is what was missing.
+	// Supply missing parameters.
 	Params *SupplyParams `protobuf:"bytes,5,opt,name=params,proto3,oneof"`
 }
 
 type Command_Outcome struct {
-	// This became of the call.
+	// Settle an unknown outcome.
 	Outcome *SettleOutcome `protobuf:"bytes,7,opt,name=outcome,proto3,oneof"`
 }
 
 type Command_Pause struct {
-	// Begin nothing new.
+	// Pause the task.
 	Pause *Pause `protobuf:"bytes,8,opt,name=pause,proto3,oneof"`
 }
 
 type Command_Unpause struct {
-	// Go on.
+	// Continue a paused task.
 	Unpause *Unpause `protobuf:"bytes,9,opt,name=unpause,proto3,oneof"`
 }
 
 type Command_Input struct {
-	// This is what the tool's server asked for.
+	// Answer a question of a tool's server.
 	Input *SupplyInput `protobuf:"bytes,10,opt,name=input,proto3,oneof"`
 }
 
@@ -3177,14 +3194,14 @@ func (x *Cancel) GetReason() string {
 	return ""
 }
 
-// Run the step.
+// Approve the step.
 type Approve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The wait.
 	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// The input to run instead; empty: as shown.
+	// The input to use instead; empty: as shown.
 	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// Later calls of the tool up to this risk need no approval; unspecified: they do.
+	// Later calls of the tool up to this risk need no approval; unspecified: none.
 	Grant         v11.RiskLevel `protobuf:"varint,3,opt,name=grant,proto3,enum=pawl.common.v1.RiskLevel" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3241,12 +3258,12 @@ func (x *Approve) GetGrant() v11.RiskLevel {
 	return v11.RiskLevel(0)
 }
 
-// This became of a call whose outcome is not known.
+// Settle a call whose outcome is not known.
 type SettleOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The wait.
 	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// What to do.
+	// How to settle it.
 	//
 	// Types that are valid to be assigned to Answer:
 	//
@@ -3339,12 +3356,12 @@ type SettleOutcome_Retry struct {
 }
 
 type SettleOutcome_OutputJson struct {
-	// It ran; this is what it gave, as JSON.
+	// It ran, with this output as JSON.
 	OutputJson string `protobuf:"bytes,3,opt,name=output_json,json=outputJson,proto3,oneof"`
 }
 
 type SettleOutcome_Skip struct {
-	// Go on without, for this reason.
+	// Continue without the step, for this reason.
 	Skip string `protobuf:"bytes,4,opt,name=skip,proto3,oneof"`
 }
 
@@ -3354,7 +3371,7 @@ func (*SettleOutcome_OutputJson) isSettleOutcome_Answer() {}
 
 func (*SettleOutcome_Skip) isSettleOutcome_Answer() {}
 
-// Begin nothing new.
+// Pause the task: nothing new is started.
 type Pause struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
@@ -3400,7 +3417,7 @@ func (x *Pause) GetReason() string {
 	return ""
 }
 
-// Go on.
+// Continue a paused task.
 type Unpause struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The wait; may be empty.
@@ -3446,7 +3463,7 @@ func (x *Unpause) GetWaitId() string {
 	return ""
 }
 
-// Do not run the step.
+// Reject the step.
 type Reject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The wait.
@@ -3501,12 +3518,12 @@ func (x *Reject) GetReason() string {
 	return ""
 }
 
-// Here is what was missing.
+// Supply missing parameters.
 type SupplyParams struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The wait.
 	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// What was supplied.
+	// The values.
 	Supplied      *Supplied `protobuf:"bytes,2,opt,name=supplied,proto3" json:"supplied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3556,14 +3573,14 @@ func (x *SupplyParams) GetSupplied() *Supplied {
 	return nil
 }
 
-// This is what the tool's server asked for.
+// Answer a question of a tool's server.
 type SupplyInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The wait.
 	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// What the person did.
+	// What the person chose.
 	Action v1.InputAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
-	// What was entered, as JSON; only with ACCEPT.
+	// The content, as JSON; only with ACCEPT.
 	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3620,10 +3637,10 @@ func (x *SupplyInput) GetContentJson() string {
 	return ""
 }
 
-// What a list of tasks needs to filter, beside the task's key.
+// The fields that lists of tasks filter by, beside the task's key.
 type TaskIndex struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the task is.
+	// The task's status.
 	Status v1.ExecutorStatus `protobuf:"varint,1,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
 	// Its agent.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -3689,7 +3706,7 @@ type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A name for people.
 	DisplayName string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// The servers it may use.
 	McpIds []string `protobuf:"bytes,3,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
@@ -3697,7 +3714,7 @@ type Agent struct {
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// The flow.
 	Flow string `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
-	// When a person is asked.
+	// The confirmation policy.
 	Confirm v1.Confirm `protobuf:"varint,6,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
 	// Steps per task.
 	MaxSteps uint32 `protobuf:"varint,7,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
@@ -3707,17 +3724,17 @@ type Agent struct {
 	CreateTime int64 `protobuf:"varint,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Nanoseconds since 1970.
 	UpdateTime int64 `protobuf:"varint,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Counts changes.
+	// The number of changes.
 	Rev uint64 `protobuf:"varint,11,opt,name=rev,proto3" json:"rev,omitempty"`
 	// The client's request_id of its creation.
 	RequestId string `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// SHA-256 of that request.
 	RequestHash []byte `protobuf:"bytes,13,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
-	// What its tasks may cost; only the budgets count.
+	// The budgets of its tasks; other limits are not used.
 	Budget *Limits `protobuf:"bytes,14,opt,name=budget,proto3" json:"budget,omitempty"`
-	// How long a wait stays open, in nanoseconds; 0: for ever.
+	// How long a wait stays open, in nanoseconds; 0: without a deadline.
 	WaitTimeout int64 `protobuf:"varint,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// What happens where an outcome is not known.
+	// What to do if the outcome of a call is not known.
 	OnUnknownOutcome v1.OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3870,7 +3887,7 @@ var File_storage_v1_storage_proto protoreflect.FileDescriptor
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa0\x05\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xc3\x05\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -3892,10 +3909,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06limits\x18\x0f \x01(\v2\x12.storage.v1.LimitsR\x06limits\x12!\n" +
 	"\fwait_timeout\x18\x10 \x01(\x03R\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x11 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12&\n" +
-	"\x05forks\x18\x12 \x03(\v2\x10.storage.v1.ForkR\x05forks\"1\n" +
+	"\x05forks\x18\x12 \x03(\v2\x10.storage.v1.ForkR\x05forks\x12!\n" +
+	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa2\x02\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa8\x02\n" +
 	"\x06Limits\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\rR\bmaxSteps\x12(\n" +
 	"\x10max_failed_steps\x18\x02 \x01(\rR\x0emaxFailedSteps\x12!\n" +
@@ -3905,9 +3923,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"max_tokens\x18\x06 \x01(\x04R\tmaxTokens\x12 \n" +
 	"\fmax_run_time\x18\a \x01(\x03R\n" +
-	"maxRunTime\x12\x1f\n" +
-	"\vmax_takeups\x18\b \x01(\rR\n" +
-	"maxTakeups\"\xba\b\n" +
+	"maxRunTime\x12%\n" +
+	"\x0emax_recoveries\x18\b \x01(\rR\rmaxRecoveries\"\xe5\b\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x128\n" +
@@ -3940,10 +3957,13 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fpaused_phase\x18\x17 \x01(\x0e2\x11.storage.v1.PhaseR\vpausedPhase\x12)\n" +
 	"\x06grants\x18\x18 \x03(\v2\x11.storage.v1.GrantR\x06grants\x12#\n" +
 	"\runknown_calls\x18\x19 \x03(\fR\funknownCalls\x120\n" +
-	"\x14reserved_model_calls\x18\x1a \x01(\rR\x12reservedModelCalls\x12\x18\n" +
-	"\atakeups\x18\x1b \x01(\rR\atakeups\x12\x19\n" +
+	"\x14reserved_model_calls\x18\x1a \x01(\rR\x12reservedModelCalls\x12\x1e\n" +
+	"\n" +
+	"recoveries\x18\x1b \x01(\rR\n" +
+	"recoveries\x12\x19\n" +
 	"\brun_time\x18\x1c \x01(\x03R\arunTime\x12\x1b\n" +
-	"\trun_since\x18\x1d \x01(\x03R\brunSince\"\xa8\x01\n" +
+	"\trun_since\x18\x1d \x01(\x03R\brunSince\x12#\n" +
+	"\rstatus_reason\x18\x1e \x01(\tR\fstatusReason\"\xa8\x01\n" +
 	"\x05Grant\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12'\n" +
 	"\x0fdefinition_hash\x18\x02 \x01(\tR\x0edefinitionHash\x12'\n" +
@@ -3962,7 +3982,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tErrorNote\x12\x17\n" +
 	"\aerr_msg\x18\x01 \x01(\tR\x06errMsg\x12\x1b\n" +
 	"\tdata_json\x18\x02 \x01(\tR\bdataJson\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xa1\b\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\"\xa5\b\n" +
 	"\n" +
 	"ActiveStep\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
@@ -3989,8 +4009,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\rapproved_hash\x18\x11 \x01(\fR\fapprovedHash\x12\x1b\n" +
 	"\tinput_seq\x18\x12 \x01(\x04R\binputSeq\x12'\n" +
 	"\x0fconfig_revision\x18\x13 \x01(\x04R\x0econfigRevision\x12\x17\n" +
-	"\apool_id\x18\x14 \x01(\tR\x06poolId\x12\x10\n" +
-	"\x03leg\x18\x15 \x01(\rR\x03leg\x12\x1e\n" +
+	"\apool_id\x18\x14 \x01(\tR\x06poolId\x12\x14\n" +
+	"\x05round\x18\x15 \x01(\rR\x05round\x12\x1e\n" +
 	"\vmcp_task_id\x18\x16 \x01(\tR\tmcpTaskId\x12#\n" +
 	"\rrequest_state\x18\x17 \x01(\tR\frequestState\x121\n" +
 	"\aanswers\x18\x18 \x03(\v2\x17.storage.v1.InputAnswerR\aanswers\x12!\n" +
@@ -4184,7 +4204,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\frequest_hash\x18\r \x01(\fR\vrequestHash\x12*\n" +
 	"\x06budget\x18\x0e \x01(\v2\x12.storage.v1.LimitsR\x06budget\x12!\n" +
 	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
-	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome*\xd4\x01\n" +
+	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome*\xdf\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -4192,8 +4212,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"PHASE_PLAN\x10\x02\x12\x0e\n" +
 	"\n" +
 	"PHASE_CALL\x10\x03\x12\x10\n" +
-	"\fPHASE_DERIVE\x10\x04\x12\x0f\n" +
-	"\vPHASE_JUDGE\x10\x05\x12\x0e\n" +
+	"\fPHASE_DERIVE\x10\x04\x12\x12\n" +
+	"\x0ePHASE_DIAGNOSE\x10\x05\x12\x0e\n" +
 	"\n" +
 	"PHASE_FILL\x10\x06\x12\x0e\n" +
 	"\n" +
@@ -4201,9 +4221,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fPHASE_ANSWER\x10\b\x12\r\n" +
 	"\tPHASE_END\x10\t\x12\x0f\n" +
 	"\vPHASE_START\x10\n" +
-	"\x12\x0e\n" +
-	"\n" +
-	"PHASE_LOOK\x10\vB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
+	"\x12\x16\n" +
+	"\x12PHASE_REFRESH_TOOL\x10\vB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_storage_v1_storage_proto_rawDescOnce sync.Once

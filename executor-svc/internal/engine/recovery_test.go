@@ -56,7 +56,7 @@ func newSick(t *testing.T, planning bool) *sick {
 	}
 	s.start()
 	n := newTask(never)
-	n.Head.Limits.MaxTakeups = 5
+	n.Head.Limits.MaxRecoveries = 5
 	s.id = s.createAs(n)
 	synctest.Wait()
 	return s

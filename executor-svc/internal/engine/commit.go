@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// batch collects the transitions that become one commit.
+type batch struct {
+	state   *storagev1.Checkpoint
+	facts   []*storagev1.Fact
+	effects []flow.Effect
+	changed bool
+	// applied holds the numbers of the inbox commands in the batch, answers their results.
+	applied []uint64
+	answers []answer
+	// abandoned: the batch drops the running effects; their later results are ignored.
+	abandoned bool
+	// called holds the calls whose outcomes are in the batch.
+	called []flow.Called
+}
+
+type answer struct {
+	commandID string
+	err       error
+}
+
+// apply applies items to the task, commits the result and runs its effects. False means that the owner must release the task.
+func (o *owner) apply(items []item) bool {
+	if len(items) == 0 {
+		return true
+	}
+	b := &batch{state: o.state}
+	for _, i := range items {
+		if i.command != nil {
+			o.applyCommand(b, i.command)
+		} else {
+			o.applyInput(b, i)
+		}
+	}
+	return o.store(b)
+}
+
+// store commits a batch and runs its effects. Planning runs beside the commit; everything that changes the world starts after it.
+func (o *owner) store(b *batch) bool {
+	early, late := split(b.effects)
+	if !b.changed && len(b.applied) == 0 {
+		o.startAll(b, early)
+		o.startAfterCommit(b, late)
+		return true
+	}
+	before := o.state
+	t := o.transition(b)
+	o.history.Add(t.Record)
+	o.state = b.state
+	if !o.draining() {
+		o.startAll(b, early)
+	}
+	switch err := o.commit(t); {
+	case errors.Is(err, journal.ErrInvalid):
+		o.state = before
+		return o.storeFailure(b, err)
+	case err != nil:
+		return false
+	}
+	o.e.hub.publish(o.id, o.head, t.Checkpoint, t.Record)
+	for _, c := range b.called {
+		o.session.Recorded(c)
+	}
+	for _, a := range b.answers {
+		o.e.answer(a.commandID, a.err)
+	}
+	o.startAfterCommit(b, late)
+	return true
+}
+
+// storeFailure ends a task whose transition can never be stored.
+func (o *owner) storeFailure(b *batch, cause error) bool {
+	o.log().Error("a transition cannot be stored", "error", cause)
+	failed := &batch{state: o.state, applied: b.applied, answers: b.answers}
+	o.fail(failed, "what happened cannot be stored: "+cause.Error())
+	return failed.changed && o.store(failed)
+}
+
+// applyInput asks the flow for the transition that an input leads to.
+func (o *owner) applyInput(b *batch, i item) {
+	if i.turn == anyTurn {
+		i.turn = o.turn
+	}
+	if flow.EndsCall(i.input) && i.turn == o.turn && !b.abandoned {
+		o.calling = false
+		if c, ok := i.input.(flow.Called); ok {
+			b.called = append(b.called, c)
+		}
+	}
+	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
+		o.log().Debug("the late result of a dropped effect is ignored")
+		return
+	}
+	next := proto.CloneOf(b.state)
+	var t flow.Transition
+	var err error
+	if r, ok := i.input.(resume); ok {
+		t, err = o.flow.Resume(o.task(next), r.recovered)
+	} else {
+		t, err = o.flow.Apply(o.task(next), i.input)
+	}
+	if err != nil {
+		// A defect: the task must neither hang nor continue from an undefined state.
+		o.log().Error("the flow refused an input", "error", err)
+		o.fail(b, "the executor could not go on: "+err.Error())
+		return
+	}
+	if _, ok := i.input.(flow.Timeout); ok && stopsCall(t) {
+		o.stopped = true // else the timer fired early, and is set again
+	}
+	b.add(next, t)
+}
+
+func stopsCall(t flow.Transition) bool {
+	return slices.ContainsFunc(t.Effects, func(e flow.Effect) bool { _, ok := e.(flow.StopCall); return ok })
+}
+
+func (o *owner) fail(b *batch, why string) {
+	next := proto.CloneOf(b.state)
+	t, err := o.flow.Fail(o.task(next), &storagev1.ErrorNote{ErrMsg: why, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR})
+	if err != nil {
+		o.log().Error("the flow refused to fail", "error", err)
+		return
+	}
+	b.add(next, t)
+}
+
+// applyCommand asks the flow for the transition that a command leads to.
+func (o *owner) applyCommand(b *batch, c *journal.Command) {
+	b.applied = append(b.applied, c.No)
+	next := proto.CloneOf(b.state)
+	t, err := o.flow.Apply(o.task(next), flow.Command{Command: c.Command})
+	b.answers = append(b.answers, answer{c.GetId(), err})
+	if err == nil {
+		b.add(next, t)
+	}
+}
+
+func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
+	b.effects = append(b.effects, t.Effects...)
+	for _, e := range t.Effects {
+		if _, ok := e.(flow.Abandon); ok {
+			b.abandoned = true
+		}
+	}
+	if t.Unchanged {
+		return
+	}
+	next.LastSeq += uint64(len(t.Facts))
+	b.facts = append(b.facts, t.Facts...)
+	b.state, b.changed = next, true
+}
+
+func (o *owner) transition(b *batch) journal.Transition {
+	now := time.Now().UnixNano()
+	if !b.changed {
+		b.state = proto.CloneOf(b.state)
+	}
+	b.state.Rev++
+	b.state.UpdateTime = now
+	t := journal.Transition{
+		TaskID: o.id, Epoch: o.epoch, Head: o.head, Checkpoint: b.state, Deadline: deadline(b.state), Folded: b.applied,
+	}
+	if len(b.facts) > 0 {
+		t.Record = &storagev1.Record{Time: now, Usage: b.state.GetUsage(), Facts: b.facts}
+	}
+	return t
+}
+
+// commit returns once the transition is durable. It retries a storage that fails until the engine stops: the outcome of a call must not
+// be lost because a disk was full for a while. Senders of commands learn meanwhile that theirs has to wait.
+func (o *owner) commit(t journal.Transition) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)
+		switch {
+		case err == nil:
+			o.e.storage.set(nil)
+			return nil
+		case errors.Is(err, journal.ErrInvalid):
+			return err
+		case errors.Is(err, journal.ErrStale) && o.isStored(t):
+			o.e.storage.set(nil)
+			return nil // an earlier try was stored although it returned an error
+		case errors.Is(err, journal.ErrStale), errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrClosed):
+			o.log().Error("another writer changed the task; it is loaded again", "error", err)
+			return err
+		}
+		o.log().Error("the journal cannot be written; trying again", "error", err, "pause", pause)
+		o.e.storage.set(err)
+		if !o.pause(pause) {
+			return err
+		}
+	}
+}
+
+// isStored reports whether a transition is in the journal. It retries a storage that cannot be read: no for an answer would lose the
+// transition.
+func (o *owner) isStored(t journal.Transition) bool {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		stored, err := o.e.deps.Journal.Peek(context.WithoutCancel(o.ctx), o.id)
+		if err == nil {
+			return proto.Equal(stored.Checkpoint, t.Checkpoint)
+		}
+		if errors.Is(err, journal.ErrNotFound) || errors.Is(err, journal.ErrClosed) || !o.pause(pause) {
+			return false
+		}
+	}
+}
+
+// pause waits; false once running effects have to end.
+func (o *owner) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-o.e.running.Done():
+		return false
+	}
+}

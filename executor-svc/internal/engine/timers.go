@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"time"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+const (
+	// stableAfter is how long a process survives with a recovered task until the next crash is not the task's fault.
+	stableAfter = 30 * time.Second
+	// stableAfterAttach is the same if the owner only follows a call that runs in a pool.
+	stableAfterAttach = time.Second
+	// fewRecoveries are not reset: an ordinary crash costs no further commit.
+	fewRecoveries = 1
+)
+
+// setStableTimer makes the recovery count of a task that was recovered several times end once the process has survived for a while.
+func (o *owner) setStableTimer() {
+	switch {
+	case o.state.GetRecoveries() <= fewRecoveries:
+		if o.stableTimer != nil {
+			o.stableTimer.Stop()
+			o.stableTimer = nil
+		}
+	case o.stableTimer == nil:
+		after := stableAfter
+		if o.calling && o.attached {
+			after = stableAfterAttach
+		}
+		o.stableTimer = time.AfterFunc(after, func() { o.deliver(item{input: flow.RecoverySettled{}, turn: anyTurn}) })
+	}
+}
+
+// settleRecovery resets the recovery count of a task without progress, because the process stops in order.
+func (o *owner) settleRecovery() {
+	if o.state.GetRecoveries() > 0 && !o.idle() {
+		o.apply([]item{{input: flow.RecoverySettled{}, turn: o.turn}})
+	}
+}
+
+// expired reports whether a wait's deadline has passed.
+func (o *owner) expired() bool {
+	d := deadline(o.state)
+	return !d.IsZero() && !time.Now().Before(d)
+}
+
+// deadline returns the first deadline of a task's waits, or the zero time.
+func deadline(c *storagev1.Checkpoint) time.Time {
+	var first int64
+	for _, w := range c.GetWaits() {
+		if d := w.GetDeadline(); d != 0 && (first == 0 || d < first) {
+			first = d
+		}
+	}
+	if first == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, first)
+}
+
+// setRunTimer sets the timer for the end of the task's run time.
+func (o *owner) setRunTimer() {
+	limit := o.head.GetLimits().GetMaxRunTime()
+	if o.stopped = o.stopped && o.calling; o.stopped || limit <= 0 {
+		return
+	}
+	left := max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now())))
+	if o.runTimer == nil {
+		o.runTimer = time.AfterFunc(left, func() { o.deliver(item{input: flow.Timeout{}, turn: anyTurn}) })
+	} else {
+		o.runTimer.Reset(left)
+	}
+}
