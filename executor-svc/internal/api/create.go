@@ -16,6 +16,7 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 
+	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/view"
@@ -117,7 +118,7 @@ func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv
 		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: confirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
 		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), RequestId: req.GetRequestId(),
 		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent, req.GetBudget()),
-		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(),
+		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(), TraceParent: engine.TraceParent(ctx),
 	}
 	if t := req.GetWaitTimeout(); t != nil {
 		head.WaitTimeout = int64(t.AsDuration())

@@ -116,7 +116,7 @@ func (o *owner) startEffect(b *batch, e flow.Effect) {
 // newTurn makes the context and the emit function of the turn's effects.
 func (o *owner) newTurn() {
 	turn := o.turn
-	o.ctx, o.cancel = context.WithCancel(o.e.running)
+	o.ctx, o.cancel = context.WithCancel(o.base)
 	o.emit = func(in flow.Input) {
 		i := item{input: in, turn: turn}
 		switch in.(type) {

@@ -76,6 +76,7 @@ func (o *owner) read() error {
 		return err
 	}
 	o.resumePending = !o.idle()
+	o.startSpan()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
 	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, turn: anyTurn}) }
 	return nil

@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-
-	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -50,7 +51,9 @@ type owner struct {
 	turn     int
 	calling  bool
 	attached bool
-	// ctx, cancel and emit are those of the turn's effects.
+	// base is the context of all effects; it carries the task's trace. ctx, cancel and emit are those of the turn's effects.
+	base   context.Context
+	span   trace.Span
 	ctx    context.Context
 	cancel context.CancelFunc
 	emit   func(flow.Input)
@@ -65,7 +68,7 @@ type owner struct {
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue()}
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.running}
 	o.newTurn()
 	return o
 }
@@ -110,6 +113,9 @@ func (o *owner) release(again bool) {
 		o.session.Leave(context.WithoutCancel(o.e.running), !again && state.Ended(o.state.GetStatus()))
 	}
 	o.effects.Wait()
+	if o.span != nil {
+		o.span.End()
+	}
 	o.e.disown(o, again)
 	o.e.wg.Done()
 }
@@ -213,9 +219,8 @@ func (o *owner) gather() (items []item, err error) {
 		}
 	}
 	if o.resumePending {
+		items = append(items, item{input: resume{recovered: o.recovered()}, turn: o.turn})
 		o.resumePending = false
-		recovered := o.state.GetUpdateTime() < o.e.started.UnixNano()
-		items = append(items, item{input: resume{recovered: recovered}, turn: o.turn})
 	}
 	if o.idle() && o.expired() {
 		items = append(items, item{input: flow.Timeout{}, turn: o.turn})

@@ -9,7 +9,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Entry is a step as it is now. Times are nanoseconds since 1970, 0 where it has not come to that.
+// Entry is a step as it is now. Times are nanoseconds since 1970, or 0.
 type Entry struct {
 	Ordinal     uint32
 	SubtaskID   string
@@ -25,34 +25,27 @@ type Entry struct {
 	WaitID      string
 	CreateTime  int64
 	StartTime   int64
-	// Skipped says that a person said to go on without it.
+	// Skipped: a person chose to continue without it.
 	Skipped bool
-	// StartSeq is the seq of the newest attempt's beginning.
+	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is how long the newest attempt ran, as far as it is over; runSince is since when it runs now.
+	// RunTime is how long the newest attempt has run until runSince, which is set while it runs.
 	RunTime, runSince int64
-	// asked holds the open waits of a call that a person must answer before it goes on.
+	// asked holds the open waits of a running call.
 	asked []string
 }
 
-// Asking says that the step's call runs, and waits for a person.
+// Asking reports whether the step's call runs and waits for a person.
 func (e *Entry) Asking() bool { return len(e.asked) > 0 }
 
 // Log is the history of one task.
 type Log struct {
 	Entries []*Entry
 	seq     uint64
-	room    []Entry // for the next entries
 }
 
-// atOnce is how many entries there is made room for at once, usually how many pointers to them there is room for at first.
-const (
-	atOnce  = 4
-	usually = 16
-)
-
-// Add folds a record in. Records come in the order of their seqs, from the first one on.
+// Add adds a record. Records are added in the order of their seqs, from the first one on.
 func (l *Log) Add(r *storagev1.Record) {
 	for _, f := range r.GetFacts() {
 		l.seq++
@@ -63,21 +56,12 @@ func (l *Log) Add(r *storagev1.Record) {
 }
 
 func (l *Log) entry(f *storagev1.Fact) *Entry {
-	// What happens is nearly always about one of the newest steps.
-	for _, e := range slices.Backward(l.Entries) {
+	for _, e := range slices.Backward(l.Entries) { // nearly always one of the newest steps
 		if e.Ordinal == f.GetOrdinal() {
 			return e
 		}
 	}
-	if len(l.room) == 0 {
-		l.room = make([]Entry, atOnce)
-	}
-	if l.Entries == nil {
-		l.Entries = make([]*Entry, 0, usually)
-	}
-	e := &l.room[0]
-	l.room = l.room[1:]
-	e.Ordinal, e.ToolID, e.SubtaskID = f.GetOrdinal(), f.GetToolId(), f.GetSubtaskId()
+	e := &Entry{Ordinal: f.GetOrdinal(), ToolID: f.GetToolId(), SubtaskID: f.GetSubtaskId()}
 	l.Entries = append(l.Entries, e)
 	return e
 }
@@ -115,12 +99,12 @@ func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 	}
 }
 
-// Skipped says that a step ended because a person said to go on without it.
+// Skipped reports whether a fact ends a step because a person chose to continue without it.
 func Skipped(f *storagev1.Fact) bool {
 	return f.GetWaitId() != "" && f.GetStepError().GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 }
 
-// ask keeps what a running call waits for.
+// ask notes the waits of a running call.
 func (e *Entry) ask(f *storagev1.Fact) {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_InputRequired:
@@ -135,7 +119,7 @@ func (e *Entry) ask(f *storagev1.Fact) {
 	}
 }
 
-// clock counts the time that an attempt runs, and none that people take.
+// clock counts the time that an attempt runs, without the time that people take.
 func (e *Entry) clock(f *storagev1.Fact, now int64) {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_StepInput:

@@ -133,6 +133,7 @@ func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow
 
 // send makes the call. It waits for a pool that cannot be reached: a call that was certainly not sent can be sent again.
 func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
+	notice := time.Now().Add(noticeAfter)
 	s.retry(ctx, func() (again bool) {
 		var sent bool
 		res, sent, err = s.callOnStream(ctx, msg, f)
@@ -150,7 +151,10 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		if !other && !refused(err) && (sent || status.Code(err) != codes.Unavailable) {
 			return false
 		}
-		s.log.WarnContext(ctx, "the MCP pool cannot be reached", "error", err)
+		if time.Now().After(notice) {
+			notice = notice.Add(time.Hour) // once
+			s.waitsFor("MCP pool", err)
+		}
 		err = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
 			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 		return !f.call.stopping.Load()

@@ -8,6 +8,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -140,6 +141,9 @@ func (s *Session) asUser(ctx context.Context) context.Context {
 // waitsFor reports that the task waits for a service that cannot be reached.
 func (s *Session) waitsFor(service string, err error) {
 	s.log.Warn("a service cannot be reached; the task waits for it", "service", service, "error", err)
+	if s.Notify != nil {
+		s.Notify(flow.Blocked{Reason: "waiting for the " + service + ", which cannot be reached: " + valid(errs.From(err).Message)})
+	}
 }
 
 // step returns an active step; it may be read later, because states do not change once effects were prepared from them.

@@ -63,8 +63,9 @@ type taskBook struct {
 	pending map[string]*storagev1.Command // durable commands that were not folded in, by id
 	ids     map[uint64]string             // command ids by number, as far as anybody has seen
 	folded  map[string]bool
-	// queued holds commands that had to wait for a slot: their senders were told that they are stored.
-	queued map[string]bool
+	// queued holds commands that had to wait for a slot, with the epoch that read them first: their senders were told that they are
+	// stored, unless the same epoch folded them in.
+	queued map[string]uint64
 	// unslotted holds the epochs of claims without a slot; adrift the processes that lost one, and may not know it yet.
 	unslotted map[uint64]bool
 	adrift    map[*proc]bool
@@ -137,7 +138,7 @@ func (b *book) created(n journal.NewTask) {
 		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
 		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{}, revisions: map[string]uint64{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
-		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]bool{}, stale: map[uint64]bool{}, stopped: -1,
+		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]uint64{}, stale: map[uint64]bool{}, stopped: -1,
 		unslotted: map[uint64]bool{}, adrift: map[*proc]bool{},
 	}
 	for _, r := range n.Records {
@@ -209,7 +210,7 @@ func (b *book) committed(t journal.Transition) {
 		}
 		k.folded[id] = true
 		delete(k.pending, id)
-		if k.unslotted[t.Epoch] {
+		if k.unslotted[t.Epoch] && k.queued[id] == t.Epoch {
 			delete(k.queued, id)
 		}
 	}
@@ -261,8 +262,14 @@ func (b *book) looked(p *proc, id string, inbox []journal.Command) {
 	k := b.tasks[id]
 	for _, c := range inbox {
 		if k.owner == p && !k.slot || k.adrift[p] {
-			k.queued[c.GetId()] = true
+			k.queue(c.GetId())
 		}
+	}
+}
+
+func (k *taskBook) queue(command string) {
+	if k.queued[command] == 0 {
+		k.queued[command] = k.epoch
 	}
 }
 
@@ -301,7 +308,7 @@ func (b *book) yielded(id string, epoch uint64) {
 	k.owner = nil
 	if !k.slot {
 		for command := range k.pending {
-			k.queued[command] = true
+			k.queue(command)
 		}
 	}
 }
@@ -460,7 +467,7 @@ func (b *book) answered(a *answerNote, err error) {
 	}
 	a.folded = true
 	for _, id := range b.commands[a.actor] {
-		if k.pending[id] != nil || k.queued[id] {
+		if k.pending[id] != nil || k.queued[id] != 0 {
 			a.folded = false
 		}
 	}

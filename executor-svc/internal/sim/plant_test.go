@@ -235,7 +235,7 @@ type mixesTasks struct {
 	first string
 }
 
-func (m *mixesTasks) On(t *flow.Task, in flow.Input) (flow.Transition, error) {
+func (m *mixesTasks) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	if named, ok := in.(flow.McpTask); ok {
 		m.mu.Lock()
 		named.TaskID, m.first = cmp.Or(m.first, named.TaskID), cmp.Or(m.first, named.TaskID)

@@ -1,2 +1,2 @@
-// Package view derives what clients see (tasks, steps, waits, events) from what is stored.
+// Package view derives API messages from stored ones. It must not store or decide anything.
 package view

@@ -16,30 +16,32 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Events derives the events of a record whose seq is greater than after. The same record always gives the same events. They share
-// what is the same for all of them: nobody may change them.
+// Events derives the events of a record with a seq greater than after. The same record always gives the same events. They share
+// messages and must not be changed.
 func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.ExecutorEvent {
-	p := newPage(r, r.GetTime()-t.Head.GetCreateTime())
-	events := p.list()
+	at, u := timestamp(r.GetTime()), usage(r.GetUsage(), r.GetTime()-t.Head.GetCreateTime())
+	events := make([]*executorv1.ExecutorEvent, 0, len(r.GetFacts()))
 	for i, f := range r.GetFacts() {
 		seq := r.FirstSeq + uint64(i)
 		if seq <= after {
 			continue
 		}
-		e := &p.entries[i].event
-		e.TaskId, e.Seq, e.Time, e.Usage, e.Flow = t.ID, seq, &p.at, &p.usage, &p.entries[i].flow
-		e.SubtaskId, e.Attempt, e.WaitId = f.GetSubtaskId(), f.GetAttempt(), f.GetWaitId()
-		flowOf(e.Flow, t, f, seq)
+		e := &executorv1.ExecutorEvent{
+			TaskId: t.ID, Seq: seq, Time: at, Usage: u, Flow: flowOf(t, f, seq),
+			SubtaskId: f.GetSubtaskId(), Attempt: f.GetAttempt(), WaitId: f.GetWaitId(),
+		}
 		if !flowPayload(e, f) {
-			stepPayload(p, e, t, f)
+			stepPayload(e, t, f)
 		}
 		events = append(events, e)
 	}
 	return events
 }
 
-func flowOf(out *executorv1.Flow, t *journal.Task, f *storagev1.Fact, seq uint64) {
-	out.ExecutorId, out.ExecutorStatus = t.Head.GetFlow(), f.GetStatus()
+func flowOf(t *journal.Task, f *storagev1.Fact, seq uint64) *executorv1.Flow {
+	out := &executorv1.Flow{
+		ExecutorId: t.Head.GetFlow(), ExecutorStatus: f.GetStatus(), StepName: f.GetToolId(), StepStatus: f.GetStepStatus(),
+	}
 	if start := t.Checkpoint.GetFlowStartSeq(); start != 0 && seq >= start {
 		out.ExecutorName = t.Checkpoint.GetName()
 	}
@@ -49,7 +51,7 @@ func flowOf(out *executorv1.Flow, t *journal.Task, f *storagev1.Fact, seq uint64
 	case f.GetToolId() == flow.Final:
 		out.StepType = executorv1.StepType_STEP_TYPE_FINAL
 	}
-	out.StepName, out.StepStatus = f.GetToolId(), f.GetStepStatus()
+	return out
 }
 
 func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
@@ -90,17 +92,19 @@ func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
 	return true
 }
 
-func stepPayload(p *page, e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact) {
+func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact) {
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_StepInit:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INIT
-		p.setStepInit(e, f.GetToolId(), k.StepInit)
+		e.Payload = &executorv1.ExecutorEvent_StepInit{StepInit: &executorv1.StepInit{ToolId: f.GetToolId(), Description: k.StepInit}}
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
-		p.setStepInput(e, k.StepInput, flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()))
+		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
+			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
+		}}
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
-		p.setStepOutput(e, k.StepOutput)
+		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: twin(k.StepOutput)}}
 	case *storagev1.Fact_StepError:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_ERROR
 		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome()}}
@@ -133,15 +137,12 @@ func stepPayload(p *page, e *executorv1.ExecutorEvent, t *journal.Task, f *stora
 	}
 }
 
-// twinLimit is the size of exact JSON up to which it is repeated as a Struct for reading.
+// twinLimit is the largest exact JSON that is repeated as a Struct for reading.
 const twinLimit = 64 << 10
 
+// twin returns exact JSON as a Struct; nil if it is too large or no object.
 func twin(exact string) *structpb.Struct {
-	return twinIn(&structpb.Struct{}, exact)
-}
-
-// twinIn makes the twin in memory that is there.
-func twinIn(s *structpb.Struct, exact string) *structpb.Struct {
+	s := &structpb.Struct{}
 	if len(exact) > twinLimit || !schema.IntoStruct(s, exact) {
 		return nil
 	}
@@ -171,17 +172,13 @@ func errorMessage(e *storagev1.ErrorNote) *commonv1.ErrorMessage {
 }
 
 func usage(u *storagev1.Usage, elapsed int64) *commonv1.Usage {
-	out := &commonv1.Usage{}
-	setUsage(out, u, durationpb.New(time.Duration(elapsed)))
-	return out
+	return &commonv1.Usage{
+		Elapsed: durationpb.New(time.Duration(elapsed)), InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(),
+		ModelCalls: u.GetModelCalls(), ToolCalls: u.GetToolCalls(),
+	}
 }
 
-func setUsage(out *commonv1.Usage, u *storagev1.Usage, elapsed *durationpb.Duration) {
-	out.Elapsed, out.InputTokens, out.OutputTokens = elapsed, u.GetInputTokens(), u.GetOutputTokens()
-	out.ModelCalls, out.ToolCalls = u.GetModelCalls(), u.GetToolCalls()
-}
-
-// Duration is nanoseconds as the API shows them; nil for none.
+// Duration converts nanoseconds; nil for 0.
 func Duration(nanos int64) *durationpb.Duration {
 	if nanos == 0 {
 		return nil
@@ -189,7 +186,7 @@ func Duration(nanos int64) *durationpb.Duration {
 	return durationpb.New(time.Duration(nanos))
 }
 
-// madeBy is the task that made what happened at a seq: a fork shares what was before it.
+// madeBy returns the id of the task that an event belongs to: a fork shares the events before it.
 func madeBy(t *journal.Task, seq uint64) string {
 	for _, f := range t.Head.GetForks() {
 		if seq <= f.GetSeq() {

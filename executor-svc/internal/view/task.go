@@ -11,7 +11,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Task derives a task without its answer, which only the last record holds.
+// Task derives a task without its answer, which is in the last record.
 func Task(t *journal.Task) *executorv1.Task {
 	h, c := t.Head, t.Checkpoint
 	out := &executorv1.Task{
@@ -22,7 +22,7 @@ func Task(t *journal.Task) *executorv1.Task {
 		Error: errorMessage(c.GetError()), LastSeq: c.GetLastSeq(), Usage: usage(c.GetUsage(), c.GetUpdateTime()-h.GetCreateTime()),
 		CreateTime: timestamp(h.GetCreateTime()), UpdateTime: timestamp(c.GetUpdateTime()), EndTime: timestamp(c.GetEndTime()),
 	}
-	out.PauseRequested, out.Queued = c.GetPauseRequested(), t.Queued
+	out.PauseRequested, out.Queued, out.StatusReason = c.GetPauseRequested(), t.Queued, c.GetStatusReason()
 	out.Budget, out.WaitTimeout, out.OnUnknownOutcome = Budget(h.GetLimits()), Duration(h.GetWaitTimeout()), h.GetOnUnknownOutcome()
 	if n := len(h.GetForks()); n > 0 {
 		out.ForkedFrom = &executorv1.Fork{TaskId: h.GetForks()[n-1].GetTaskId(), Seq: h.GetForks()[n-1].GetSeq()}
@@ -36,7 +36,7 @@ func Task(t *journal.Task) *executorv1.Task {
 	return out
 }
 
-// Budget derives what a task may cost; nil where nothing is bounded.
+// Budget derives a task's budget; nil if nothing is bounded.
 func Budget(l *storagev1.Limits) *executorv1.Budget {
 	b := &executorv1.Budget{
 		MaxToolCalls: l.GetMaxToolCalls(), MaxModelCalls: l.GetMaxModelCalls(), MaxTokens: l.GetMaxTokens(), MaxRunTime: Duration(l.GetMaxRunTime()),
@@ -47,7 +47,7 @@ func Budget(l *storagev1.Limits) *executorv1.Budget {
 	return b
 }
 
-// FullAnswer returns the answer that a task's last record holds, if it does.
+// FullAnswer returns the answer in a task's last record, or "".
 func FullAnswer(rs []journal.Record) string {
 	for _, r := range rs {
 		for _, f := range r.GetFacts() {

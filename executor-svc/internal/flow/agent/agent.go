@@ -54,7 +54,7 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 		return flow.Transition{}, err
 	}
 	if progress(in) {
-		m.s.Recoveries = 0
+		m.s.Recoveries, m.s.StatusReason = 0, ""
 	}
 	return m.settle()
 }
@@ -99,7 +99,9 @@ func (m *move) on(in flow.Input) error {
 	case flow.Timeout:
 		return m.lapsed()
 	case flow.RecoverySettled:
-		return m.harmless()
+		return m.recoverySettled()
+	case flow.Blocked:
+		return m.blocked(in)
 	case flow.Begun:
 		return m.begun(in)
 	case flow.Planned:

@@ -70,16 +70,12 @@ func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) error {
 	if err := m.stepTo(s, stepSuccess); err != nil {
 		return err
 	}
-	if in.Next != nil && in.Next.Step != nil {
-		m.makeUsual()
-	}
-	m.stepFact(s, m.outputFact(in.Output))
+	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
 	switch {
 	case m.s.GetCancelRequested():
 		return m.cancelled(m.s.GetCancelReason(), "")
 	case in.Next != nil:
 		m.finish(s)
-		m.spare = s
 		m.s.Phase = storagev1.Phase_PHASE_PLAN
 		return m.planned(*in.Next)
 	}

@@ -229,10 +229,21 @@ func (m *move) recover(recovered bool) {
 	}
 }
 
-// harmless forgets how often the task was taken up: whatever ends this process, or the ones before it, was not the task.
-func (m *move) harmless() error {
+// recoverySettled resets the recovery count: the task did not crash this process.
+func (m *move) recoverySettled() error {
 	m.unchanged = m.s.GetRecoveries() == 0
 	m.s.Recoveries = 0
+	return nil
+}
+
+// blocked says what a running task waits for.
+func (m *move) blocked(in flow.Blocked) error {
+	if m.s.GetStatus() == waiting || m.s.GetStatusReason() == in.Reason {
+		m.unchanged = true
+		return nil
+	}
+	m.s.StatusReason = in.Reason
+	m.statusFact(m.s.GetStatus(), "", in.Reason)
 	return nil
 }
 

@@ -20,9 +20,6 @@ type move struct {
 	facts     []*storagev1.Fact
 	effects   []flow.Effect
 	unchanged bool
-	// room is what the usual transition is made in; spare is a step of this state that is no part of it any more. Either may be nil.
-	room  *usual
-	spare *storagev1.ActiveStep
 }
 
 func (m *move) transition() flow.Transition {
@@ -34,6 +31,9 @@ func (m *move) run(effects ...flow.Effect) { m.effects = append(m.effects, effec
 func (m *move) executor(to executorv1.ExecutorStatus) error {
 	if err := state.MoveExecutor(m.s.GetStatus(), to); err != nil {
 		return err
+	}
+	if m.s.GetStatus() != to {
+		m.s.StatusReason = ""
 	}
 	m.s.Status = to
 	if m.t.Head.GetLimits().GetMaxRunTime() > 0 {
@@ -64,9 +64,6 @@ func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) error {
 // fact adds what happened to the flow as a whole, with where the task is now.
 func (m *move) fact(f *storagev1.Fact) {
 	f.Status = m.s.GetStatus()
-	if m.facts == nil {
-		m.facts = make([]*storagev1.Fact, 0, usualFacts)
-	}
 	m.facts = append(m.facts, f)
 }
 

@@ -39,18 +39,14 @@ func (m *move) planned(in flow.Planned) error {
 	}
 	m.s.StepCount++
 	p := in.Step
-	s := m.spare
-	if s == nil {
-		s = &storagev1.ActiveStep{}
-	}
-	*s = storagev1.ActiveStep{
+	s := &storagev1.ActiveStep{
 		Ordinal: m.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
 		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent,
 		DefinitionHash: p.DefinitionHash, ConfigRevision: p.ConfigRevision, PoolId: p.PoolID,
 	}
 	setRisk(s, p.Risk, p.RiskFloor)
 	m.s.ActiveSteps = append(m.s.ActiveSteps, s)
-	m.stepFact(s, m.initFact(p.Description))
+	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
 	return m.start(s, p.Problem)
 }
 
@@ -89,7 +85,7 @@ func (m *move) attempt(s *storagev1.ActiveStep, waitID string) error {
 	s.Attempt++
 	forgetCall(s)
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
-	m.inputFact(s, m.startFact(waitID, s.GetInputJson()))
+	m.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 	return nil
 }
 

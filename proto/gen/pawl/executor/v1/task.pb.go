@@ -595,7 +595,9 @@ type Task struct {
 	// What happens where an outcome is not known.
 	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,30,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
 	// What it was forked from; absent where it was not.
-	ForkedFrom    *Fork `protobuf:"bytes,31,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	ForkedFrom *Fork `protobuf:"bytes,31,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// What a running task waits for, such as a planner that cannot be reached; empty while it makes progress.
+	StatusReason  string `protobuf:"bytes,32,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -845,6 +847,13 @@ func (x *Task) GetForkedFrom() *Fork {
 		return x.ForkedFrom
 	}
 	return nil
+}
+
+func (x *Task) GetStatusReason() string {
+	if x != nil {
+		return x.StatusReason
+	}
+	return ""
 }
 
 // One tool call that a flow decided on.
@@ -1450,7 +1459,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"maxRunTime\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x8d\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb2\n" +
 	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
@@ -1490,7 +1499,8 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x1e \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x127\n" +
 	"\vforked_from\x18\x1f \x01(\v2\x16.pawl.executor.v1.ForkR\n" +
-	"forkedFrom\"\xe5\x06\n" +
+	"forkedFrom\x12#\n" +
+	"\rstatus_reason\x18  \x01(\tR\fstatusReason\"\xe5\x06\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +

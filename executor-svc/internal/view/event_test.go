@@ -8,7 +8,7 @@ import (
 	"pawl.dev/executor-svc/internal/view"
 )
 
-// Events that are made in one piece of memory have each their own payload, whatever a record consists of.
+// Each event of a record has its own payload.
 func TestEventsOfARecordDoNotShareTheirPayloads(t *testing.T) {
 	task := &journal.Task{ID: "t", Head: &storagev1.TaskHead{}, Checkpoint: &storagev1.Checkpoint{}}
 	output := func(json string) *storagev1.Fact {
