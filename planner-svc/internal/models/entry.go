@@ -196,6 +196,9 @@ func (e *entry) info() llm.Info {
 		Tools: e.Tools == nil || *e.Tools, Images: e.Images == nil || *e.Images, Schema: llm.SchemaNative,
 		MaxTokens: cmp.Or(e.MaxTokens, reply, defaultMaxTokens), ContextWindow: cmp.Or(e.ContextWindow, window), Price: e.Price.of(e.Provider),
 	}
+	if e.MaxTokens == 0 && i.ContextWindow > 0 {
+		i.MaxTokens = min(i.MaxTokens, max(i.ContextWindow/4, 1)) // leave room for the prompt
+	}
 	if e.Provider == providerAnthropic {
 		i.Schema = llm.SchemaByTool
 	}

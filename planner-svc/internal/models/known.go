@@ -68,7 +68,7 @@ func providerEntry(name string, getenv func(string) (string, bool)) (*entry, err
 			return nil, err
 		}
 		e.BaseURL = base
-		if window, err := strconv.Atoi(get("OLLAMA_CONTEXT_LENGTH")); err == nil && window > defaultMaxTokens {
+		if window, err := strconv.Atoi(get("OLLAMA_CONTEXT_LENGTH")); err == nil && window > 0 {
 			e.ContextWindow = window
 		}
 		return e, nil

@@ -1,0 +1,238 @@
+package models
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/llm/wire"
+)
+
+// environment is a planner's variables.
+type environment map[string]string
+
+func (e environment) get(name string) (string, bool) {
+	v, ok := e[name]
+	return v, ok
+}
+
+func open(t *testing.T, text string, env environment) (*Book, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "models.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Open(path, []string{"offline"}, env.get)
+}
+
+const fullFile = `
+models:
+- name: fast
+  provider: openai
+  model: gpt-5-mini
+  key: env:KEY
+  organization: org-1
+  headers: {X-Team: blue, X-Token: "env:TOKEN"}
+  price: {input: 0.25, output: 2, cachedInput: 0.025}
+  fallback: careful
+- name: careful
+  provider: anthropic
+  model: claude-sonnet-4-5
+  key: env:KEY
+  maxTokens: 9000
+  contextWindow: 150000
+  price: {input: 3, output: 15, cachedInput: 0.3}
+  fallback: local
+- name: local
+  provider: ollama
+  baseUrl: http://127.0.0.1:11434/v1
+  model: qwen3
+  tools: false
+  schema: false
+  images: false
+`
+
+func TestFile(t *testing.T) {
+	b, err := open(t, fullFile, environment{"KEY": "secret-key", "TOKEN": "secret-token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var infos []llm.Info
+	for _, m := range b.List() {
+		infos = append(infos, m.Info())
+	}
+	want := []llm.Info{
+		{Name: "fast", Description: "openai gpt-5-mini", Provider: "openai", ProviderModel: "gpt-5-mini", Tools: true, Schema: llm.SchemaNative, Images: true,
+			ContextWindow: 400_000, MaxTokens: 16_384, Price: &llm.Price{Input: 0.25, Output: 2, CachedInput: 0.025, CacheWrite: 0.25}},
+		{Name: "careful", Description: "anthropic claude-sonnet-4-5", Provider: "anthropic", ProviderModel: "claude-sonnet-4-5", Tools: true, Schema: llm.SchemaByTool, Images: true,
+			ContextWindow: 150_000, MaxTokens: 9000, Price: &llm.Price{Input: 3, Output: 15, CachedInput: 0.3, CacheWrite: 3.75}},
+		{Name: "local", Description: "ollama qwen3 at 127.0.0.1:11434", Provider: "ollama", ProviderModel: "qwen3", MaxTokens: 4096},
+	}
+	if diff := cmp.Diff(want, infos); diff != "" {
+		t.Error(diff)
+	}
+	if m, err := b.Find("careful"); err != nil || m.fallback != b.find("local") {
+		t.Errorf("%v %v", m, err)
+	}
+	for name, says := range map[string]string{"carefull": "did you mean careful?", "x": "there are fast, careful, local", "openai:gpt-5": "in the file of --models"} {
+		if _, err := b.Find(name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if m, err := b.Add("openai:gpt-4.1"); err == nil || m != nil {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestFileProblems checks what the planner's own tests do not: prices, fallbacks, headers and windows.
+func TestFileProblems(t *testing.T) {
+	for _, tt := range []struct{ entry, says string }{
+		{"price: {input: 1}", "`price` needs"},
+		{"price: {input: -1, output: 1}", "between 0"},
+		{"price: {input: .nan, output: 1}", "between 0"},
+		{"fallback: b", `there is no model "b"`},
+		{"fallback: a", "leads back"},
+		{"headers: {Host: x}", "Host cannot be set"},
+		{`headers: {"a b": x}`, "no name of a header"},
+		{`headers: {X-A: "env:NONE"}`, "the header X-A refers to the environment variable NONE"},
+		{`key: "file:none"`, "cannot be read"},
+		{"contextWindow: 100, maxTokens: 100", "larger than"},
+		{"contextWindow: -1", "`contextWindow`"},
+		{"organization: o, provider: ollama", "`organization`"},
+	} {
+		text := "models:\n- {name: a, model: m, baseUrl: \"http://127.0.0.1:1\", " + tt.entry
+		if !strings.Contains(tt.entry, "provider") {
+			text += ", provider: openai"
+		}
+		if _, err := open(t, text+"}\n", nil); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", tt.entry, err)
+		}
+	}
+}
+
+// TestProviderNames names models without a file.
+func TestProviderNames(t *testing.T) {
+	all := environment{"OPENAI_API_KEY": "k1", "OPENAI_ORG_ID": "o", "ANTHROPIC_API_KEY": "k2", "ANTHROPIC_BASE_URL": "https://proxy.example"}
+	for _, tt := range []struct {
+		name string
+		env  environment
+		want string // a part of the description, or of the error
+	}{
+		{"openai:gpt-5-mini", all, "openai gpt-5-mini"},
+		{"anthropic:claude-sonnet-4-5", all, "at proxy.example"},
+		{"ollama:qwen3:8b", nil, "ollama qwen3:8b at 127.0.0.1:11434"},
+		{"ollama:qwen3", environment{"OLLAMA_HOST": "0.0.0.0:8000"}, "at 127.0.0.1:8000"},
+		{"ollama:qwen3", environment{"OLLAMA_HOST": "https://gpu.example"}, "at gpu.example:11434"},
+		{"ollama:qwen3", environment{"OLLAMA_HOST": ":9000", "OLLAMA_CONTEXT_LENGTH": "4096"}, "at 127.0.0.1:9000"},
+		{"openai:qwen", environment{"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, "at 127.0.0.1:8000"},
+		{"openai:gpt-5", nil, "it needs the environment variable OPENAI_API_KEY"},
+		{"anthropic:claude", environment{"OPENAI_API_KEY": "k"}, "it needs the environment variable ANTHROPIC_API_KEY"},
+		{"ollama:qwen3", environment{"OLLAMA_HOST": "ftp://x"}, "OLLAMA_HOST is no address"},
+		{"openai:", all, "name one as openai:MODEL"},
+		{"gpt-5", all, "name one as openai:MODEL"},
+		{"openai:a b", all, "`name` must be"},
+	} {
+		got := ""
+		m, err := NewBook(tt.env.get).Find(tt.name)
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = m.Info().Description
+		}
+		if !strings.Contains(got, tt.want) || err == nil && m.Info().Name != tt.name {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestDefaults asks no model that only a user named: Choose without a name takes the operator's.
+func TestDefaults(t *testing.T) {
+	b := NewBook(environment{"OPENAI_API_KEY": "k"}.get)
+	named, err := b.Find("openai:gpt-5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := b.Find("openai:gpt-5"); err != nil || again != named {
+		t.Errorf("not the same: %v", err)
+	}
+	if _, err := b.Choose("", []string{"gpt"}); err == nil || !strings.Contains(err.Error(), "no language model is configured") {
+		t.Errorf("%v", err)
+	}
+	added, err := b.Add("openai:gpt-5-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := b.Choose("", nil); err != nil || m != added || len(b.List()) != 1 {
+		t.Errorf("%v %v", m, err)
+	}
+}
+
+// scripted fails with an error, or answers.
+type scripted struct {
+	info llm.Info
+	err  error
+	text string
+}
+
+func (s scripted) Info() llm.Info { return s.info }
+
+func (s scripted) Generate(_ context.Context, _ *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+	reply := &llm.Reply{Text: s.text, Usage: llm.Usage{Input: 10, Requests: 3}}
+	if s.text != "" {
+		if err := onDelta(llm.Delta{Text: s.text}); err != nil {
+			return reply, err
+		}
+	}
+	return reply, s.err
+}
+
+func TestFallback(t *testing.T) {
+	down := &llm.Error{Class: llm.Unavailable, Message: "HTTP 529"}
+	limited := &llm.Error{Class: llm.RateLimited, Message: "HTTP 429"}
+	wrong := &llm.Error{Class: llm.Auth, Message: "HTTP 401"}
+	for _, tt := range []struct {
+		first, second scripted
+		name          string // of the model that answered
+		class         llm.Class
+		requests      uint32
+	}{
+		{scripted{text: "yes"}, scripted{text: "no"}, "a", "", 3},
+		{scripted{err: down}, scripted{text: "yes"}, "b", "", 6},
+		{scripted{err: limited}, scripted{text: "yes"}, "b", "", 6},
+		{scripted{err: limited}, scripted{err: down}, "b", llm.Unavailable, 6},
+		{scripted{err: wrong}, scripted{text: "yes"}, "a", llm.Auth, 3},
+		{scripted{text: "half", err: down}, scripted{text: "yes"}, "a", llm.Unavailable, 3},
+	} {
+		b, first := bookOf(1, tt.first)
+		_, second := bookOf(1, tt.second)
+		first.info = llm.Info{Name: "a", Price: &llm.Price{Input: 1}}
+		second.info = llm.Info{Name: "b", Price: &llm.Price{Input: 2}}
+		first.book, second.book, first.fallback = b, b, second
+		reply, err := first.Generate(t.Context(), &llm.Request{}, nil)
+		if reply.Name != tt.name || llm.ClassOf(err) != tt.class || reply.Usage.Requests != tt.requests {
+			t.Errorf("%+v: %+v, %v", tt, reply, err)
+		}
+		cost, known := reply.Usage.ExactCost()
+		if want := uint64(tt.requests-3)/3*20_000 + 10_000; !known || cost.NanoUSD() != want {
+			t.Errorf("%+v cost %d, want %d", tt, cost.NanoUSD(), want)
+		}
+	}
+}
+
+// TestCredentials reads what a key and headers refer to.
+func TestCredentials(t *testing.T) {
+	env := environment{"KEY": "secret-key", "TOKEN": "secret-token"}
+	entry := &entry{Key: "env:KEY", Headers: map[string]string{"X-Token": "env:TOKEN"}}
+	read, err := references{"", env.get}.credentials(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := read(); err != nil || !cmp.Equal(c, wire.Credentials{Key: "secret-key", Headers: map[string]string{"X-Token": "secret-token"}}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
