@@ -4,7 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/llm/wire"
@@ -53,6 +56,9 @@ type jsonSchema struct {
 	Strict bool            `json:"strict,omitempty"`
 }
 
+// maxDescription is how many characters the provider takes of a tool's description. One longer fails the whole request.
+const maxDescription = 1024
+
 // request returns r as chat completions have it.
 func (m *Model) request(r *llm.Request) (*request, error) {
 	q := &request{
@@ -90,7 +96,11 @@ func (q *request) setTools(r *llm.Request) error {
 		if err != nil {
 			return err
 		}
-		q.Tools = append(q.Tools, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: schema, Strict: strict}})
+		description := t.Description
+		if runes := []rune(description); len(runes) > maxDescription {
+			description = string(runes[:maxDescription-1]) + "…"
+		}
+		q.Tools = append(q.Tools, tool{"function", function{Name: t.Name, Description: description, Parameters: schema, Strict: strict}})
 	}
 	if len(r.Tools) == 0 {
 		return nil
@@ -120,7 +130,33 @@ func schemaOf(schema string, wantStrict bool) (json.RawMessage, bool, error) {
 			return json.RawMessage(s), true, nil
 		}
 	}
-	return wire.Raw(o), false, nil
+	return json.RawMessage(withItems(o.String())), false, nil
+}
+
+// withItems returns a schema in which all arrays have items: the provider rejects one without.
+func withItems(raw string) string {
+	switch strictjson.Kind(raw) {
+	case "array":
+		items := slices.Collect(strictjson.Items(raw))
+		for i, item := range items {
+			items[i] = withItems(item)
+		}
+		return strictjson.Array(items)
+	case "object":
+		o, err := strictjson.ParseObject(raw)
+		if err != nil {
+			return raw
+		}
+		for _, key := range o.Keys() {
+			value, _ := o.Get(key)
+			o.Set(key, withItems(value))
+		}
+		if kind, _ := o.Get("type"); kind == `"array"` && !o.Has("items") {
+			o.Set("items", "{}")
+		}
+		return o.String()
+	}
+	return raw
 }
 
 type message struct {

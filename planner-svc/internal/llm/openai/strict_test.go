@@ -26,3 +26,14 @@ func TestStrictSchema(t *testing.T) {
 		}
 	}
 }
+
+func TestWithItems(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"a":{"type":"array"},"b":{"type":"array","items":{"type":"array"}},"type":{"type":"string"}}}`: `{"type":"object","properties":{"a":{"type":"array","items":{}},"b":{"type":"array","items":{"type":"array","items":{}}},"type":{"type":"string"}}}`,
+		`{"anyOf":[{"type":"array"},{"type":"null"}]}`: `{"anyOf":[{"type":"array","items":{}},{"type":"null"}]}`,
+	} {
+		if got := withItems(schema); got != want {
+			t.Errorf("%s", got)
+		}
+	}
+}
