@@ -1,0 +1,45 @@
+// Command modelserver plays a language model by a script: see README.md.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"pawl.dev/test/modelserver/modeltest"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8089", "where to serve")
+	flag.Usage = func() {
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: modelserver [-addr HOST:PORT] SCRIPT")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := run(*addr, flag.Args()); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "modelserver:", err)
+		os.Exit(1)
+	}
+}
+
+func run(addr string, args []string) error {
+	if len(args) != 1 {
+		return errors.New("give one script; test/modelserver/README.md describes them")
+	}
+	script, err := modeltest.Load(args[0])
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("OPENAI_BASE_URL=http://%[1]s/v1 OPENAI_API_KEY=test pawl run --model openai:scripted …\nANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=test pawl run --model anthropic:scripted …\n", listener.Addr())
+	server := &http.Server{Handler: modeltest.New(script, slog.New(slog.NewTextHandler(os.Stderr, nil))), ReadHeaderTimeout: 10 * time.Second}
+	return server.Serve(listener)
+}

@@ -1,0 +1,315 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// anthropicRequest is the request of a message. Fields that Pawl does not send are left out, and so rejected.
+type anthropicRequest struct {
+	Model         string            `json:"model"`
+	MaxTokens     int               `json:"max_tokens"`
+	System        json.RawMessage   `json:"system"`
+	Messages      []json.RawMessage `json:"messages"`
+	Tools         []json.RawMessage `json:"tools"`
+	ToolChoice    json.RawMessage   `json:"tool_choice"`
+	StopSequences []string          `json:"stop_sequences"`
+	Temperature   *float64          `json:"temperature"`
+	Metadata      json.RawMessage   `json:"metadata"`
+	Stream        bool              `json:"stream"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
+	TTL  string `json:"ttl,omitempty"`
+}
+
+type anthropicTool struct {
+	Type         string          `json:"type"`
+	Name         string          `json:"name"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	CacheControl *cacheControl   `json:"cache_control"`
+}
+
+type anthropicBlock struct {
+	Type         string          `json:"type"`
+	Text         string          `json:"text,omitempty"`
+	Source       json.RawMessage `json:"source,omitempty"`
+	ID           string          `json:"id,omitempty"`
+	Name         string          `json:"name,omitempty"`
+	Input        json.RawMessage `json:"input,omitempty"`
+	ToolUseID    string          `json:"tool_use_id,omitempty"`
+	Content      json.RawMessage `json:"content,omitempty"`
+	IsError      bool            `json:"is_error,omitempty"`
+	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+const extraInput = "%s: Extra inputs are not permitted"
+
+// readAnthropic checks a request as Anthropic does, and fills r.
+func (s *Script) readAnthropic(r *Request) *problem {
+	if key := r.Header.Get("X-Api-Key"); key == "" || s.Key != "" && key != s.Key {
+		return &problem{status: 401, kind: "authentication_error", message: "invalid x-api-key"}
+	}
+	if r.Header.Get("Anthropic-Version") == "" {
+		return bad("", "anthropic-version: header is required")
+	}
+	var q anthropicRequest
+	if p := decode(r.Body, &q, "body", extraInput); p != nil {
+		return p
+	}
+	r.Stream = q.Stream
+	switch {
+	case q.Model == "" || s.Model != "" && q.Model != s.Model:
+		return &problem{status: 404, kind: "not_found_error", message: "model: " + q.Model}
+	case q.MaxTokens < 1:
+		return bad("", "max_tokens: Field required")
+	case len(q.Messages) == 0:
+		return bad("", "messages: at least one message is required")
+	case q.Temperature != nil && (*q.Temperature < 0 || *q.Temperature > 1):
+		return bad("", "temperature: range: 0..1")
+	case slices.ContainsFunc(q.StopSequences, func(s string) bool { return strings.TrimSpace(s) == "" }):
+		return bad("", "stop_sequences: each stop sequence must contain non-whitespace")
+	}
+	for _, check := range []func(*anthropicRequest, *Request) *problem{anthropicTools, anthropicSystem, anthropicMessages} {
+		if p := check(&q, r); p != nil {
+			return p
+		}
+	}
+	if len(r.ends) > 4 {
+		return bad("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.ends))
+	}
+	return nil
+}
+
+func anthropicTools(q *anthropicRequest, r *Request) *problem {
+	for i, raw := range q.Tools {
+		where := fmt.Sprintf("tools.%d", i)
+		var t anthropicTool
+		if p := decode(raw, &t, where, where+"."+extraInput); p != nil {
+			return p
+		}
+		if !toolName.MatchString(t.Name) {
+			return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
+		}
+		if slices.Contains(r.Tools, t.Name) {
+			return bad("", "tools: Tool names must be unique.")
+		}
+		s, p := parameters(t.InputSchema, where+".input_schema")
+		if p != nil {
+			return p
+		}
+		for name := range s.members("properties") {
+			if !propertyName.MatchString(name) {
+				return bad("", "%s.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", where)
+			}
+		}
+		r.Tools = append(r.Tools, t.Name)
+		r.add(raw, t.CacheControl)
+	}
+	var choice struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	}
+	if q.ToolChoice == nil {
+		return nil
+	}
+	_ = json.Unmarshal(q.ToolChoice, &choice)
+	switch {
+	case len(q.Tools) == 0:
+		return bad("", "tool_choice: may only be specified while providing tools")
+	case !slices.Contains([]string{"auto", "any", "none", "tool"}, choice.Type):
+		return bad("", "tool_choice: Input tag '%s' found does not match any of the expected tags: 'auto', 'any', 'tool', 'none'", choice.Type)
+	case choice.Type == "tool" && !slices.Contains(r.Tools, choice.Name):
+		return bad("", "Tool '%s' not found in provided tools", choice.Name)
+	case choice.Type == "tool":
+		r.Format = choice.Name
+	}
+	return nil
+}
+
+func anthropicSystem(q *anthropicRequest, r *Request) *problem {
+	if q.System == nil {
+		return nil
+	}
+	r.System = text(q.System)
+	var blocks []json.RawMessage
+	if json.Unmarshal(q.System, &blocks) != nil {
+		r.add(q.System, nil)
+	}
+	for i, raw := range blocks {
+		var b anthropicBlock
+		if p := decode(raw, &b, "system", fmt.Sprintf("system.%d.", i)+extraInput); p != nil {
+			return p
+		}
+		if b.Type != "text" || strings.TrimSpace(b.Text) == "" {
+			return bad("", "system: text content blocks must be non-empty")
+		}
+		r.add(raw, b.CacheControl)
+	}
+	return nil
+}
+
+// add adds a block to the prompt.
+func (r *Request) add(raw json.RawMessage, cache *cacheControl) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) == nil {
+		delete(fields, "cache_control") // it is no part of the cached text
+		raw, _ = json.Marshal(fields)
+	}
+	r.parts = append(r.parts, compact(raw))
+	if cache != nil {
+		r.ends = append(r.ends, len(r.parts))
+	}
+}
+
+func anthropicMessages(q *anthropicRequest, r *Request) *problem {
+	open := map[string]bool{} // calls without a result
+	used := map[string]bool{}
+	role := ""
+	for i, raw := range q.Messages {
+		where := fmt.Sprintf("messages.%d", i)
+		var m struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		}
+		if p := decode(raw, &m, where, where+"."+extraInput); p != nil {
+			return p
+		}
+		switch {
+		case m.Role != "user" && m.Role != "assistant":
+			return bad("", "%s.role: Input should be 'user' or 'assistant'", where)
+		case i == 0 && m.Role != "user":
+			return bad("", "messages: first message must use the \"user\" role")
+		case len(open) > 0 && (m.Role != "user" || role != "assistant"):
+			return missingResults(where, open)
+		}
+		role = m.Role
+		var blocks []json.RawMessage
+		if plain := ""; json.Unmarshal(m.Content, &plain) == nil {
+			block, _ := json.Marshal(anthropicBlock{Type: "text", Text: plain})
+			blocks = append(blocks, block)
+		} else {
+			_ = json.Unmarshal(m.Content, &blocks)
+		}
+		if len(blocks) == 0 {
+			return bad("", "%s: all messages must have non-empty content except for the optional final assistant message", where)
+		}
+		expected := len(open) > 0
+		for j, raw := range blocks {
+			if p := r.block(raw, fmt.Sprintf("%s.content.%d", where, j), m.Role, open, used); p != nil {
+				return p
+			}
+		}
+		if expected && len(open) > 0 {
+			return missingResults(where, open)
+		}
+		r.Texts = append(r.Texts, text(m.Content))
+	}
+	switch {
+	case len(open) > 0:
+		return missingResults(fmt.Sprintf("messages.%d", len(q.Messages)-1), open)
+	case len(used) > 0 && len(q.Tools) == 0:
+		return bad("", "Requests which include `tool_use` or `tool_result` blocks must define tools")
+	}
+	return nil
+}
+
+func missingResults(where string, open map[string]bool) *problem {
+	var ids []string
+	for id := range open {
+		ids = append(ids, id)
+	}
+	return bad("", "%s: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", where, strings.Join(ids, ", "))
+}
+
+// block checks a content block. open are calls that wait for their results, used all calls so far.
+func (r *Request) block(raw json.RawMessage, where, role string, open, used map[string]bool) *problem {
+	var b anthropicBlock
+	if p := decode(raw, &b, where, where+"."+extraInput); p != nil {
+		return p
+	}
+	var input map[string]json.RawMessage
+	switch {
+	case b.Type == "text" && strings.TrimSpace(b.Text) == "":
+		return bad("", "%s: text content blocks must contain non-whitespace text", where)
+	case b.Type == "text" && role == "user" && len(open) > 0:
+		return bad("", "%s: `tool_result` blocks must come before other content in the message after their `tool_use` blocks", where)
+	case b.Type == "text":
+	case b.Type == "image" && role == "user":
+	case b.Type == "tool_use" && role == "assistant":
+		switch {
+		case !callID.MatchString(b.ID) || used[b.ID]:
+			return bad("", "%s.id: `tool_use` ids must be unique and match pattern '^[a-zA-Z0-9_-]+$'", where)
+		case !toolName.MatchString(b.Name):
+			return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
+		case json.Unmarshal(b.Input, &input) != nil || input == nil:
+			return bad("", "%s.input: Input should be a valid dictionary", where)
+		}
+		open[b.ID], used[b.ID] = true, true
+	case b.Type == "tool_result" && role == "user":
+		if !open[b.ToolUseID] {
+			return bad("", "%s: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", where, b.ToolUseID)
+		}
+		delete(open, b.ToolUseID)
+		r.Results++
+	default:
+		return bad("", "%s: a block of type '%s' is not allowed for the role '%s'", where, b.Type, role)
+	}
+	r.add(raw, b.CacheControl)
+	return nil
+}
+
+// anthropicError is an error's body.
+func anthropicError(p *problem) (int, any) {
+	kind := p.kind
+	switch p.status {
+	case 429:
+		kind = "rate_limit_error"
+	case 529:
+		kind = "overloaded_error"
+	case 500, 502, 503:
+		kind = "api_error"
+	}
+	return p.status, map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": p.message}}
+}
+
+// anthropicEvents returns an answer as a stream of events, and as one body.
+func anthropicEvents(model string, a *answer, written int) (events []event, whole any) {
+	stop := map[string]string{"": "end_turn", "length": "max_tokens", "refusal": "refusal"}[a.stop]
+	if len(a.calls) > 0 && a.stop == "" {
+		stop = "tool_use"
+	}
+	usage := map[string]any{"input_tokens": a.usage.Input - a.usage.Cached - written, "cache_read_input_tokens": a.usage.Cached,
+		"cache_creation_input_tokens": written, "output_tokens": a.usage.Output}
+	add := func(kind string, fields map[string]any) {
+		fields["type"] = kind
+		events = append(events, event{kind, fields})
+	}
+	message := map[string]any{"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": usage}
+	add("message_start", map[string]any{"message": message})
+	add("ping", map[string]any{})
+	var content []any
+	block := func(start, full map[string]any, delta, field, value string) {
+		i := len(content)
+		content = append(content, full)
+		add("content_block_start", map[string]any{"index": i, "content_block": start})
+		for _, piece := range pieces(value) {
+			add("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": delta, field: piece}})
+		}
+		add("content_block_stop", map[string]any{"index": i})
+	}
+	if a.text != "" {
+		block(map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text", "text": a.text}, "text_delta", "text", a.text)
+	}
+	for _, c := range a.calls {
+		block(map[string]any{"type": "tool_use", "id": c.id, "name": c.name, "input": map[string]any{}},
+			map[string]any{"type": "tool_use", "id": c.id, "name": c.name, "input": json.RawMessage(c.arguments)}, "input_json_delta", "partial_json", c.arguments)
+	}
+	add("message_delta", map[string]any{"delta": map[string]any{"stop_reason": stop, "stop_sequence": nil}, "usage": map[string]any{"output_tokens": a.usage.Output}})
+	add("message_stop", map[string]any{})
+	return events, map[string]any{"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": content, "stop_reason": stop, "stop_sequence": nil, "usage": usage}
+}

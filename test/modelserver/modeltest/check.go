@@ -1,0 +1,144 @@
+package modeltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// problem is an error of a request, as a provider reports it.
+type problem struct {
+	status  int
+	kind    string // Anthropic's error type
+	code    string // OpenAI's error code
+	param   string
+	message string
+}
+
+func bad(param, format string, args ...any) *problem {
+	return &problem{status: 400, kind: "invalid_request_error", param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// decode reads an object without unknown fields; where names it in errors.
+func decode(raw json.RawMessage, into any, where, unknown string) *problem {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(into)
+	if err == nil {
+		return nil
+	}
+	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		return bad(where, unknown, strings.Trim(field, `"`))
+	}
+	return bad(where, "%s: %v", where, err)
+}
+
+var (
+	toolName     = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	callID       = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+)
+
+// schema is as much of a JSON Schema as the rules are about.
+type schema map[string]json.RawMessage
+
+func (s schema) kinds() []string {
+	var one string
+	var many []string
+	if json.Unmarshal(s["type"], &one) == nil {
+		return []string{one}
+	}
+	_ = json.Unmarshal(s["type"], &many)
+	return many
+}
+
+func (s schema) members(key string) map[string]schema {
+	var m map[string]schema
+	_ = json.Unmarshal(s[key], &m)
+	return m
+}
+
+// parameters checks the rules for schemas of tools that both providers have.
+func parameters(raw json.RawMessage, where string) (schema, *problem) {
+	var s schema
+	if json.Unmarshal(raw, &s) != nil || !slices.Equal(s.kinds(), []string{"object"}) {
+		return nil, bad(where, "%s: schema must be a JSON Schema of 'type: \"object\"'", where)
+	}
+	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
+		if s[key] != nil {
+			return nil, bad(where, "%s: schema must not have '%s' at the top level", where, key)
+		}
+	}
+	return s, nil
+}
+
+// each calls visit for a schema and all schemas in it.
+func (s schema) each(path string, visit func(path string, s schema) *problem) *problem {
+	if p := visit(path, s); p != nil {
+		return p
+	}
+	for _, key := range []string{"properties", "$defs", "definitions"} {
+		for name, member := range s.members(key) {
+			if p := member.each(path+"/"+key+"/"+name, visit); p != nil {
+				return p
+			}
+		}
+	}
+	var item schema
+	if json.Unmarshal(s["items"], &item) == nil && item != nil {
+		if p := item.each(path+"/items", visit); p != nil {
+			return p
+		}
+	}
+	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
+		var list []schema
+		_ = json.Unmarshal(s[key], &list)
+		for _, one := range list {
+			if p := one.each(path+"/"+key, visit); p != nil {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// strictKeywords are those of OpenAI's strict mode.
+var strictKeywords = strings.Fields("type properties required additionalProperties items enum const anyOf description title $ref $defs definitions " +
+	"pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems")
+
+// strict checks OpenAI's rules for strict schemas.
+func (s schema) strict(where string) *problem {
+	return s.each("", func(path string, s schema) *problem {
+		for key := range s {
+			if !slices.Contains(strictKeywords, key) {
+				return bad(where, "Invalid schema: In context=(%s), '%s' is not permitted.", path, key)
+			}
+		}
+		if !slices.Contains(s.kinds(), "object") {
+			return nil
+		}
+		if string(s["additionalProperties"]) != "false" {
+			return bad(where, "Invalid schema: In context=(%s), 'additionalProperties' is required to be supplied and to be false.", path)
+		}
+		var required []string
+		_ = json.Unmarshal(s["required"], &required)
+		for name := range s.members("properties") {
+			if !slices.Contains(required, name) {
+				return bad(where, "Invalid schema: In context=(%s), 'required' is required to be supplied and to be an array including every key in properties. Missing '%s'.", path, name)
+			}
+		}
+		return nil
+	})
+}
+
+// compact returns JSON without space.
+func compact(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}

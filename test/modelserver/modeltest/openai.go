@@ -1,0 +1,341 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// openaiRequest is a chat completion's request. Fields that Pawl does not send are left out, and so rejected.
+type openaiRequest struct {
+	Model               string            `json:"model"`
+	Messages            []json.RawMessage `json:"messages"`
+	Tools               []json.RawMessage `json:"tools"`
+	ToolChoice          json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls   *bool             `json:"parallel_tool_calls"`
+	ResponseFormat      json.RawMessage   `json:"response_format"`
+	MaxTokens           int               `json:"max_tokens"`
+	MaxCompletionTokens int               `json:"max_completion_tokens"`
+	Temperature         *float64          `json:"temperature"`
+	TopP                *float64          `json:"top_p"`
+	Stop                []string          `json:"stop"`
+	N                   int               `json:"n"`
+	Seed                *int              `json:"seed"`
+	User                string            `json:"user"`
+	PromptCacheKey      string            `json:"prompt_cache_key"`
+	Stream              bool              `json:"stream"`
+	StreamOptions       *struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+type openaiTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"`
+	} `json:"function"`
+}
+
+type openaiMessage struct {
+	Role       string           `json:"role"`
+	Content    json.RawMessage  `json:"content"`
+	Name       string           `json:"name"`
+	Refusal    *string          `json:"refusal"`
+	ToolCallID string           `json:"tool_call_id"`
+	ToolCalls  []openaiToolCall `json:"tool_calls"`
+}
+
+type openaiToolCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+const unknownArgument = "Unrecognized request argument supplied: %s"
+
+// readOpenAI checks a request as OpenAI does, and fills r.
+func (s *Script) readOpenAI(r *Request) *problem {
+	auth, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer || auth == "" || s.Key != "" && auth != s.Key {
+		return &problem{status: 401, kind: "invalid_request_error", code: "invalid_api_key", message: "Incorrect API key provided: " + auth}
+	}
+	var q openaiRequest
+	if p := decode(r.Body, &q, "body", unknownArgument); p != nil {
+		return p
+	}
+	r.Stream = q.Stream
+	if q.Model == "" || s.Model != "" && q.Model != s.Model {
+		return &problem{status: 404, kind: "invalid_request_error", code: "model_not_found", message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", q.Model)}
+	}
+	switch {
+	case len(q.Messages) == 0:
+		return bad("messages", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
+	case len(q.Stop) > 4:
+		return bad("stop", "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length %d instead.", len(q.Stop))
+	case q.Temperature != nil && (*q.Temperature < 0 || *q.Temperature > 2):
+		return bad("temperature", "Invalid 'temperature': decimal out of range.")
+	case q.MaxTokens > 0 && q.MaxCompletionTokens > 0:
+		return bad("max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+	case q.StreamOptions != nil && !q.Stream:
+		return bad("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+	case len(q.Tools) == 0 && (q.ToolChoice != nil || q.ParallelToolCalls != nil):
+		return bad("tool_choice", "'tool_choice' and 'parallel_tool_calls' are only allowed when 'tools' are specified.")
+	case len(q.Tools) > 128:
+		return bad("tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length %d instead.", len(q.Tools))
+	}
+	for _, check := range []func(*openaiRequest, *Request) *problem{openaiTools, openaiFormat, openaiMessages} {
+		if p := check(&q, r); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func openaiTools(q *openaiRequest, r *Request) *problem {
+	for i, raw := range q.Tools {
+		where := fmt.Sprintf("tools[%d].function", i)
+		var t openaiTool
+		if p := decode(raw, &t, where, unknownArgument); p != nil {
+			return p
+		}
+		f := t.Function
+		switch {
+		case t.Type != "function":
+			return bad(where, "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
+		case !toolName.MatchString(f.Name):
+			return bad(where+".name", "Invalid '%s.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", where)
+		case len([]rune(f.Description)) > 1024:
+			return bad(where+".description", "Invalid '%s.description': string too long. Expected a string with maximum length 1024, but got a string with length %d instead.", where, len([]rune(f.Description)))
+		}
+		s, p := parameters(f.Parameters, where+".parameters")
+		if p == nil {
+			p = s.each("", func(path string, s schema) *problem {
+				if len(s.kinds()) == 1 && s.kinds()[0] == "array" && s["items"] == nil {
+					return bad(where+".parameters", "Invalid schema for function '%s': In context=('%s'), array schema missing items.", f.Name, path)
+				}
+				return nil
+			})
+		}
+		if p == nil && f.Strict {
+			p = s.strict(where + ".parameters")
+		}
+		if p != nil {
+			return p
+		}
+		if r.Tool(f.Name) == f.Name {
+			return bad(where+".name", "Tool names must be unique: '%s'.", f.Name)
+		}
+		r.Tools = append(r.Tools, f.Name)
+		r.parts = append(r.parts, compact(raw))
+	}
+	var choice openaiTool
+	if json.Unmarshal(q.ToolChoice, &choice) == nil && choice.Type == "function" && r.Tool(choice.Function.Name) != choice.Function.Name {
+		return bad("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", choice.Function.Name)
+	}
+	return nil
+}
+
+func openaiFormat(q *openaiRequest, r *Request) *problem {
+	if q.ResponseFormat == nil {
+		return nil
+	}
+	var f struct {
+		Type       string `json:"type"`
+		JSONSchema struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Schema      json.RawMessage `json:"schema"`
+			Strict      bool            `json:"strict"`
+		} `json:"json_schema"`
+	}
+	if p := decode(q.ResponseFormat, &f, "response_format", unknownArgument); p != nil {
+		return p
+	}
+	if f.Type != "json_schema" {
+		return nil
+	}
+	if !toolName.MatchString(f.JSONSchema.Name) {
+		return bad("response_format.json_schema.name", "Invalid 'response_format.json_schema.name': string does not match pattern.")
+	}
+	r.Format = f.JSONSchema.Name
+	s, p := parameters(f.JSONSchema.Schema, "response_format.json_schema.schema")
+	if p == nil && f.JSONSchema.Strict {
+		p = s.strict("response_format.json_schema.schema")
+	}
+	return p
+}
+
+func openaiMessages(q *openaiRequest, r *Request) *problem {
+	open := map[string]bool{} // calls without a result
+	names := func() string {
+		var ids []string
+		for id := range open {
+			ids = append(ids, id)
+		}
+		return strings.Join(ids, ", ")
+	}
+	for i, raw := range q.Messages {
+		where := fmt.Sprintf("messages[%d]", i)
+		var m openaiMessage
+		if p := decode(raw, &m, where, "Additional properties are not allowed ('%s' was unexpected)"); p != nil {
+			return p
+		}
+		if m.Role == "tool" {
+			if !open[m.ToolCallID] {
+				return bad(where+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.")
+			}
+			delete(open, m.ToolCallID)
+			r.Results++
+		} else if len(open) > 0 {
+			return bad(where+".role", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s", names())
+		}
+		if p := m.check(where, open); p != nil {
+			return p
+		}
+		if m.Role == "system" || m.Role == "developer" {
+			r.System += text(m.Content)
+		} else {
+			r.Texts = append(r.Texts, text(m.Content)+callTexts(m.ToolCalls))
+		}
+		r.parts = append(r.parts, compact(raw))
+	}
+	if len(open) > 0 {
+		return bad("messages", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s", names())
+	}
+	return nil
+}
+
+// check checks a message alone, and opens its calls.
+func (m *openaiMessage) check(where string, open map[string]bool) *problem {
+	empty := len(m.Content) == 0 || string(m.Content) == "null"
+	var parts []struct {
+		Type string `json:"type"`
+	}
+	list := json.Unmarshal(m.Content, &parts) == nil && !empty
+	for _, part := range parts {
+		if part.Type != "text" && m.Role != "user" {
+			return bad(where+".content", "Invalid content type. image_url and input_audio are only allowed for messages with role 'user'.")
+		}
+	}
+	switch {
+	case m.Role != "system" && m.Role != "developer" && m.Role != "user" && m.Role != "assistant" && m.Role != "tool":
+		return bad(where+".role", "Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'tool' and 'developer'.", m.Role)
+	case empty && !(m.Role == "assistant" && len(m.ToolCalls) > 0):
+		return bad(where+".content", "Invalid value for 'content': expected a string, got null.")
+	case list && len(parts) == 0:
+		return bad(where+".content", "Invalid '%s.content': empty array. Expected an array with minimum length 1.", where)
+	case len(m.ToolCalls) > 0 && m.Role != "assistant":
+		return bad(where+".tool_calls", "Additional properties are not allowed ('tool_calls' was unexpected)")
+	}
+	for j, c := range m.ToolCalls {
+		switch {
+		case c.ID == "" || len(c.ID) > 40:
+			return bad(where, "Invalid '%s.tool_calls[%d].id': string too long. Expected a string with maximum length 40.", where, j)
+		case c.Type != "function" || !toolName.MatchString(c.Function.Name):
+			return bad(where, "Invalid '%s.tool_calls[%d].function.name': string does not match pattern.", where, j)
+		case open[c.ID]:
+			return bad(where, "Duplicate tool_call_id '%s'.", c.ID)
+		}
+		open[c.ID] = true
+	}
+	return nil
+}
+
+func callTexts(calls []openaiToolCall) string {
+	var b strings.Builder
+	for _, c := range calls {
+		fmt.Fprintf(&b, "\n%s(%s)", c.Function.Name, c.Function.Arguments)
+	}
+	return b.String()
+}
+
+// text returns the text of a content, whether it is a string or a list of parts.
+func text(content json.RawMessage) string {
+	var plain string
+	if json.Unmarshal(content, &plain) == nil {
+		return plain
+	}
+	var parts []struct {
+		Text    string          `json:"text"`
+		Content json.RawMessage `json:"content"`
+		Name    string          `json:"name"`
+		Input   json.RawMessage `json:"input"`
+	}
+	_ = json.Unmarshal(content, &parts)
+	var texts []string
+	for _, p := range parts {
+		switch {
+		case p.Name != "":
+			texts = append(texts, p.Name+"("+compact(p.Input)+")")
+		case p.Content != nil:
+			texts = append(texts, text(p.Content))
+		case p.Text != "":
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// openaiError is an error's body.
+func openaiError(p *problem) (int, any) {
+	var code, param any
+	if p.code != "" {
+		code = p.code
+	}
+	if p.param != "" {
+		param = p.param
+	}
+	return p.status, map[string]any{"error": map[string]any{"message": p.message, "type": p.kind, "param": param, "code": code}}
+}
+
+// openaiEvents returns an answer as a stream of events, and as one body.
+func openaiEvents(model string, a *answer) (events []event, whole any) {
+	finish := map[string]string{"": "stop", "length": "length", "refusal": "content_filter"}[a.stop]
+	calls := make([]any, 0, len(a.calls))
+	for _, c := range a.calls {
+		calls = append(calls, map[string]any{"id": c.id, "type": "function", "function": map[string]any{"name": c.name, "arguments": c.arguments}})
+	}
+	if len(calls) > 0 && a.stop == "" {
+		finish = "tool_calls"
+	}
+	usage := map[string]any{"prompt_tokens": a.usage.Input, "completion_tokens": a.usage.Output, "total_tokens": a.usage.Input + a.usage.Output,
+		"prompt_tokens_details": map[string]any{"cached_tokens": a.usage.Cached}}
+	chunk := func(delta map[string]any, finish any) {
+		events = append(events, event{"", map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model,
+			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}, "usage": nil}})
+	}
+	chunk(map[string]any{"role": "assistant", "content": ""}, nil)
+	for _, piece := range pieces(a.text) {
+		chunk(map[string]any{"content": piece}, nil)
+	}
+	for i, c := range a.calls {
+		chunk(map[string]any{"tool_calls": []any{map[string]any{"index": i, "id": c.id, "type": "function", "function": map[string]any{"name": c.name, "arguments": ""}}}}, nil)
+		for _, piece := range pieces(c.arguments) {
+			chunk(map[string]any{"tool_calls": []any{map[string]any{"index": i, "function": map[string]any{"arguments": piece}}}}, nil)
+		}
+	}
+	chunk(map[string]any{}, finish)
+	events = append(events, event{"", map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": []any{}, "usage": usage}}, event{"", "[DONE]"})
+	message := map[string]any{"role": "assistant", "content": a.text, "refusal": nil}
+	if len(calls) > 0 {
+		message["tool_calls"] = calls
+	}
+	return events, map[string]any{"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model, "usage": usage,
+		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finish}}}
+}
+
+// listModels answers GET /v1/models.
+func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
+	model := s.script.Model
+	if model == "" {
+		model = "scripted"
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []any{map[string]any{"id": model, "object": "model", "created": 1, "owned_by": "test"}}})
+}

@@ -1,0 +1,121 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Script says what the model is and what it answers.
+type Script struct {
+	Model  string `json:"model"`  // the only model; "" takes any name
+	Key    string `json:"key"`    // the API key; "" takes any, but one has to be there
+	Window int    `json:"window"` // tokens of prompt and answer together; 0 for 128,000
+	Turns  []Turn `json:"turns"`
+	// Play answers instead of the turns, if it is set. It may return nil for a request that it does not expect.
+	Play func(r *Request) *Turn `json:"-"`
+}
+
+// Turn is one answer. It is given to the first request that it matches, and no more.
+type Turn struct {
+	When   When `json:"when"`
+	Always bool `json:"always"` // it is given to any number of requests
+
+	Text  string `json:"text"`
+	Calls []Call `json:"calls"`
+	Stop  string `json:"stop"` // "length" or "refusal" instead of the regular reason
+
+	Error      int     `json:"error"`      // HTTP status, such as 429, 500 or 529
+	RetryAfter int     `json:"retryAfter"` // seconds, with an error
+	Cut        int     `json:"cut"`        // the connection breaks after so many events
+	Delay      Seconds `json:"delay"`      // before the answer
+	Pause      Seconds `json:"pause"`      // between two events
+	Usage      *Usage  `json:"usage"`      // instead of the estimates
+}
+
+// Call is a tool call. A name that no tool of the request has stands for the only tool whose name ends with it.
+type Call struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Raw       string          `json:"raw"` // instead of Arguments: a text that may be no JSON
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Input  int `json:"input"` // those read from the cache included
+	Cached int `json:"cached"`
+	Output int `json:"output"`
+}
+
+// Seconds is a duration in seconds, or a text such as "50ms".
+type Seconds time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Seconds) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	if d, err := time.ParseDuration(text); err == nil {
+		*s = Seconds(d)
+		return nil
+	}
+	d, err := time.ParseDuration(text + "s")
+	*s = Seconds(d)
+	return err
+}
+
+// When are conditions on a request. All that are set must hold.
+type When struct {
+	Contains string   `json:"contains"` // in any message or the system text
+	Lacks    string   `json:"lacks"`    // in none of them
+	Last     string   `json:"last"`     // regular expression found in the last message
+	Messages int      `json:"messages"` // how many there are
+	Tools    []string `json:"tools"`    // are among the tools, by the end of their names
+	Format   string   `json:"format"`   // name of the wanted structured answer
+	Results  int      `json:"results"`  // how many tool results the request has
+}
+
+// Load reads a script. YAML and JSON are taken; unknown keys are errors.
+func Load(path string) (*Script, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(string(raw))
+}
+
+// Parse reads a script.
+func Parse(text string) (*Script, error) {
+	s := &Script{}
+	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
+		return nil, fmt.Errorf("the script: %w", err)
+	}
+	for i, turn := range s.Turns {
+		if _, err := regexp.Compile(turn.When.Last); err != nil {
+			return nil, fmt.Errorf("the script: turns[%d].when.last: %w", i, err)
+		}
+	}
+	return s, nil
+}
+
+func (w When) match(r *Request) bool {
+	all := r.System + "\n" + strings.Join(r.Texts, "\n")
+	last := ""
+	if len(r.Texts) > 0 {
+		last = r.Texts[len(r.Texts)-1]
+	}
+	found, err := regexp.MatchString(w.Last, last)
+	switch {
+	case err != nil || !found:
+		return false
+	case !strings.Contains(all, w.Contains), w.Lacks != "" && strings.Contains(all, w.Lacks):
+		return false
+	case w.Messages != 0 && w.Messages != len(r.Texts), w.Results != 0 && w.Results != r.Results, w.Format != "" && w.Format != r.Format:
+		return false
+	}
+	return !slices.ContainsFunc(w.Tools, func(name string) bool { return r.Tool(name) == "" })
+}

@@ -1,0 +1,296 @@
+package modeltest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const defaultWindow = 128_000
+
+// Server plays a script over HTTP. It is safe for concurrent use.
+type Server struct {
+	script Script
+	log    *slog.Logger
+	mux    *http.ServeMux
+
+	mu       sync.Mutex
+	given    []bool        // by turn
+	requests []*Request    // in the order of their arrival
+	changed  chan struct{} // closed and replaced when requests change
+	calls    int           // tool calls so far; their ids are unique
+}
+
+// New makes a server for a script. A nil log discards.
+func New(script *Script, log *slog.Logger) *Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{script: *script, log: log, mux: http.NewServeMux(), given: make([]bool, len(script.Turns)), changed: make(chan struct{})}
+	if s.script.Window == 0 {
+		s.script.Window = defaultWindow
+	}
+	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, "openai") })
+	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, "anthropic") })
+	s.mux.HandleFunc("GET /v1/models", s.listModels)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Requests returns copies of all requests so far.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Request, 0, len(s.requests))
+	for _, r := range s.requests {
+		out = append(out, *r)
+	}
+	return out
+}
+
+// Wait returns once the requests fulfil a condition, or with the error of ctx.
+func (s *Server) Wait(ctx context.Context, done func([]Request) bool) error {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if done(s.Requests()) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// update changes a request.
+func (s *Server) update(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// answer is what is sent.
+type answer struct {
+	text  string
+	calls []answerCall
+	stop  string
+	usage Usage
+}
+
+type answerCall struct{ id, name, arguments string }
+
+func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string) {
+	body, err := io.ReadAll(hr.Body)
+	if err != nil {
+		return
+	}
+	r := &Request{Provider: provider, Body: body, Header: hr.Header, Turn: -1, At: time.Now()}
+	p := s.read(r)
+	var turn *Turn
+	s.update(func() {
+		if p == nil {
+			r.measure(s.requests)
+			p = s.fits(r)
+		}
+		if p == nil {
+			turn, p = s.take(r)
+		}
+		if p != nil {
+			r.Problem = p.message
+		}
+		s.requests = append(s.requests, r)
+	})
+	status := http.StatusOK
+	left := false
+	switch {
+	case p != nil:
+		status = s.fail(w, provider, p)
+	case turn.Error != 0 && sleep(hr.Context(), turn.Delay):
+		if turn.RetryAfter > 0 {
+			w.Header().Set("Retry-After", fmt.Sprint(turn.RetryAfter))
+		}
+		status = s.fail(w, provider, &problem{status: turn.Error, kind: "server_error", message: "scripted error"})
+	default:
+		left = !s.send(w, hr.Context(), r, turn)
+	}
+	s.update(func() { r.Status, r.Left, r.End = status, left, time.Now() })
+	s.log.Info("request", "provider", provider, "tokens", r.Tokens, "prefix", r.Prefix, "cached", r.Cached, "turn", r.Turn, "status", status, "left", left, "problem", r.Problem)
+	if turn != nil && turn.Cut > 0 {
+		panic(http.ErrAbortHandler) // the documented way to break a connection
+	}
+}
+
+func (s *Server) read(r *Request) *problem {
+	if r.Provider == "openai" {
+		return s.script.readOpenAI(r)
+	}
+	return s.script.readAnthropic(r)
+}
+
+// fits checks the prompt and the longest answer against the window.
+func (s *Server) fits(r *Request) *problem {
+	var q struct {
+		MaxTokens           int `json:"max_tokens"`
+		MaxCompletionTokens int `json:"max_completion_tokens"`
+	}
+	_ = json.Unmarshal(r.Body, &q) // it was read before
+	most := max(q.MaxTokens, q.MaxCompletionTokens)
+	switch {
+	case r.Tokens+most <= s.script.Window:
+		return nil
+	case r.Provider == "openai":
+		p := bad("messages", "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the messages, %d in the completion).", s.script.Window, r.Tokens+most, r.Tokens, most)
+		p.code = "context_length_exceeded"
+		return p
+	case r.Tokens > s.script.Window:
+		return bad("", "prompt is too long: %d tokens > %d maximum", r.Tokens, s.script.Window)
+	}
+	return bad("", "input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length or `max_tokens` and try again: the context window is exceeded", r.Tokens, most, s.script.Window)
+}
+
+// take returns the turn for a request. s.mu is held.
+func (s *Server) take(r *Request) (*Turn, *problem) {
+	if s.script.Play != nil {
+		if turn := s.script.Play(r); turn != nil {
+			return turn, nil
+		}
+	}
+	for i := range s.script.Turns {
+		turn := &s.script.Turns[i]
+		if (turn.Always || !s.given[i]) && turn.When.match(r) {
+			s.given[i], r.Turn = true, i
+			return turn, nil
+		}
+	}
+	last := ""
+	if len(r.Texts) > 0 {
+		last = r.Texts[len(r.Texts)-1]
+	}
+	return nil, &problem{status: http.StatusTeapot, kind: "script_error", message: fmt.Sprintf("the script has no turn for request %d, which ends with %.300q", len(s.requests)+1, last)}
+}
+
+func (s *Server) fail(w http.ResponseWriter, provider string, p *problem) int {
+	status, body := openaiError(p)
+	if provider == "anthropic" {
+		status, body = anthropicError(p)
+	}
+	writeJSON(w, status, body)
+	return status
+}
+
+// answerOf makes the answer of a turn.
+func (s *Server) answerOf(r *Request, turn *Turn) *answer {
+	a := &answer{text: turn.Text, stop: turn.Stop, usage: Usage{Input: r.Tokens, Cached: r.Cached, Output: Tokens(turn.Text)}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range turn.Calls {
+		s.calls++
+		call := answerCall{id: fmt.Sprintf("call_%d", s.calls), name: c.Name, arguments: c.Raw}
+		if name := r.Tool(c.Name); name != "" {
+			call.name = name
+		}
+		if call.arguments == "" {
+			call.arguments = "{}"
+			if len(c.Arguments) > 0 {
+				call.arguments = compact(c.Arguments)
+			}
+		}
+		a.calls = append(a.calls, call)
+		a.usage.Output += Tokens(call.name + call.arguments)
+	}
+	if turn.Usage != nil {
+		a.usage = *turn.Usage
+	}
+	return a
+}
+
+// event is one server-sent event; data that is a string is sent as it is.
+type event struct {
+	kind string
+	data any
+}
+
+// send sends an answer, and reports whether the client got all of it.
+func (s *Server) send(w http.ResponseWriter, ctx context.Context, r *Request, turn *Turn) bool {
+	if !sleep(ctx, turn.Delay) {
+		return false
+	}
+	a := s.answerOf(r, turn)
+	events, whole := openaiEvents("scripted", a)
+	if r.Provider == "anthropic" {
+		events, whole = anthropicEvents("scripted", a, min(r.written(), a.usage.Input-a.usage.Cached))
+	}
+	if !r.Stream {
+		writeJSON(w, http.StatusOK, whole)
+		return true
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i, e := range events {
+		if turn.Cut > 0 && i == turn.Cut {
+			return true
+		}
+		if i > 0 && !sleep(ctx, turn.Pause) {
+			return false
+		}
+		data, plain := e.data.(string)
+		if !plain {
+			raw, err := json.Marshal(e.data)
+			if err != nil {
+				panic(err) // it holds nothing but texts and numbers, unless a script's raw arguments are sent unstreamed
+			}
+			data = string(raw)
+		}
+		if e.kind != "" {
+			_, _ = fmt.Fprintf(w, "event: %s\n", e.kind)
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil || http.NewResponseController(w).Flush() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep waits, and returns false if ctx ends first.
+func sleep(ctx context.Context, d Seconds) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(time.Duration(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pieces splits a text as a model's tokens would: some runes each.
+func pieces(text string) []string {
+	const size = 8
+	var out []string
+	for runes := []rune(text); len(runes) > 0; {
+		n := min(size, len(runes))
+		out = append(out, string(runes[:n]))
+		runes = runes[n:]
+	}
+	return out
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+}
