@@ -3,6 +3,7 @@ module pawl.dev/gateway
 go 1.26.0
 
 require (
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-cmp v0.7.0
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0
 	go.opentelemetry.io/otel v1.47.0

@@ -6,11 +6,9 @@ import (
 	"net/http"
 	"sync"
 
-	"pawl.dev/gateway/internal/docs"
-	"pawl.dev/gateway/internal/forward"
+	"pawl.dev/gateway/internal/console"
 	"pawl.dev/gateway/internal/guard"
-	"pawl.dev/gateway/internal/health"
-	"pawl.dev/gateway/internal/landing"
+	"pawl.dev/gateway/internal/openapi"
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
 	"pawl.dev/gateway/internal/stream"
@@ -19,14 +17,14 @@ import (
 // Gateway serves REST over the services it was given.
 type Gateway struct {
 	handler  http.Handler
-	health   *health.Health
+	health   *health
 	log      *slog.Logger
 	stopping chan struct{} // closed by Close: streams end
 	stop     sync.Once
 }
 
 // New makes a gateway. It connects to nothing by itself; ctx is for making it alone.
-func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
+func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
@@ -36,17 +34,17 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	}
 	g := &Gateway{log: deps.Log, stopping: make(chan struct{})}
 	conns := rest.Conns{
-		Executor: forward.Conn(deps.Executor, "executor", deps.Log),
-		Pool:     forward.Conn(deps.Pool, "pool", deps.Log),
-		Planner:  forward.Conn(deps.Planner, "planner", deps.Log),
+		Executor: rest.Conn(deps.Executor, "executor", deps.Log),
+		Pool:     rest.Conn(deps.Pool, "pool", deps.Log),
+		Planner:  rest.Conn(deps.Planner, "planner", deps.Log),
 	}
-	g.health = health.New(
-		health.Service{Name: "executor", Conn: conns.Executor},
-		health.Service{Name: "pool", Conn: conns.Pool},
-		health.Service{Name: "planner", Conn: conns.Planner},
+	g.health = newHealth(
+		service{name: "executor", conn: conns.Executor},
+		service{name: "pool", conn: conns.Pool},
+		service{name: "planner", conn: conns.Planner},
 	)
 	streams := stream.New(stream.Config{Heartbeat: cfg.Heartbeat, Stopping: g.stopping, Log: deps.Log})
-	api, err := rest.New(ctx, conns, streams, cfg.MaxBodyBytes)
+	api, err := rest.New(conns, streams, cfg.MaxBodyBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -56,18 +54,18 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	login, err := landing.New(conns.Pool)
+	login, err := console.New(conns.Pool)
 	if err != nil {
 		return nil, err
 	}
-	g.handler = observe(deps.Log, split(wall.WrapLanding(login), wall.Wrap(g.routes(api, docs.New(api.Routes(), cfg.Version)))))
+	g.handler = observe(deps.Log, split(wall.WrapLanding(login), wall.Wrap(g.routes(api, openapi.New(api.Routes(), cfg.Version)))))
 	return g, nil
 }
 
 // split sends what comes back from a login to its page.
 func split(login, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == landing.Path {
+		if r.URL.Path == console.Path {
 			login.ServeHTTP(w, r)
 			return
 		}
@@ -77,10 +75,10 @@ func split(login, rest http.Handler) http.Handler {
 
 // routes puts together what is served where. The API has the rest: it knows unknown paths and methods. (http.ServeMux
 // would answer unclean paths with a redirect in HTML.)
-func (g *Gateway) routes(api http.Handler, pages *docs.Docs) http.Handler {
+func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
 	readable := pages.Handlers()
-	readable["/healthz"] = http.HandlerFunc(g.health.Live)
-	readable["/readyz"] = http.HandlerFunc(g.health.Ready)
+	readable["/healthz"] = http.HandlerFunc(g.health.live)
+	readable["/readyz"] = http.HandlerFunc(g.health.ready)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, ok := readable[r.URL.Path]
 		switch {
@@ -100,7 +98,7 @@ func (g *Gateway) Handler() http.Handler { return g.handler }
 // Close makes the gateway unready and ends its streams; requests that run are not waited for. Serve does it by itself.
 func (g *Gateway) Close() error {
 	g.stop.Do(func() {
-		g.health.Stop()
+		g.health.stop()
 		close(g.stopping)
 	})
 	return nil

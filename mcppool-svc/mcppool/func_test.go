@@ -112,7 +112,7 @@ func TestFuncsThatMisbehave(t *testing.T) {
 		says    string
 	}{
 		"two keys":       {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "comes twice"},
-		"no JSON":        {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "the text ends too early"},
+		"no JSON":        {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "unexpected end of JSON input"},
 		"deep":           {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "nested"},
 		"csv":            {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "neither a picture nor sound"},
 		"broken promise": {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "output schema"},

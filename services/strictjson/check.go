@@ -215,7 +215,7 @@ func (d *decoder) release() {
 // describe words an error of the decoder.
 func describe(err error, data []byte) *Error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &Error{Offset: len(data), Message: "the text ends too early", Reason: ErrInvalid}
+		return &Error{Offset: len(data), Message: "unexpected end of JSON input", Reason: ErrInvalid}
 	}
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {

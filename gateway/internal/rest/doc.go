@@ -1,3 +1,4 @@
-// Package rest serves the RPCs as REST: it finds the route, reads and checks the request, and hands it to grpc-gateway,
-// or to the stream handler where the RPC streams. It must not know what an RPC does; which there are is in the contracts.
+// Package rest serves the RPCs of the contracts over HTTP. grpc-gateway routes a request by the contracts' HTTP annotations and fills
+// the fields that path and query give; the body is decoded once, strictly, with errors that say what is wrong and where. Unary RPCs are
+// answered here, streams by package stream. It must not know what the messages mean.
 package rest

@@ -1,115 +1,158 @@
 package rest
 
 import (
-	"bytes"
 	"context"
-	"io"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-	"pawl.dev/services/errs"
 
-	"pawl.dev/gateway/internal/forward"
 	"pawl.dev/gateway/internal/problem"
-	"pawl.dev/gateway/internal/request"
-	"pawl.dev/gateway/internal/route"
 	"pawl.dev/gateway/internal/stream"
 )
 
 // Handler serves all routes of the contracts.
 type Handler struct {
-	table   *route.Table
-	conns   map[protoreflect.FullName]grpc.ClientConnInterface // by service
 	mux     *runtime.ServeMux
+	routes  []*Route
 	streams *stream.Handler
 	maxBody int64
 }
 
 // New makes the handler. maxBody is in bytes.
-func New(ctx context.Context, conns Conns, streams *stream.Handler, maxBody int64) (*Handler, error) {
-	services := conns.services()
-	h := &Handler{
-		conns:   map[protoreflect.FullName]grpc.ClientConnInterface{},
-		mux:     newMux(),
-		streams: streams,
-		maxBody: maxBody,
+func New(conns Conns, streams *stream.Handler, maxBody int64) (*Handler, error) {
+	h := &Handler{streams: streams, maxBody: maxBody}
+	h.mux = runtime.NewServeMux(
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
+			h.notRouted(w, r)
+		}),
+		runtime.WithErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Value(probeKey{}) == nil {
+				problem.Write(w, invalid("the path cannot be read: %w", err))
+			}
+		}),
+	)
+	for _, s := range conns.services() {
+		routes, err := routesOf(s.descriptor)
+		if err != nil {
+			return nil, err
+		}
+		for _, rt := range routes {
+			if err := h.mux.HandlePath(rt.Method, rt.Template, h.serve(rt, s.conn)); err != nil {
+				return nil, fmt.Errorf("serve %s at %s: %w", rt.RPC.FullName(), rt.Template, err)
+			}
+		}
+		h.routes = append(h.routes, routes...)
 	}
-	var descriptors []protoreflect.ServiceDescriptor
-	for _, s := range services {
-		h.conns[s.descriptor.FullName()] = s.conn
-		descriptors = append(descriptors, s.descriptor)
+	return h, nil
+}
+
+// Routes returns the routes that the handler serves, in the order of the contracts.
+func (h *Handler) Routes() []*Route { return slices.Clone(h.routes) }
+
+// ServeHTTP serves one call.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// serve returns the handler of a route.
+func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, variables map[string]string) {
+		if found, probing := r.Context().Value(probeKey{}).(*bool); probing {
+			*found = areIDs(variables)
+			return
+		}
+		if !areIDs(variables) {
+			h.notRouted(w, r)
+			return
+		}
+		in, err := h.read(w, r, rt, variables)
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		r = r.WithContext(NewContext(r.Context(), r.Header))
+		if rt.Streams() {
+			h.streams.Serve(w, r, stream.Call{Conn: conn, Method: rt.FullMethod(), RPC: rt.RPC, In: in})
+			return
+		}
+		out := rt.output.New().Interface()
+		if err := conn.Invoke(r.Context(), rt.FullMethod(), in, out); err != nil {
+			problem.Write(w, err)
+			return
+		}
+		writeAnswer(w, out)
 	}
-	table, err := route.NewTable(descriptors...)
+}
+
+// read builds the request message of a route.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variables map[string]string) (proto.Message, error) {
+	body, err := readBody(w, r, h.maxBody)
 	if err != nil {
 		return nil, err
 	}
-	h.table = table
-	return h, register(ctx, h.mux, services)
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("the query %q cannot be read: %w; escape what is not a letter or digit", r.URL.RawQuery, err)
+	}
+	if query, err = maskedQuery(rt, body, query); err != nil {
+		return nil, err
+	}
+	return rt.message(variables, body, query)
 }
 
-// Routes are the routes that the handler serves.
-func (h *Handler) Routes() []*route.Route { return h.table.Routes() }
-
-// ServeHTTP serves one call.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rt, variables, allow := h.table.Match(r.Method, r.URL.Path)
-	if rt == nil {
-		notRouted(w, r, allow)
-		return
-	}
-	body, query, err := h.read(w, r, rt)
+// writeAnswer answers with a message and a newline for terminals. Caches do not store it: it is one user's, and the next one differs.
+func writeAnswer(w http.ResponseWriter, m proto.Message) {
+	data, err := stream.JSON(m)
 	if err != nil {
 		problem.Write(w, err)
 		return
 	}
-	// The message is built here also for calls that grpc-gateway decodes again: its own complaints name no place.
-	in, err := request.Message(rt, variables, body, query)
-	if err != nil {
-		problem.Write(w, err)
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(data, '\n')) // the client may be gone
+}
+
+// areIDs reports whether the variables of a path can be ids. No id is empty or holds a colon: `/v1/tasks/` and `abc:resume` are no tasks.
+func areIDs(variables map[string]string) bool {
+	for _, value := range variables {
+		if value == "" || strings.Contains(value, ":") {
+			return false
+		}
+	}
+	return true
+}
+
+// probeKey is the context key of a *bool that a route sets instead of serving: the request only asks whether the route exists.
+type probeKey struct{}
+
+// notRouted answers a request that no route takes: 405 if other methods have one, else 404.
+func (h *Handler) notRouted(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Value(probeKey{}) != nil {
 		return
 	}
-	r = r.WithContext(forward.NewContext(r.Context(), r.Header))
-	if rt.Streams() {
-		h.streams.Serve(w, r, h.conns[rt.RPC.Parent().FullName()], rt, in)
-		return
+	var allow []string
+	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut} {
+		found := false
+		probe := r.Clone(context.WithValue(r.Context(), probeKey{}, &found))
+		probe.Method = method
+		if h.mux.ServeHTTP(w, probe); found {
+			allow = append(allow, method)
+		}
 	}
-	h.mux.ServeHTTP(w, withInput(r, body, query))
-}
-
-func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *route.Route) (body []byte, query url.Values, err error) {
-	if body, err = request.ReadBody(w, r, h.maxBody); err != nil {
-		return nil, nil, err
-	}
-	if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		return nil, nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"the query %q cannot be read: %w; escape what is not a letter or digit", r.URL.RawQuery, err)
-	}
-	query, err = request.MaskedQuery(rt, body, query)
-	return body, query, err
-}
-
-// withInput is the request with what was read of it, and without the header by which a client could set a deadline for
-// the services.
-func withInput(r *http.Request, body []byte, query url.Values) *http.Request {
-	r = r.Clone(r.Context())
-	r.Header.Del("Grpc-Timeout")
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.ContentLength = int64(len(body))
-	r.URL.RawQuery = query.Encode()
-	return r
-}
-
-func notRouted(w http.ResponseWriter, r *http.Request, allow []string) {
 	if len(allow) > 0 {
 		problem.MethodNotAllowed(w, r, allow...)
 		return
 	}
 	problem.New(http.StatusNotFound, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
-		"there is no %s here; /docs lists what there is", r.URL.Path).Write(w)
+		"there is no %s here; /docs lists what there is", strings.ToValidUTF8(r.URL.Path, string(utf8.RuneError))).Write(w)
 }

@@ -6,13 +6,11 @@ import (
 	"io"
 	"net/http"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/gateway/internal/problem"
-	"pawl.dev/gateway/internal/route"
 )
 
 // documentName is the file name that a document is offered under.
@@ -25,9 +23,9 @@ func documentName(in proto.Message) string {
 
 // document sends the pieces on as they are: the answer is the document itself. What fails before the first piece has its
 // status; what fails behind it breaks the connection, so that nobody takes half a document for a whole one.
-func (h *Handler) document(w http.ResponseWriter, r *http.Request, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) {
+func (h *Handler) document(w http.ResponseWriter, r *http.Request, call Call) {
 	ctx, cancel := context.WithCancel(r.Context())
-	incoming, err := open(ctx, conn, rt, in)
+	incoming, err := open(ctx, call)
 	if err != nil {
 		cancel()
 		problem.Write(w, err)
@@ -38,7 +36,7 @@ func (h *Handler) document(w http.ResponseWriter, r *http.Request, conn grpc.Cli
 		for range incoming {
 		}
 	}()
-	d := &download{w: w, name: documentName(in)}
+	d := &download{w: w, name: documentName(call.In)}
 	for got := range incoming {
 		if !d.receive(got) {
 			break

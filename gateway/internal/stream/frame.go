@@ -12,7 +12,6 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/gateway/internal/problem"
-	"pawl.dev/gateway/internal/wire"
 )
 
 // framing is how a stream looks on the wire. What it returns is written and flushed as it is; nil is not written.
@@ -57,7 +56,7 @@ func (sse) heartbeat() []byte { return []byte(": keep-alive\n\n") }
 func (sse) stopping(problem.Problem) []byte { return []byte(": the gateway is stopping\n\n") }
 
 func (sse) message(m proto.Message) ([]byte, error) {
-	data, err := wire.JSON(m)
+	data, err := JSON(m)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +120,7 @@ func (ndjson) end(summary) []byte { return nil }
 func (n ndjson) stopping(p problem.Problem) []byte { return n.failure(p) }
 
 func (ndjson) message(m proto.Message) ([]byte, error) {
-	data, err := wire.JSON(m)
+	data, err := JSON(m)
 	if err != nil {
 		return nil, err
 	}

@@ -13,14 +13,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
 
 	"pawl.dev/gateway/internal/problem"
-	"pawl.dev/gateway/internal/request"
-	"pawl.dev/gateway/internal/route"
 )
 
 // subscribeWait is how long a subscription (GET) waits for its first message before it answers 200: long enough for an
@@ -42,20 +41,34 @@ type Handler struct {
 // New makes the handler.
 func New(cfg Config) *Handler { return &Handler{cfg: cfg} }
 
+// Call is a streaming RPC to be called.
+type Call struct {
+	Conn   grpc.ClientConnInterface
+	Method string // /package.Service/Method
+	RPC    protoreflect.MethodDescriptor
+	In     proto.Message
+}
+
+// IsDocument reports whether an RPC answers with one document in pieces: a stream of messages that hold nothing but bytes.
+func IsDocument(rpc protoreflect.MethodDescriptor) bool {
+	fields := rpc.Output().Fields()
+	return rpc.IsStreamingServer() && fields.Len() == 1 && fields.Get(0).Kind() == protoreflect.BytesKind
+}
+
 // Serve calls the streaming RPC of a route and sends on what it answers, until it ends or the client goes away. The call
 // is over when Serve returns. A stream whose messages are the pieces of a document is answered with the document.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) {
-	if rt.Document() {
-		h.document(w, r, conn, rt, in)
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
+	if IsDocument(call.RPC) {
+		h.document(w, r, call)
 		return
 	}
-	resumed, err := resume(r.Header, in)
+	resumed, err := resume(r.Header, call.In)
 	if err != nil {
 		problem.Write(w, err)
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	incoming, err := open(ctx, conn, rt, in)
+	incoming, err := open(ctx, call)
 	if err != nil {
 		cancel()
 		problem.Write(w, err)
@@ -66,18 +79,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, conn grpc.Client
 		for range incoming {
 		}
 	}()
-	s := &session{w: w, framing: ndjson{}, log: h.cfg.Log, finished: resumed && follows(in)}
+	s := &session{w: w, framing: ndjson{}, log: h.cfg.Log, finished: resumed && follows(call.In)}
 	if wantsSSE(r.Header) {
 		s.framing = sse{}
 	}
-	s.last.LastSeq = afterSeq(in)
-	h.pump(ctx, s, incoming, h.firstWait(rt))
+	s.last.LastSeq = afterSeq(call.In)
+	h.pump(ctx, s, incoming, h.firstWait(r.Method))
 }
 
 // firstWait is how long the first message is waited for before the answer is 200. A POST acts, and its failures should
 // have a status where that is possible at all: one heartbeat is what connections stand without a byte.
-func (h *Handler) firstWait(rt *route.Route) time.Duration {
-	if rt.Method == http.MethodGet {
+func (h *Handler) firstWait(method string) time.Duration {
+	if method == http.MethodGet {
 		return min(subscribeWait, h.cfg.Heartbeat)
 	}
 	return h.cfg.Heartbeat
@@ -115,23 +128,27 @@ type received struct {
 
 // open starts the call and the goroutine that receives; the channel is closed after the stream's last word, which is
 // lost only where ctx ended.
-func open(ctx context.Context, conn grpc.ClientConnInterface, rt *route.Route, in proto.Message) (<-chan received, error) {
-	desc := &grpc.StreamDesc{StreamName: string(rt.RPC.Name()), ServerStreams: true}
-	call, err := conn.NewStream(ctx, desc, rt.FullMethod())
+func open(ctx context.Context, call Call) (<-chan received, error) {
+	output, err := protoregistry.GlobalTypes.FindMessageByName(call.RPC.Output().FullName())
 	if err != nil {
 		return nil, err
 	}
-	if err := call.SendMsg(in); err != nil && !errors.Is(err, io.EOF) { // at EOF, RecvMsg has the reason
+	desc := &grpc.StreamDesc{StreamName: string(call.RPC.Name()), ServerStreams: true}
+	messages, err := call.Conn.NewStream(ctx, desc, call.Method)
+	if err != nil {
 		return nil, err
 	}
-	if err := call.CloseSend(); err != nil {
+	if err := messages.SendMsg(call.In); err != nil && !errors.Is(err, io.EOF) { // at EOF, RecvMsg has the reason
+		return nil, err
+	}
+	if err := messages.CloseSend(); err != nil {
 		return nil, err
 	}
 	incoming := make(chan received)
 	go func() {
 		defer close(incoming)
 		for {
-			got := receive(call, rt.RPC.Output())
+			got := receive(messages, output)
 			select {
 			case incoming <- got:
 			case <-ctx.Done():
@@ -145,12 +162,9 @@ func open(ctx context.Context, conn grpc.ClientConnInterface, rt *route.Route, i
 	return incoming, nil
 }
 
-func receive(call grpc.ClientStream, output protoreflect.MessageDescriptor) received {
-	m, err := request.New(output)
-	if err != nil {
-		return received{err: err}
-	}
-	return received{message: m, err: call.RecvMsg(m)}
+func receive(messages grpc.ClientStream, output protoreflect.MessageType) received {
+	m := output.New().Interface()
+	return received{message: m, err: messages.RecvMsg(m)}
 }
 
 // resume puts the Last-Event-ID of a client that connects again into the request, and says whether there was one. It

@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"pawl.dev/services/errs"
+)
+
+// healthTimeout is how long all services together may take to answer.
+const healthTimeout = time.Second
+
+// service is one that has to be there.
+type service struct {
+	name string
+	conn grpc.ClientConnInterface
+}
+
+// health knows whether the gateway takes requests.
+type health struct {
+	services []service
+	stopping atomic.Bool
+}
+
+// newHealth makes a health that asks these services.
+func newHealth(services ...service) *health { return &health{services: services} }
+
+// stop makes the gateway unready for good.
+func (h *health) stop() { h.stopping.Store(true) }
+
+// live answers 200 as long as the process answers at all.
+func (h *health) live(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
+}
+
+type readiness struct {
+	Ready    bool              `json:"ready"`
+	Stopping bool              `json:"stopping,omitempty"`
+	Services map[string]answer `json:"services"`
+}
+
+type answer struct {
+	Ready  bool   `json:"ready"`
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// ready answers 200 where every service serves, else 503; with each one's status.
+func (h *health) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	stopping := h.stopping.Load()
+	result := readiness{Ready: !stopping, Stopping: stopping, Services: h.ask(ctx)}
+	for _, a := range result.Services {
+		result.Ready = result.Ready && a.Ready
+	}
+	code := http.StatusOK
+	if !result.Ready {
+		code = http.StatusServiceUnavailable
+	}
+	writeJSON(w, code, result)
+}
+
+// ask asks all services at once.
+func (h *health) ask(ctx context.Context) map[string]answer {
+	answers := make([]answer, len(h.services))
+	var wg sync.WaitGroup
+	for i, s := range h.services {
+		wg.Go(func() { answers[i] = check(ctx, s) })
+	}
+	wg.Wait()
+	byName := make(map[string]answer, len(answers))
+	for i, s := range h.services {
+		byName[s.name] = answers[i]
+	}
+	return byName
+}
+
+func check(ctx context.Context, s service) answer {
+	resp, err := healthpb.NewHealthClient(s.conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	switch {
+	case status.Code(err) == codes.Unimplemented: // as gRPC's own health checks have it: a server without health is healthy
+		return answer{Ready: true, Status: "SERVING"}
+	case err != nil:
+		return answer{Status: "UNREACHABLE", Error: errs.From(err).Message}
+	}
+	serving := resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
+	return answer{Ready: serving, Status: resp.GetStatus().String()}
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // the client may be gone
+}

@@ -1,0 +1,155 @@
+package openapi
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"pawl.dev/gateway/internal/rest"
+)
+
+var (
+	acceptanceIDs = regexp.MustCompile(` \([A-D]\d+(, [A-D]\d+)*\)`)
+	snakeCase     = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+	dotted        = regexp.MustCompile(`\{[a-z_]+\.([a-z_]+)\}`)
+)
+
+// build completes the generated document.
+func build(generated, overlay []byte, routes []*rest.Route, version string) (*yaml.Node, error) {
+	doc, err := parse(generated)
+	if err != nil {
+		return nil, fmt.Errorf("read the generated OpenAPI document: %w", err)
+	}
+	extra, err := parse(overlay)
+	if err != nil {
+		return nil, fmt.Errorf("read what completes the OpenAPI document: %w", err)
+	}
+	tidyDescriptions(doc, fieldNames(doc))
+	joinPaths(get(doc, "paths"))
+	merge(doc, extra)
+	if version != "" {
+		merge(get(doc, "info"), mapping("version", scalar(version)))
+	}
+	operations := byID(doc)
+	for _, rt := range routes {
+		op := operations[operationID(rt)]
+		if op == nil {
+			return nil, fmt.Errorf("the OpenAPI document has no %s; generate it again from the contracts", operationID(rt))
+		}
+		if err := complete(op.node, rt); err != nil {
+			return nil, fmt.Errorf("complete %s: %w", operationID(rt), err)
+		}
+	}
+	return doc, nil
+}
+
+// operationID is what the generator calls an RPC.
+func operationID(rt *rest.Route) string {
+	return fmt.Sprintf("%s_%s", rt.RPC.Parent().Name(), rt.RPC.Name())
+}
+
+// located is an operation and where it stands in the document.
+type located struct {
+	method, path string
+	node         *yaml.Node
+}
+
+func byID(doc *yaml.Node) map[string]*located {
+	found := map[string]*located{}
+	for path, methods := range members(get(doc, "paths")) {
+		for method, op := range members(methods) {
+			found[text(op, "operationId")] = &located{method: strings.ToUpper(method), path: path, node: op}
+		}
+	}
+	return found
+}
+
+// tidyDescriptions makes comments of the contracts read well here: their lines are joined, what points into the
+// acceptance list (`(A3)`) is taken out, and fields are called by the names that JSON has.
+func tidyDescriptions(n *yaml.Node, names map[string]bool) {
+	for name, value := range members(n) {
+		if name == "description" && value.Kind == yaml.ScalarNode {
+			value.Value = inJSONNames(tidy(value.Value), names)
+			value.Style = 0
+		}
+	}
+	for _, child := range n.Content {
+		tidyDescriptions(child, names)
+	}
+}
+
+func tidy(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	return acceptanceIDs.ReplaceAllString(s, "")
+}
+
+func inJSONNames(s string, names map[string]bool) string {
+	return snakeCase.ReplaceAllStringFunc(s, func(word string) string {
+		parts := strings.Split(word, "_")
+		for i := 1; i < len(parts); i++ {
+			parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
+		}
+		if name := strings.Join(parts, ""); names[name] {
+			return name
+		}
+		return word
+	})
+}
+
+// fieldNames are the names of all fields and parameters.
+func fieldNames(doc *yaml.Node) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range members(get(doc, "components", "schemas")) {
+		for name := range members(member(s, "properties")) {
+			names[name] = true
+		}
+	}
+	for _, op := range byID(doc) {
+		for _, p := range items(get(op.node, "parameters")) {
+			names[text(p, "name")] = true
+		}
+	}
+	return names
+}
+
+// joinPaths names the variable of an update as that of the other methods on the same path: `/v1/agents/{agent.id}` and
+// `/v1/agents/{id}` are one path, and OpenAPI forbids to have it twice.
+func joinPaths(paths *yaml.Node) {
+	var names []string
+	for path := range members(paths) {
+		if dotted.MatchString(path) {
+			names = append(names, path)
+		}
+	}
+	for _, path := range names {
+		methods := member(paths, path)
+		joined := dotted.ReplaceAllString(path, "{$1}")
+		variable := dotted.FindStringSubmatch(path)[1]
+		for _, op := range members(methods) {
+			for _, p := range items(get(op, "parameters")) {
+				if text(p, "in") == "path" {
+					set(p, "name", scalar(variable))
+					set(p, "description", scalar("Which one to change."))
+				}
+			}
+		}
+		remove(paths, path)
+		if have := member(paths, joined); have != nil {
+			merge(have, methods)
+			continue
+		}
+		set(paths, joined, methods)
+	}
+}
+
+func scalar(s string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+}
+
+func mapping(name string, value *yaml.Node) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	set(n, name, value)
+	return n
+}

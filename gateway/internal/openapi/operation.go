@@ -1,0 +1,99 @@
+package openapi
+
+import (
+	"fmt"
+	"net/http"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"pawl.dev/gateway/internal/rest"
+	"pawl.dev/gateway/internal/stream"
+)
+
+// complete adds to an operation how it fails, and how it streams.
+func complete(op *yaml.Node, rt *rest.Route) error {
+	problem, err := nodeOf(map[string]string{"$ref": "#/components/responses/Problem"})
+	if err != nil {
+		return err
+	}
+	set(get(op, "responses"), "default", problem)
+	if !rt.Streams() {
+		return nil
+	}
+	answer, err := streamAnswer(rt)
+	if stream.IsDocument(rt.RPC) {
+		answer, err = documentAnswer()
+	}
+	if err != nil {
+		return err
+	}
+	set(get(op, "responses"), "200", answer)
+	if rt.RPC.Input().Fields().ByName("after_seq") == nil {
+		return nil
+	}
+	return resumable(op, rt)
+}
+
+// streamAnswer is the 200 of a stream, which the generator takes for a single message.
+func streamAnswer(rt *rest.Route) (*yaml.Node, error) {
+	schema := map[string]any{"$ref": "#/components/schemas/" + string(rt.RPC.Output().Name())}
+	answer := map[string]any{
+		"description": "A stream. Server-Sent Events: `event` names the message, `data` is the message as one line of JSON, a comment every 15 s " +
+			"keeps the connection open, and the event `end` (or `error`, with a problem) is the last one. NDJSON: one message a line; " +
+			"a line with the single member `error` is the last one.",
+		"content": map[string]any{
+			"text/event-stream":    map[string]any{"schema": schema},
+			"application/x-ndjson": map[string]any{"schema": schema},
+		},
+	}
+	if isEvent(rt.RPC.Output()) {
+		answer["headers"] = map[string]any{"Pawl-Task-Id": map[string]any{
+			"description": "The task, where its first event came in time.",
+			"schema":      map[string]any{"type": "string"},
+		}}
+	}
+	return nodeOf(answer)
+}
+
+// documentAnswer is the 200 of a document that comes in pieces over gRPC.
+func documentAnswer() (*yaml.Node, error) {
+	return nodeOf(map[string]any{
+		"description": "The document itself. A connection that breaks before its end brought a part of it only.",
+		"headers": map[string]any{"Content-Disposition": map[string]any{
+			"description": "A file name for it.",
+			"schema":      map[string]any{"type": "string"},
+		}},
+		"content": map[string]any{"application/json": map[string]any{"schema": map[string]any{"type": "object"}}},
+	})
+}
+
+func isEvent(md protoreflect.MessageDescriptor) bool { return md.Name() == "ExecutorEvent" }
+
+// resumable adds what an EventSource sends when it connects again.
+func resumable(op *yaml.Node, rt *rest.Route) error {
+	header, err := nodeOf(map[string]any{
+		"name": "Last-Event-ID", "in": "header",
+		"description": "Events up to this seq are not sent. Wins over `afterSeq`; an EventSource sends it by itself.",
+		"schema":      map[string]any{"type": "string"},
+	})
+	if err != nil {
+		return err
+	}
+	parameters := get(op, "parameters")
+	if parameters == nil {
+		return fmt.Errorf("it has no parameters, though it takes after_seq")
+	}
+	parameters.Content = append(parameters.Content, header)
+	if rt.Method != http.MethodGet {
+		return nil
+	}
+	nothing, err := nodeOf(map[string]any{
+		"description": "The task has ended and nothing follows the Last-Event-ID: do not connect again.",
+	})
+	if err != nil {
+		return err
+	}
+	set(get(op, "responses"), "204", nothing)
+	return nil
+}

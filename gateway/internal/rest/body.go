@@ -1,0 +1,69 @@
+package rest
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/span"
+)
+
+const (
+	// readTimeout is how long a body may take to arrive.
+	readTimeout = time.Minute
+	// drainFactor bounds what is read and thrown away of a body over the limit, so that a client that writes all before
+	// it reads sees the answer instead of a broken connection.
+	drainFactor = 8
+)
+
+// readBody reads the whole body, up to limit bytes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(readTimeout)) // not every test writer has deadlines
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	if r.ContentLength > limit {
+		drain(r, limit)
+		return nil, tooLarge(limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if int64(len(data)) > limit {
+		drain(r, limit)
+		return nil, tooLarge(limit)
+	}
+	return data, nil
+}
+
+// drain reads on unless the client waits to be told whether to send at all.
+func drain(r *http.Request, limit int64) {
+	if r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, drainFactor*limit) // whatever happens, the answer is the same
+	}
+}
+
+func tooLarge(limit int64) error {
+	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,
+		"the body is larger than the %d bytes that the gateway takes; send less, or pass large data by reference", limit)
+}
+
+func unreadable(err error) error {
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return invalid("the body did not arrive within %s; send it again", span.Text(readTimeout))
+	}
+	return invalid("the body could not be read to its end: %w", err)
+}
+
+func invalid(format string, args ...any) *errs.Error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
+}

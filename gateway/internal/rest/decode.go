@@ -1,0 +1,70 @@
+package rest
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
+)
+
+// decode reads JSON into a message. The error names the place, and every field that the message does not have. Text that fits is parsed
+// once; the inspection that words the errors runs only if something is wrong or a number might be rounded.
+func decode(data []byte, m proto.Message) error {
+	misfits := protojson.Unmarshal(data, m)
+	if misfits == nil && !mayRound(data) {
+		return nil
+	}
+	var at *strictjson.Error
+	if err := strictjson.Check(data, strictjson.Rules{AnyUTF8: true}); errors.As(err, &at) && errors.Is(err, strictjson.ErrInvalid) {
+		return invalid("the body is not valid JSON (%s): %s", position(data, at.Offset), at.Message)
+	}
+	if found := inspect(data, m.ProtoReflect().Descriptor()); len(found) > 0 {
+		return report(found)
+	}
+	if misfits != nil {
+		return misfit(misfits)
+	}
+	return nil
+}
+
+// report makes one error of all that was found.
+func report(found []finding) error {
+	texts := make([]string, len(found))
+	for i, f := range found {
+		texts[i] = f.text()
+	}
+	e := invalid("the body does not fit: %s", strings.Join(texts, "; "))
+	for _, f := range found {
+		e = e.WithViolation(f.path, f.what)
+	}
+	return e
+}
+
+// misfit words an error of protojson. Its texts are `proto: (line 1:10): what`, with blanks that vary on purpose.
+func misfit(err error) *errs.Error {
+	m := regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`).FindStringSubmatch(err.Error())
+	if m == nil {
+		return invalid("the body does not fit: %s", strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:")))
+	}
+	e := invalid("the body does not fit: %s (line %s, column %s)", m[3], m[1], m[2])
+	if field := regexp.MustCompile(`\bfield "?([A-Za-z0-9_]+)"?`).FindStringSubmatch(m[3]); field != nil {
+		e = e.WithViolation(field[1], m[3])
+	}
+	return e
+}
+
+// position is where an offset is, as people and editors count: from 1, and columns in characters.
+func position(data []byte, offset int) string {
+	before := string(data[:min(offset, len(data))])
+	lineStart := strings.LastIndexByte(before, '\n') + 1
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[lineStart:]) + 1
+	return "line " + strconv.Itoa(line) + ", column " + strconv.Itoa(column)
+}

@@ -1,0 +1,101 @@
+package rest
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"pawl.dev/services/strictjson"
+)
+
+const maskType = "google.protobuf.FieldMask"
+
+// maskedQuery returns the query with the update mask as the services read it. REST clients write masks in the names
+// that JSON has (`displayName`); services read those of the contracts. Without a mask, the mask is what the body has, by
+// its top-level fields: a nested object replaces the one that was there. The identity and the etag of the object are
+// conditions, not changes, and never in it.
+func maskedQuery(rt *Route, body []byte, query url.Values) (url.Values, error) {
+	mask := maskField(rt.RPC.Input())
+	if mask == nil || rt.Body == "" || rt.Body == wholeBody {
+		return query, nil
+	}
+	resource := rt.RPC.Input().Fields().ByName(protoreflect.Name(rt.Body)).Message()
+	paths, err := givenPaths(resource, mask, query)
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		paths = bodyPaths(resource, body)
+	}
+	query = maps.Clone(query)
+	query.Del(mask.TextName())
+	query.Del(mask.JSONName())
+	if len(paths) > 0 {
+		query.Set(mask.JSONName(), strings.Join(paths, ","))
+	}
+	return query, nil
+}
+
+func maskField(md protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		if fd.Message() != nil && fd.Message().FullName() == maskType {
+			return fd
+		}
+	}
+	return nil
+}
+
+func givenPaths(resource protoreflect.MessageDescriptor, mask protoreflect.FieldDescriptor, query url.Values) ([]string, error) {
+	var paths []string
+	for _, value := range append(query[mask.JSONName()], query[mask.TextName()]...) {
+		for path := range strings.SplitSeq(value, ",") {
+			if path = strings.TrimSpace(path); path == "" {
+				continue
+			}
+			translated, what := translate(resource, path)
+			if what != "" {
+				return nil, invalid("the parameter %s of the query does not fit: %s", mask.JSONName(), what).
+					WithViolation(mask.JSONName(), what)
+			}
+			paths = append(paths, translated)
+		}
+	}
+	return slices.Compact(paths), nil
+}
+
+// translate turns a path of JSON names into one of the contract's names; what is the complaint where it names no field.
+// Beyond a map or list the path is left as it is, and so is `*`, which means all fields.
+func translate(md protoreflect.MessageDescriptor, path string) (translated, what string) {
+	if path == "*" {
+		return path, ""
+	}
+	parts := strings.Split(path, ".")
+	for i, part := range parts {
+		fd := field(md, part)
+		if fd == nil {
+			return "", unknownField(part, md)
+		}
+		parts[i] = string(fd.Name())
+		if fd.IsMap() || fd.IsList() || fd.Message() == nil {
+			break
+		}
+		md = fd.Message()
+	}
+	return strings.Join(parts, "."), ""
+}
+
+func bodyPaths(resource protoreflect.MessageDescriptor, body []byte) []string {
+	var paths []string
+	for name := range strictjson.Members(body) { // decode reports what is wrong with it
+		fd := field(resource, string(name))
+		if fd != nil && fd.Name() != "id" && fd.Name() != "etag" {
+			paths = append(paths, string(fd.Name()))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}

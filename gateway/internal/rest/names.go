@@ -1,0 +1,91 @@
+package rest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// maxValues is how many values of an enum an error lists.
+const maxValues = 12
+
+// field finds a field by either of the names that JSON may use; nil where there is none.
+func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if fd := md.Fields().ByJSONName(name); fd != nil {
+		return fd
+	}
+	return md.Fields().ByTextName(name)
+}
+
+// unknownField says that a message has no such field, and which one was probably meant.
+func unknownField(name string, md protoreflect.MessageDescriptor) string {
+	names := make([]string, md.Fields().Len())
+	for i := range names {
+		names[i] = md.Fields().Get(i).JSONName()
+	}
+	return unknown("field", name, names)
+}
+
+func unknown(kind, name string, names []string) string {
+	if near := nearest(name, names); near != "" {
+		return fmt.Sprintf("unknown %s %q; did you mean %q?", kind, name, near)
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("unknown %s %q; there is none to give here", kind, name)
+	}
+	if len(names) > maxValues {
+		return fmt.Sprintf("unknown %s %q", kind, name)
+	}
+	return fmt.Sprintf("unknown %s %q; there are: %s", kind, name, strings.Join(names, ", "))
+}
+
+// unknownValue says that an enum has no such value, and which ones it has.
+func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
+	names := make([]string, ed.Values().Len())
+	for i := range names {
+		names[i] = string(ed.Values().Get(i).Name())
+	}
+	if i := slices.IndexFunc(names, func(n string) bool { return strings.HasSuffix(n, "_"+strings.ToUpper(value)) }); i >= 0 {
+		return fmt.Sprintf("unknown value %q; did you mean %q?", value, names[i])
+	}
+	return unknown("value", value, names)
+}
+
+// nearest is the name that differs least, if it differs little: at most by a third of its letters.
+func nearest(name string, names []string) string {
+	best, bestDistance := "", len(name)/3+1
+	for _, candidate := range names {
+		d := distance(strings.ToLower(name), strings.ToLower(candidate))
+		if d <= bestDistance && (best == "" || d < bestDistance) {
+			best, bestDistance = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's: the insertions, deletions and replacements between two names.
+func distance(a, b string) int {
+	const longest = 100 // names of fields are short; what is longer is none
+	if len(a) > longest || len(b) > longest {
+		return longest
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
