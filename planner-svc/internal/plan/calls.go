@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/jsonref"
+	"pawl.dev/services/schema"
+	"pawl.dev/services/similar"
+	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/catalog"
+	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/risk"
+)
+
+// maxSteps is how many calls of one turn become steps; the model plans those behind again.
+const maxSteps = 16
+
+// input is the input of a call: exact JSON of an object.
+type input struct{ *strictjson.Object }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (in *input) UnmarshalJSON(raw []byte) (err error) {
+	in.Object, err = strictjson.ParseObject(string(raw))
+	return err
+}
+
+func (in input) text(key string) string {
+	if in.Object == nil {
+		return ""
+	}
+	raw, _ := in.Get(key)
+	return strictjson.Content(raw)
+}
+
+// searchOf returns the query of a reply that begins with a search for tools.
+func searchOf(reply *llm.Reply) (query string, ok bool) {
+	if len(reply.Calls) == 0 || reply.Calls[0].Name != findTools {
+		return "", false
+	}
+	var args struct {
+		Query string `json:"query"`
+	}
+	return args.Query, json.Unmarshal([]byte(reply.Calls[0].Arguments), &args) == nil
+}
+
+// readCall reads the arguments of a native call and takes the extra properties out.
+func (c *conversation) readCall(rc llm.ToolCall, task *taskSaid) (call, error) {
+	out := call{ID: rc.ID, Tool: rc.Name}
+	text := strings.TrimSpace(rc.Arguments)
+	if text == "" {
+		text = "{}"
+	}
+	doc, err := strictjson.ParseObject(extractJSON(text))
+	if err != nil {
+		return out, fmt.Errorf("the arguments are not a JSON object: %w", err)
+	}
+	own := map[string]bool{}
+	if t := c.tools.lookup(rc.Name); t != nil {
+		for _, p := range catalog.NewTool(t).Props {
+			own[p.Name] = true
+		}
+	}
+	for _, e := range extras {
+		raw, ok := doc.Get(e.name)
+		if !ok || own[e.name] {
+			continue
+		}
+		doc.Delete(e.name)
+		switch e.name {
+		case "pawl_why":
+			out.Why = strictjson.Content(raw)
+		case "pawl_risk":
+			out.Risk = strictjson.Content(raw)
+		case "pawl_task":
+			var said taskSaid
+			if json.Unmarshal([]byte(raw), &said) == nil && task.Name == "" {
+				*task = said
+			}
+		}
+	}
+	out.Input = input{doc}
+	return out, nil
+}
+
+// interpret makes steps of calls. A finish that comes first ends the task; behind calls it is dropped, since it cannot know their results.
+func (c *conversation) interpret(t *turn, calls []call, problems []error) (*turn, []error) {
+	if calls[0].Tool == finish && problems[0] == nil {
+		answer := strings.TrimSpace(calls[0].Input.text("answer"))
+		if answer == "" {
+			answer = t.text
+		}
+		if answer == "" {
+			problems[0] = errors.New("`answer` is missing: say what is missing and why")
+			return nil, problems
+		}
+		t.answer, t.goal = answer, plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+		return t, nil
+	}
+	next, _ := nextOrdinal(c.s.tc.GetHistory())
+	for i, one := range calls[:min(len(calls), maxSteps)] {
+		if problems[i] != nil || i > 0 && (one.Tool == finish || one.Tool == findTools) {
+			continue
+		}
+		var step *plannerv1.PlannedStep
+		if step, problems[i] = c.plannedStep(one, next, len(t.steps)); problems[i] == nil {
+			t.steps = append(t.steps, step)
+		}
+	}
+	if slices.ContainsFunc(problems, func(err error) bool { return err != nil }) {
+		return nil, problems
+	}
+	return t, nil
+}
+
+// plannedStep checks a call, the i-th of its turn.
+func (c *conversation) plannedStep(one call, next uint64, i int) (*plannerv1.PlannedStep, error) {
+	tc := c.s.tc
+	if one.Tool == readOutput {
+		return c.readOutputStep(one)
+	}
+	t := c.tools.lookup(one.Tool)
+	if t == nil {
+		return nil, c.unknownTool(one.Tool)
+	}
+	tool := catalog.NewTool(t)
+	text, open, err := resolve(tc, one.Input.String(), next, i)
+	if err != nil {
+		return nil, err
+	}
+	in, err := strictjson.ParseObject(text)
+	if err != nil {
+		return nil, err
+	}
+	missing := tool.Missing(in)
+	if !open {
+		if err := misfit(tool, text); err != nil {
+			return nil, err
+		}
+	}
+	why := lang.Clip(strings.Join(strings.Fields(one.Why), " "), maxWhy)
+	if open {
+		why = jsonref.Escape(why)
+	}
+	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: text, Missing: missing, Unresolved: open,
+		Risk: atLeast(prompt.LangOf(tc), tool, in, one.Risk)}, nil
+}
+
+// maxWhy bounds a step's description, in characters.
+const maxWhy = 200
+
+// unknownTool says which tools may be meant by a name, and shows them to the model.
+func (c *conversation) unknownTool(name string) error {
+	names := append(c.tools.aliases(), finish, readOutput)
+	near := similar.Names(name, names)
+	for _, alias := range near {
+		c.tools.show(c.tools.byAlias[alias])
+	}
+	if len(near) == 0 {
+		for _, t := range c.tools.find(strings.NewReplacer("_", " ", "-", " ", "/", " ").Replace(name)) {
+			near = append(near, Alias(t.GetId()))
+		}
+	}
+	if len(near) == 0 {
+		return fmt.Errorf("there is no tool %q", name)
+	}
+	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
+}
+
+// misfit validates an input. Missing properties are no misfit: the model leaves out what it cannot know, and a person is asked.
+func misfit(t *catalog.Tool, in string) error {
+	if t.Schema == nil {
+		return nil
+	}
+	var invalid *schema.Invalid
+	if !errors.As(t.Schema.Validate(in), &invalid) {
+		return nil
+	}
+	wrong := &schema.Invalid{}
+	for _, p := range invalid.Problems {
+		if !p.Missing() || p.Pointer != "" {
+			wrong.Problems = append(wrong.Problems, p)
+		}
+	}
+	if len(wrong.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the input does not fit the tool's schema: %w", wrong)
+}
+
+// references finds what the prompt describes as references. Other texts with `${` are meant as they stand.
+var references = regexp.MustCompile(`\$\{(step-\d+|goal)[.}]`)
+
+// resolve puts the outputs of finished steps into an input. References to the calls before it in the same turn are left open.
+func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text string, open bool, err error) {
+	if !references.MatchString(in) {
+		return in, false, nil
+	}
+	lookup := func(name string) (string, bool) {
+		if name == "goal" {
+			return strictjson.Quote(tc.GetGoal()), true
+		}
+		for _, e := range tc.GetHistory() {
+			if e.GetStepId() == name && e.GetOutputJson() != "" {
+				return e.GetOutputJson(), true
+			}
+		}
+		return "", false
+	}
+	later := func(name string) (string, bool) {
+		n, err := strconv.ParseUint(strings.TrimPrefix(name, stepPrefix), 10, 32)
+		return name, err == nil && strings.HasPrefix(name, stepPrefix) && n >= next && n < next+uint64(i)
+	}
+	if text, open, err = jsonref.Partial(in, lookup, later); err == nil && !open {
+		text, err = jsonref.Resolve(in, lookup)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("a reference cannot be resolved: %w", err)
+	}
+	return text, open, nil
+}
+
+// stepPrefix begins the id that a task gives to a step; its ordinal follows.
+const stepPrefix = "step-"
+
+// nextOrdinal is the ordinal of the step after the history; false if the last one's id has none.
+func nextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
+	if len(history) == 0 {
+		return 1, true
+	}
+	digits, ok := strings.CutPrefix(history[len(history)-1].GetStepId(), stepPrefix)
+	n, err := strconv.ParseUint(digits, 10, 32)
+	return n + 1, ok && err == nil
+}
+
+// readOutputStep checks a call that reads on in an earlier output; the executor serves it.
+func (c *conversation) readOutputStep(one call) (*plannerv1.PlannedStep, error) {
+	id := one.Input.text("step")
+	raw, _ := one.Input.Get("offset")
+	offset, err := strconv.Atoi(strictjson.Content(raw))
+	i := slices.IndexFunc(c.s.tc.GetHistory(), func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("there is no finished step %q", id)
+	case err != nil || offset < 0:
+		return nil, errors.New("`offset` must be a number of bytes")
+	case offset >= len(prompt.TextOf(c.s.tc.GetHistory()[i])):
+		return nil, fmt.Errorf("the output of %s has only %d bytes", id, len(prompt.TextOf(c.s.tc.GetHistory()[i])))
+	}
+	l := prompt.LangOf(c.s.tc)
+	return &plannerv1.PlannedStep{
+		ToolId: ReadOutputID, FromHistory: true, InputJson: fmt.Sprintf(`{"step":%s,"offset":%d}`, strictjson.Quote(id), offset),
+		Description: l.Say("Read on in the output of %s", "继续读取 %s 的输出", id),
+		Risk:        &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("It only reads what is known already.", "只读取已有的内容。")},
+	}, nil
+}
+
+// atLeast returns the risk of a call: a model can raise what the tool's floor and the input demand, never lower it (A29).
+func atLeast(l lang.Lang, t *catalog.Tool, in *strictjson.Object, said string) *commonv1.Risk {
+	demanded := risk.Assess(l, t, in)
+	if level := risk.Parse(said); level > demanded.GetLevel() {
+		return &commonv1.Risk{Level: level, Reason: l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(level))}
+	}
+	return demanded
+}

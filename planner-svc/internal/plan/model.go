@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"context"
+	"log/slog"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/risk"
+)
+
+// DefaultTries is how often a reply is asked for before the model is given up, the first time included (A18, JSON_GEN_MAX_TRIAL).
+const DefaultTries = 3
+
+// Model is the planner that asks a language model.
+type Model struct {
+	model   llm.Model
+	prompts *prompt.Prompts
+	tries   int
+	log     *slog.Logger
+}
+
+var _ Planner = (*Model)(nil)
+
+// NewModel returns the planner of a model. tries is DefaultTries if it is 0.
+func NewModel(model llm.Model, prompts *prompt.Prompts, tries int, log *slog.Logger) *Model {
+	if tries <= 0 {
+		tries = DefaultTries
+	}
+	return &Model{model: model, prompts: prompts, tries: tries, log: log}
+}
+
+// Info implements Planner.
+func (m *Model) Info() Info {
+	info := m.model.Info()
+	return Info{Name: info.Name, Description: info.Description}
+}
+
+// session begins the model calls of a request.
+func (m *Model) session(tc *plannerv1.TaskContext) *session {
+	return &session{model: m.model, info: m.model.Info(), tc: tc, log: m.log}
+}
+
+// PlanSteps implements Planner. One model call returns the next steps or the answer.
+func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
+	s := m.session(req.GetContext())
+	c, err := m.converse(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	gate := &gate{emit: emit, holdBack: holdBack}
+	t, err := c.turn(ctx, gate)
+	if err != nil {
+		return nil, err
+	}
+	res := &plannerv1.PlanStepsResponse{Steps: t.steps, Memory: c.memory}
+	if len(t.steps) == 0 {
+		if err := gate.finish(t.answer); err != nil {
+			return nil, err
+		}
+		description := prompt.LangOf(s.tc).Pick("Nothing is left to do.", "没有剩余的步骤。")
+		res.Steps = []*plannerv1.PlannedStep{{ToolId: Final, Description: description}}
+		res.Answer, res.GoalResult = &t.answer, t.goal
+	}
+	if req.GetBegin() {
+		res.FlowName, res.FlowRisk = m.flow(s.tc, t)
+	}
+	res.Usage = s.usage()
+	return res, nil
+}
+
+// flow returns the flow's name and risk: what the model said, and if it said nothing, the goal and the highest risk of the first steps.
+func (m *Model) flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
+	const maxName = 60
+	l := prompt.LangOf(tc)
+	name := lang.Clip(prompt.Line(t.task.Name), maxName)
+	if name == "" {
+		name = lang.Title(tc.GetGoal())
+	}
+	highest := &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("The first steps only read.", "最初的步骤只读取，不做更改。")}
+	for _, st := range t.steps {
+		if st.GetRisk().GetLevel() > highest.GetLevel() {
+			highest = st.GetRisk()
+		}
+	}
+	if said := risk.Parse(t.task.Risk); said > highest.GetLevel() {
+		return name, &commonv1.Risk{Level: said, Reason: l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(said))}
+	}
+	return name, highest
+}
+
+// GenerateAnswer implements Planner. It is not tried again: what was emitted has been read.
+func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
+	s := m.session(req.GetContext())
+	c, err := m.converse(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	page, err := m.prompts.Render("answer", s.tc, req.GetCutShort())
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	r := c.request()
+	r.Messages = append(r.Messages, llm.UserText(page))
+	r.ToolChoice.Mode = llm.ToolsNone
+	if c.inJSON {
+		if r.System, err = m.prompts.Render("system", s.tc, nil); err != nil {
+			return nil, s.fail(err)
+		}
+	}
+	reply, err := s.generate(ctx, r, func(d llm.Delta) error {
+		if d.Text == "" {
+			return nil
+		}
+		return emit(d.Text)
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := &plannerv1.GenerateAnswerResponse{Usage: s.usage()}
+	if req.GetCutShort() != "" || reply.Stop == llm.StopRefused {
+		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+	}
+	return res, nil
+}

@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/planner-svc/internal/llm"
+)
+
+// session makes the model calls of one request within the task's budget and counts what they cost. It is used by one goroutine.
+type session struct {
+	model llm.Model
+	info  llm.Info
+	tc    *plannerv1.TaskContext
+	log   *slog.Logger
+	used  llm.Usage
+	last  string // the last reply that could not be used; for errors
+}
+
+// minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.
+const minReply = 64
+
+// generate reserves the call's budget, asks the model and counts the usage, also of a failed call.
+func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+	if err := s.reserve(r); err != nil {
+		return nil, s.fail(err)
+	}
+	r.CacheKey, r.CachePrefix = s.tc.GetTaskId(), true
+	reply, err := s.model.Generate(ctx, r, onDelta)
+	if reply != nil {
+		s.used = s.used.Add(reply.Usage)
+	}
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	return reply, nil
+}
+
+// reserve refuses a call that the task's budget does not cover, and limits the reply to what it leaves.
+func (s *session) reserve(r *llm.Request) error {
+	if r.MaxTokens <= 0 {
+		r.MaxTokens = s.info.MaxTokens
+	}
+	if left := s.tc.ModelCallsLeft; left != nil && s.used.Requests >= *left {
+		return s.exceeded("it may make no more model calls")
+	}
+	prompt := uint64(tokensOf(r))
+	if left := s.tc.InputTokensLeft; left != nil && s.used.Input+prompt > *left {
+		return s.exceeded("the next prompt has about %d tokens, and it may send %d more", prompt, *left-min(*left, s.used.Input))
+	}
+	if left := s.tc.OutputTokensLeft; left != nil {
+		if err := s.bound(r, *left-min(*left, s.used.Output)); err != nil {
+			return err
+		}
+	}
+	if left := s.tc.CostNanoUsdLeft; left != nil {
+		return s.reserveCost(r, prompt, *left)
+	}
+	return nil
+}
+
+func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
+	base, known := s.info.Price.Cost(llm.Usage{Input: prompt})
+	if !known {
+		return s.fail(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
+			"the task has a limit of cost, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name))
+	}
+	perToken, _ := s.info.Price.Cost(llm.Usage{Output: 1})
+	left := llm.Money(min(leftNano, math.MaxInt64/1000))*1000 - s.used.Cost - base
+	switch {
+	case left < 0:
+		return s.exceeded("the next prompt would cost more than is left")
+	case perToken > 0:
+		return s.bound(r, uint64(left/perToken))
+	}
+	return nil
+}
+
+// bound limits the reply to as many tokens as are left.
+func (s *session) bound(r *llm.Request, left uint64) error {
+	if left < minReply {
+		return s.exceeded("it may receive about %d more tokens", left)
+	}
+	r.MaxTokens = int(min(uint64(max(r.MaxTokens, 0)), left))
+	if r.MaxTokens == 0 {
+		r.MaxTokens = int(min(left, math.MaxInt32))
+	}
+	return nil
+}
+
+func (s *session) exceeded(format string, args ...any) error {
+	e := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED, "the task's budget is spent: "+format, args...)
+	e.Message += "; the model \"" + s.info.Name + "\" was not asked. Raise the budget, or end the task"
+	return e
+}
+
+// unusable is the error of replies that stayed wrong.
+func (s *session) unusable(tries int, problem string) error {
+	e := errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
+		"the model %q gave no usable reply in %d tries; the last one was wrong: %s. Try again, or choose another model", s.info.Name, tries, problem)
+	return s.fail(e.With("last_reply", s.last))
+}
+
+// fail adds what was spent to an error. The end of the caller's context stays as it is.
+func (s *session) fail(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || s.used.Requests == 0 {
+		return err
+	}
+	return errs.From(err).WithUsage(s.usage())
+}
+
+// usage returns what the session has cost so far.
+func (s *session) usage() *commonv1.Usage { return UsageProto(s.used) }
+
+// UsageProto returns a usage as the contract has it. The cost is rounded up.
+func UsageProto(u llm.Usage) *commonv1.Usage {
+	out := &commonv1.Usage{InputTokens: u.Input, CachedInputTokens: u.CachedInput, OutputTokens: u.Output, ModelCalls: u.Requests}
+	if cost, known := u.ExactCost(); known && u.Requests > 0 {
+		out.CostNanoUsd = proto.Uint64(uint64(cost+999) / 1000)
+	}
+	return out
+}
+
+// tokensOf estimates the tokens of a request, rather too high: a token has 3 bytes of ASCII, and other characters are tokens of their own.
+func tokensOf(r *llm.Request) int {
+	n := estimate(r.System)
+	for _, t := range r.Tools {
+		n += 8 + estimate(t.Name) + estimate(t.Description) + estimate(t.Parameters)
+	}
+	for _, m := range r.Messages {
+		n += messageTokens(m)
+	}
+	if r.Output != nil {
+		n += estimate(r.Output.Schema)
+	}
+	return n
+}
+
+// mediaTokens is what a picture costs about.
+const mediaTokens = 1500
+
+func messageTokens(m llm.Message) int {
+	n := 4
+	for _, p := range m.Parts {
+		n += 4 + estimate(p.Text) + estimate(p.Call.Name) + estimate(p.Call.Arguments) + estimate(p.Result.Text)
+		if len(p.Data) > 0 {
+			n += mediaTokens
+		}
+	}
+	return n
+}
+
+func estimate(text string) int {
+	const bytesPerToken = 3
+	runes := utf8.RuneCountInString(text)
+	if runes == len(text) {
+		return (len(text) + bytesPerToken - 1) / bytesPerToken
+	}
+	ascii := 0
+	for i := range len(text) {
+		if text[i] < utf8.RuneSelf {
+			ascii++
+		}
+	}
+	return ascii/bytesPerToken + 1 + runes - ascii
+}

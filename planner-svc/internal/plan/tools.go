@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/rank"
+)
+
+// The names of the planner's own tools. No alias of another tool equals them: those contain "__".
+const (
+	readOutput = "read_output"
+	findTools  = "find_tools"
+	finish     = "finish"
+)
+
+// ReadOutputID is the tool id of steps that read on in an earlier output; see PlannedStep.from_history.
+const ReadOutputID = "pawl/read_output"
+
+const (
+	// maxTools is how many tools a prompt holds; of more, the most relevant ones are chosen.
+	maxTools = 40
+	// chosenTools is how many are chosen then. Tools that the task has used are added.
+	chosenTools = 32
+	// maxFound is how many tools find_tools returns.
+	maxFound = 8
+)
+
+// toolset is the tools of one prompt. Aliases name all of the task's tools, also those that the prompt does not hold.
+type toolset struct {
+	shown   []*commonv1.Tool
+	byAlias map[string]*commonv1.Tool
+	all     []*commonv1.Tool
+}
+
+// toolsOf chooses the tools of a prompt: all of them, or the most relevant to the goal in the task's order and behind them those that the task
+// has used, in the order of their first use. So the choice only grows while a task goes on.
+func toolsOf(tc *plannerv1.TaskContext) *toolset {
+	t := &toolset{all: tc.GetTools(), shown: tc.GetTools(), byAlias: make(map[string]*commonv1.Tool, len(tc.GetTools()))}
+	for _, one := range t.all {
+		t.byAlias[Alias(one.GetId())] = one
+	}
+	if len(t.all) <= maxTools {
+		return t
+	}
+	chosen := map[*commonv1.Tool]bool{}
+	for _, hit := range rank.New(t.all).Search(tc.GetGoal() + " " + tc.GetAgentDescription()) {
+		if chosen[hit.Tool] = true; len(chosen) == chosenTools {
+			break
+		}
+	}
+	t.shown = slices.DeleteFunc(slices.Clone(t.all), func(one *commonv1.Tool) bool { return !chosen[one] })
+	for _, e := range tc.GetHistory() {
+		t.show(t.byAlias[Alias(e.GetToolId())])
+	}
+	return t
+}
+
+// show adds a tool to the prompt unless it is there.
+func (t *toolset) show(one *commonv1.Tool) {
+	if one != nil && !slices.Contains(t.shown, one) {
+		t.shown = append(t.shown, one)
+	}
+}
+
+// find shows the tools that match a query and returns them.
+func (t *toolset) find(query string) []*commonv1.Tool {
+	var found []*commonv1.Tool
+	for _, hit := range rank.New(t.all).Search(query) {
+		if found = append(found, hit.Tool); len(found) == maxFound {
+			break
+		}
+	}
+	for _, one := range found {
+		t.show(one)
+	}
+	return found
+}
+
+// aliases returns the names by which the model can call a tool.
+func (t *toolset) aliases() []string {
+	names := make([]string, 0, len(t.all))
+	for _, one := range t.all {
+		names = append(names, Alias(one.GetId()))
+	}
+	return names
+}
+
+// lookup returns the tool of an alias or id, nil if there is none.
+func (t *toolset) lookup(name string) *commonv1.Tool {
+	if one := t.byAlias[name]; one != nil {
+		return one
+	}
+	for _, one := range t.all {
+		if one.GetId() == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// native returns the tools as a provider takes them, the planner's own ones included.
+func (t *toolset) native() []llm.Tool {
+	tools := make([]llm.Tool, 0, len(t.shown)+3)
+	tools = append(tools,
+		llm.Tool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
+			Parameters: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`},
+		llm.Tool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
+			Parameters: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`},
+	)
+	if len(t.all) > maxTools {
+		tools = append(tools, llm.Tool{Name: findTools, Description: fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all)),
+			Parameters: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})
+	}
+	for _, one := range t.shown {
+		tools = append(tools, nativeTool(one))
+	}
+	return tools
+}
+
+func nativeTool(t *commonv1.Tool) llm.Tool {
+	out := llm.Tool{Name: Alias(t.GetId()), Parameters: withExtras(t.GetInputSchemaJson())}
+	if d := prompt.Definition(t); d != "" {
+		out.Description = prompt.Fence(d)
+	}
+	return out
+}
+
+// extras are the properties that each native tool has in addition. They are removed before the call.
+var extras = []struct{ name, schema string }{
+	{"pawl_why", `{"type":"string"}`},
+	{"pawl_risk", `{"type":"string","enum":["LOW","MEDIUM","HIGH"]}`},
+	{"pawl_task", `{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}`},
+}
+
+// withExtras adds the extra properties to an input schema, before its own. A schema that is not an object's allows every object.
+func withExtras(inputSchema string) string {
+	doc, err := strictjson.ParseObject(inputSchema)
+	if err != nil {
+		doc, _ = strictjson.ParseObject(`{"type":"object"}`)
+	}
+	own, _ := doc.Get("properties")
+	old, err := strictjson.ParseObject(own)
+	if err != nil {
+		old, _ = strictjson.ParseObject(`{}`)
+	}
+	props, _ := strictjson.ParseObject(`{}`)
+	for _, e := range extras {
+		if !old.Has(e.name) {
+			props.Set(e.name, e.schema)
+		}
+	}
+	for _, k := range old.Keys() {
+		v, _ := old.Get(k)
+		props.Set(k, v)
+	}
+	doc.Set("type", `"object"`)
+	doc.Set("properties", props.String())
+	return doc.String()
+}
+
+var endsInHash = regexp.MustCompile(`_[0-9a-f]{16}$`)
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// Alias returns the name by which models call a tool: its id in the characters that providers allow, with at most 64 of them. Different ids have
+// different aliases: an id that is not spelled by its alias alone gets a part of its hash.
+func Alias(id string) string {
+	const most, hashed = 64, 16
+	if id == ReadOutputID {
+		return readOutput
+	}
+	server, name, _ := strings.Cut(id, "/")
+	alias := notInNames.ReplaceAllString(server, "_") + "__" + notInNames.ReplaceAllString(name, "_")
+	if alias == server+"__"+name && !strings.Contains(server, "__") && !strings.HasSuffix(server, "_") && len(alias) <= most && !endsInHash.MatchString(alias) {
+		return alias
+	}
+	sum := sha256.Sum256([]byte(id))
+	return alias[:min(len(alias), most-hashed-1)] + "_" + hex.EncodeToString(sum[:])[:hashed]
+}

@@ -1,0 +1,80 @@
+package prompt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Fence marks a text as data. The mark is a hash of the text that does not occur in it, so that no text can contain its own end, and equal
+// texts look the same in every prompt. Characters and markers with which a text could pose as something else are made visible.
+func Fence(text string) string {
+	text = strings.TrimRight(visible(text), "\n")
+	bare := letters(text)
+	mark := ""
+	for i := 0; mark == "" || strings.Contains(bare, mark); i++ {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", i, text))
+		mark = hex.EncodeToString(sum[:4])
+	}
+	return "<<<DATA " + mark + "\n" + text + "\nDATA " + mark + ">>>"
+}
+
+// letters reduces a text to what a mark consists of, so that look-alikes with invisible or full-width characters are found too.
+func letters(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '！' && r <= '～' {
+			r -= '！' - '!'
+		}
+		switch r = unicode.ToLower(r); {
+		case r >= 'a' && r <= 'f', r >= '0' && r <= '9':
+			return r
+		case unicode.IsLetter(r), r == '\n':
+			return '|'
+		}
+		return -1
+	}, text)
+}
+
+// controlMarkers are texts that chat templates of models take for the end of a message, or the beginning of one of another role.
+var controlMarkers = regexp.MustCompile(`<([|｜])[^<>\n]{1,60}[|｜]>|\[/?INST\]|<</?SYS>>|</?(start|end)_of_turn>|</?(im_start|im_end|eot_id)>`)
+
+// visible writes invisible format characters as their numbers and breaks control markers of chat templates. Joiners that scripts and emoji need
+// stay.
+func visible(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if isPlain(text) {
+		return text
+	}
+	text = controlMarkers.ReplaceAllStringFunc(text, func(m string) string {
+		_, n := utf8.DecodeRuneInString(m)
+		return m[:n] + "\\" + m[n:]
+	})
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\u200c' || r == '\u200d' || !unicode.Is(unicode.Cf, r) && (!unicode.IsControl(r) || r == '\n' || r == '\t'):
+			b.WriteRune(r)
+		case r == '\r':
+		default:
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		}
+	}
+	return b.String()
+}
+
+// isPlain reports that visible has nothing to do: printable ASCII without the first characters of markers.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' || c == '<' || c == '[' {
+			return false
+		}
+	}
+	return true
+}
+
+// Line puts a text on one line, so that it cannot pose as a paragraph of the prompt.
+func Line(text string) string { return strings.Join(strings.Fields(visible(text)), " ") }

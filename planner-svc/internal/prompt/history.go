@@ -1,0 +1,94 @@
+package prompt
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/lang"
+)
+
+// TextOf returns the text of a step, as PlannedStep.from_history defines it: the offsets of read_output count its bytes.
+func TextOf(e *plannerv1.HistoryEntry) string {
+	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
+		return e.GetError()
+	}
+	var out struct {
+		Message    json.RawMessage `json:"message"`
+		Structured json.RawMessage `json:"structured"`
+	}
+	if json.Unmarshal([]byte(e.GetOutputJson()), &out) != nil {
+		return e.GetOutputJson()
+	}
+	message := strictjson.Content(string(out.Message))
+	if strictjson.Absent(out.Structured) || json.Valid([]byte(message)) {
+		return message
+	}
+	structured := strictjson.Compact(string(out.Structured))
+	if message == "" {
+		return structured
+	}
+	return message + "\n" + structured
+}
+
+// Result renders how a step ended. Of a text longer than most bytes the beginning is shown, and a mark says how to read on.
+func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) (string, error) {
+	l := LangOf(tc)
+	data := struct {
+		Step, Result, Text, Media string
+		Unknown                   bool
+	}{
+		Step: Line(e.GetStepId()), Result: "success", Text: cut(l, e, most), Media: media(e.GetOutputJson()),
+		Unknown: e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN,
+	}
+	switch e.GetResult() {
+	case plannerv1.StepResult_STEP_RESULT_ERROR:
+		data.Result = "error"
+	case plannerv1.StepResult_STEP_RESULT_CANCELLED:
+		data.Result = "cancelled"
+	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		data.Result = "skipped"
+	}
+	return p.page(l, "result", data)
+}
+
+func cut(l lang.Lang, e *plannerv1.HistoryEntry, most int) string {
+	text := TextOf(e)
+	if len(text) <= most {
+		return text
+	}
+	end := most
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + l.Say("\n[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
+		"\n［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
+		len(text)-end, len(text), strictjson.Quote(e.GetStepId()), end)
+}
+
+// media lists what an output has beside text.
+func media(outputJSON string) string {
+	var out struct {
+		Media []struct {
+			Type string `json:"type"`
+			MIME string `json:"mimeType"`
+			URI  string `json:"uri"`
+		} `json:"media"`
+	}
+	if json.Unmarshal([]byte(outputJSON), &out) != nil {
+		return ""
+	}
+	var parts []string
+	for _, m := range out.Media {
+		parts = append(parts, Line(strings.TrimSpace(fmt.Sprintf("%s %s %s", m.Type, m.MIME, m.URI))))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// LangOf returns the language of a task's prompts.
+func LangOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }

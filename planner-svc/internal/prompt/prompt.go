@@ -1,0 +1,83 @@
+package prompt
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/lang"
+)
+
+//go:embed templates
+var files embed.FS
+
+// maxAnswer is how many bytes of an earlier answer are shown. Like all limits here it does not depend on what follows, so that each prompt is
+// the beginning of the next.
+const maxAnswer = 4000
+
+// Prompts holds the parsed templates. It is safe for concurrent use.
+type Prompts struct {
+	templates map[lang.Lang]*template.Template
+}
+
+// New parses the embedded templates.
+func New() (*Prompts, error) {
+	p := &Prompts{templates: map[lang.Lang]*template.Template{}}
+	funcs := template.FuncMap{"fence": Fence, "line": Line, "effect": effect, "definition": Definition, "clip": clip}
+	for _, l := range []lang.Lang{lang.EN, lang.ZH} {
+		t, err := template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl")
+		if err != nil {
+			return nil, fmt.Errorf("parse the prompts in %s: %w", l, err)
+		}
+		p.templates[l] = t
+	}
+	return p, nil
+}
+
+func (p *Prompts) page(l lang.Lang, name string, data any) (string, error) {
+	var b bytes.Buffer
+	if err := p.templates[l].ExecuteTemplate(&b, name+".tmpl", data); err != nil {
+		return "", fmt.Errorf("render the prompt %s: %w", name, err)
+	}
+	return strings.TrimSpace(b.String()), nil
+}
+
+// Render renders the page of that name for a task. The page reads the context's and the data's fields as .Task and .Data.
+func (p *Prompts) Render(name string, tc *plannerv1.TaskContext, data any) (string, error) {
+	return p.page(LangOf(tc), name, struct {
+		Task *plannerv1.TaskContext
+		Data any
+	}{tc, data})
+}
+
+// Definition renders what a tool's server wrote about it, without its schema.
+func Definition(t *commonv1.Tool) string {
+	return strings.TrimSpace(t.GetTitle() + "\n" + t.GetDescription())
+}
+
+// Schema renders a tool's input schema.
+func Schema(t *commonv1.Tool) string { return strictjson.Compact(t.GetInputSchemaJson()) }
+
+// effect names what a tool does to the world, in one word.
+func effect(t *commonv1.Tool) string {
+	switch t.GetEffect() {
+	case commonv1.Effect_EFFECT_READ:
+		return "READ"
+	case commonv1.Effect_EFFECT_DESTRUCTIVE:
+		return "DESTRUCTIVE"
+	}
+	return "WRITE"
+}
+
+func clip(text string) string {
+	if len(text) <= maxAnswer {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxAnswer], "") + " […]"
+}
