@@ -398,7 +398,7 @@ func TestGenerateChooses(t *testing.T) {
 		t.Fatalf("%v %v", list, err)
 	}
 	for i, m := range list.GetModels() {
-		if m.GetCanPlan() != (i < 2) || m.GetCanGenerate() != (i >= 2) || m.GetIsGenerateDefault() != (i == 2) || strings.Contains(m.String(), theKey) {
+		if !m.GetCanPlan() || m.GetCanGenerate() != (i >= 2) || m.GetIsGenerateDefault() != (i == 2) || strings.Contains(m.String(), theKey) {
 			t.Errorf("%d: %v", i, m)
 		}
 	}

@@ -8,8 +8,11 @@ import (
 	"os"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/planner-svc/internal/api"
 	"pawl.dev/planner-svc/internal/contextcache"
@@ -17,6 +20,7 @@ import (
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
+	"pawl.dev/planner-svc/internal/prompt"
 )
 
 // MaxRequestBytes is how large a request the server should take: it brings the whole history of a task, of which each
@@ -27,7 +31,9 @@ const MaxRequestBytes = 64 << 20
 type Config struct {
 	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
 
-	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which can be asked as they are."` // "": there are none
+	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which plan tasks and answer Generate."` // "": there are none
+
+	ModelTries int `placeholder:"N" default:"3" help:"How often a model's reply is asked for before the call fails, the first time included (${default})."` // 0 is 3
 
 	KeptContexts     int `placeholder:"N" default:"1000" help:"How many tasks' contexts are kept, so that requests need not repeat them; -1 keeps none (${default})."` // 0 is 1000
 	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"How large the kept contexts may be together (${default})."`                                     // 0 is 64 MiB
@@ -66,9 +72,29 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
+	prompts, err := prompt.New()
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	deterministic := offline.New()
 	playbooks := playbook.New(deterministic)
-	planners, err := plan.NewPlanners(cfg.DefaultModel, deterministic, playbooks)
+	list := []plan.Planner{deterministic, playbooks}
+	if cfg.DefaultModel != offline.Name && cfg.DefaultModel != plan.Playbook {
+		if _, err := named.Add(cfg.DefaultModel); err != nil {
+			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG, "the default model: %s", errs.From(err).Message)
+		}
+	}
+	for _, m := range named.List() {
+		list = append(list, plan.NewModel(m, prompts, cfg.ModelTries, deps.Log))
+	}
+	find := func(name string) (plan.Planner, error) {
+		m, err := named.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		return plan.NewModel(m, prompts, cfg.ModelTries, deps.Log), nil
+	}
+	planners, err := plan.NewPlanners(cfg.DefaultModel, find, list...)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -15,42 +16,38 @@ const Playbook = "playbook"
 
 // Planners are the planners that tasks can name.
 type Planners struct {
-	byName map[string]Planner
-	names  []string // the default first
+	list []Planner // the default first
+	find func(name string) (Planner, error)
 }
 
-// NewPlanners takes the planners in the order in which List returns them, the default first. defaultName must be one of them, and not
-// Playbook.
-func NewPlanners(defaultName string, list ...Planner) (*Planners, error) {
-	p := &Planners{byName: map[string]Planner{}}
-	for _, one := range list {
-		name := one.Info().Name
-		p.byName[name] = one
-		if name == defaultName {
-			p.names = append([]string{name}, p.names...)
-		} else {
-			p.names = append(p.names, name)
-		}
-	}
+// NewPlanners takes the planners in the order in which List returns them, the default first. The default must be one of them, and not Playbook.
+// find returns the planner of any other name that a task gives.
+func NewPlanners(defaultName string, find func(name string) (Planner, error), list ...Planner) (*Planners, error) {
+	p := &Planners{list: slices.Clone(list), find: find}
+	i := slices.IndexFunc(p.list, func(one Planner) bool { return one.Info().Name == defaultName })
 	switch {
-	case p.byName[defaultName] == nil:
+	case i < 0:
 		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG,
-			"the default model %q is not one of the models %s", defaultName, strings.Join(p.names, ", "))
+			"the default model %q is not one of the models %s", defaultName, strings.Join(p.names(), ", "))
 	case defaultName == Playbook:
 		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG,
-			"the model %q cannot be the default: it is used by tasks that bring a playbook; choose one of %s", Playbook, strings.Join(p.names[1:], ", "))
+			"the model %q cannot be the default: it is used by tasks that bring a playbook; choose another of %s", Playbook, strings.Join(p.names(), ", "))
 	}
+	chosen := p.list[i]
+	p.list = slices.Insert(slices.Delete(p.list, i, i+1), 0, chosen)
 	return p, nil
 }
 
-// List returns the planners, the default first.
-func (p *Planners) List() []Planner {
-	list := make([]Planner, 0, len(p.names))
-	for _, name := range p.names {
-		list = append(list, p.byName[name])
+func (p *Planners) names() []string {
+	names := make([]string, 0, len(p.list))
+	for _, one := range p.list {
+		names = append(names, one.Info().Name)
 	}
-	return list
+	return names
 }
+
+// List returns the planners, the default first.
+func (p *Planners) List() []Planner { return p.list }
 
 // Choose returns the planner of a task: the one it names; else Playbook if it has one; else the default.
 func (p *Planners) Choose(tc *plannerv1.TaskContext) (Planner, error) {
@@ -59,14 +56,20 @@ func (p *Planners) Choose(tc *plannerv1.TaskContext) (Planner, error) {
 	case name == "" && hasPlaybook:
 		name = Playbook
 	case name == "":
-		name = p.names[0]
+		return p.list[0], nil
 	case hasPlaybook && name != Playbook:
 		return nil, invalid("context.model", "the task has a playbook, so its model is %q; leave the model %q out, or the playbook", Playbook, name)
 	case !hasPlaybook && name == Playbook:
 		return nil, invalid("context.playbook", "the model %q needs a playbook; give one, or another model", Playbook)
 	}
-	if chosen := p.byName[name]; chosen != nil {
-		return chosen, nil
+	for _, one := range p.list {
+		if one.Info().Name == name {
+			return one, nil
+		}
 	}
-	return nil, invalid("context.model", "there is no model %q; there are %s", name, strings.Join(p.names, ", "))
+	found, err := p.find(name)
+	if err != nil {
+		return nil, invalid("context.model", "%s; there are %s", errs.From(err).Message, strings.Join(p.names(), ", "))
+	}
+	return found, nil
 }

@@ -104,9 +104,9 @@ func (s *session) exceeded(format string, args ...any) error {
 	return e
 }
 
-// unusable is the error of replies that stayed wrong.
+// unusable is the error of replies that stayed wrong. Its code tells callers not to try again: the tries were made here.
 func (s *session) unusable(tries int, problem string) error {
-	e := errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
+	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
 		"the model %q gave no usable reply in %d tries; the last one was wrong: %s. Try again, or choose another model", s.info.Name, tries, problem)
 	return s.fail(e.With("last_reply", s.last))
 }

@@ -1373,8 +1373,9 @@ type isStreamPlanStepsResponse_Piece interface {
 }
 
 type StreamPlanStepsResponse_AnswerText struct {
-	// The next piece of the answer to the user. All pieces together are the plan's `answer`, unless the plan goes on with a tool: then the
-	// pieces were a remark of the model before its call, and no part of the answer.
+	// The next piece of the answer to the user. All pieces together are the plan's `answer`. If the plan goes on with a tool instead, or its
+	// answer begins otherwise, pieces before were a remark of the model and no part of the answer; the planner holds the first words back so that
+	// this is rare.
 	AnswerText string `protobuf:"bytes,1,opt,name=answer_text,json=answerText,proto3,oneof"`
 }
 
