@@ -2,19 +2,16 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
@@ -311,31 +308,8 @@ func TestClosingAnswersNothing(t *testing.T) {
 	p := &person{answer: waits}
 	defer c.leave(c.enroll(t.Context(), Call{Ask: p.ask}), nil)
 	c.finish() // the first thing that Close does
-	request := transport.JSONRPCRequest{ID: mcp.NewRequestId("q"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
-	if got := c.elicited(t.Context(), request); got != nil {
+	request := serverRequest{ID: mcp.NewRequestId("q"), Method: "elicitation/create", Params: json.RawMessage(`{"message":"?","requestedSchema":{"type":"object"}}`)}
+	if got := c.respond(request, nil); got != nil {
 		t.Errorf("the server is told %+v", got)
-	}
-}
-
-// A question that was taken back is answered no more over the older transport either.
-func TestWithdrawnOverSSE(t *testing.T) {
-	var posts atomic.Int32
-	address, err := url.Parse(serveWeb(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { posts.Add(1) })))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wire := newSSE(http.DefaultClient, 1<<20, func(error) {})
-	wire.endpoint = address
-	var response *transport.JSONRPCResponse
-	wire.SetRequestHandler(func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-		return response, nil
-	})
-	for want, r := range []*transport.JSONRPCResponse{nil, transport.NewJSONRPCResultResponse(mcp.NewRequestId("q"), []byte(`{}`))} {
-		response = r
-		wire.question([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}`), make(chan struct{}, 1))
-		wire.work.Wait()
-		if got := posts.Load(); got != int32(want) {
-			t.Errorf("the response %v made %d posts, want %d", r, got, want)
-		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 
 // openFirst asks the person to open what a server wants opened before it does the call (2025-11-25). The server says with the
 // error that it did not do it. Where the person has done it all, or the server says so, the call is made again.
-func (c *client) openFirst(r *running, last round, data any, refusal error) (round, error) {
-	next := round{number: last.number + 1, again: true, acted: last.acted}
-	questions, elicitations := readPages(next.number, data)
+func (c *client) openFirst(r *running, last round, refusal *Error) (round, error) {
+	next := round{number: last.number + 1, again: true, acted: last.acted, busy: last.busy}
+	questions, elicitations := readPages(next.number, refusal.Data)
 	if len(questions) == 0 || next.number > maxRounds {
 		return next, refusal
 	}
@@ -21,7 +21,7 @@ func (c *client) openFirst(r *running, last round, data any, refusal error) (rou
 	}
 	for _, a := range answers {
 		if a.Action != Accept {
-			e := *As(refusal)
+			e := *refusal
 			e.Message = "the server wants a page opened first, which was not done: " + e.Message
 			return next, &e
 		}
@@ -30,12 +30,8 @@ func (c *client) openFirst(r *running, last round, data any, refusal error) (rou
 }
 
 // readPages reads what an error says is to be opened; nothing where that cannot be read, or had better not be opened.
-func readPages(number int, data any) (questions map[string]Question, elicitations map[string]string) {
-	raw, err := json.Marshal(data)
-	if err != nil {
-		return nil, nil
-	}
-	fields, err := strictjson.MemberMap(raw)
+func readPages(number int, data json.RawMessage) (questions map[string]Question, elicitations map[string]string) {
+	fields, err := strictjson.MemberMap(data)
 	if err != nil {
 		return nil, nil
 	}

@@ -2,117 +2,81 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/worker"
 )
 
 // notifyLimit bounds the sending of a cancellation.
 const notifyLimit = 5 * time.Second
 
-// errClosed is what calls come to whose connection was closed under them.
+// errClosed is the error of requests whose connection was closed on purpose.
 var errClosed = &Error{Kind: Unavailable, Message: "the connection to the MCP server was closed", Lost: true}
 
-// client is a connection made with mcp-go. It implements Client.
+// client is a connection over any transport. It implements Client.
 type client struct {
-	mcp  *mcpclient.Client
-	wire transport.Interface // the tap, and what it is for over HTTP
-	tap  *tap
-	pipe *lines // under the tap, to a child; nil otherwise
-	log  *slog.Logger
-	era  era
-	info Info // set before anybody else has the client
-	// canTask: tools may be called as tasks where they say so. Set as info is.
-	canTask bool
-	// web: requests go out one by one over HTTP.
-	web bool
-	// ear is what a server with sessions tells of changes through; nil where it has another way, or none.
-	ear *ear
-	// roots are what the server is told when it asks for them.
-	roots []string
-	// server is whose connection it is.
+	wire   transport
+	log    *slog.Logger
 	server *registry.Server
-	// sampling: the server may have models asked.
-	sampling bool
-	// reply sends the answer to a request of the server: mcp-go's transports wait 30 s for it over HTTP, and log for everybody
-	// where it cannot be sent. nil where the transport has other ways.
-	reply func(context.Context, *transport.JSONRPCResponse) error
+	era    era
+	// version is that of this program.
+	version string
+	hide    func(string) string // takes secrets out of a message
 
-	// shared: all users share the connection; what names no call is told to nobody.
-	shared bool
-	// direct: the transport runs the tool under the request's own context, so that ending it is the way to cancel.
-	direct bool
-	// hangsUp: ending the request's stream is the way to cancel; no answer can come after that.
-	hangsUp bool
-	// mirrors is where to say which tools cannot be used where inputs are mirrored into headers; nil where they are not.
-	mirrors *slog.Logger
-	// annotated: some tool may have had such an input.
-	annotated atomic.Bool
-	// obituary says why a transport that closed did so; may wait a moment for the reason.
-	obituary func() *Error
-	// hide takes secrets out of a message.
-	hide func(string) string
-	// lines and said are of a child: what it writes, and what it wrote last, for error messages; nil otherwise.
-	lines *lineReader
-	said  func() string
-	// child is the process behind a stdio connection; nil otherwise.
-	child *process.Process
-	// release ends what is behind the transport, after that was closed.
-	release func()
+	// stopCancels: stopping a request cancels it, so that the server is not told in a message. hangsUp: nothing can come after
+	// that.
+	stopCancels, hangsUp bool
 
-	closing atomic.Bool  // it is being closed on purpose
-	serving atomic.Int32 // requests of the server that are being answered
+	// Set by the handshake, before others have the client.
+	info      Info
+	serverCan mcp.ServerCapabilities
+	canTask   bool   // tools may be called as tasks if their definitions say so
+	meta      []byte // members of _meta in each request, with a comma after each; empty in revisions with a handshake
 
-	tools  atomic.Uint64
-	offers offers // beside tools
-	tokens atomic.Uint64
-	ids    atomic.Int64 // of requests that do not go through mcp
-	// workers run what may not care for its context; of direct ones.
-	workers *worker.Pool
-	// head is what each request says of this client where there was no handshake.
-	head  head
-	notes sync.WaitGroup // cancellations on their way
+	shared   bool     // all users share the connection: what names no call is told to no call
+	roots    []string // that the server is told when it asks
+	sampling bool     // the server may have models asked
+
+	closing atomic.Bool    // Close was called
+	serving atomic.Int32   // requests of the server in progress
+	work    sync.WaitGroup // goroutines of the connection
+	ids     atomic.Int64
+	tokens  atomic.Uint64
+	tools   atomic.Uint64                       // version of the list of tools
+	mirrors atomic.Pointer[map[string]mcp.Tool] // tools with inputs that are mirrored into HTTP headers, by name
+	offers  offers                              // beside tools
 
 	done   chan struct{}
 	life   context.Context // ends with done
 	finish func()          // closes done
-	close  func() error
+	close  func()
 
 	mu    sync.Mutex
 	err   error                              // guarded by mu; why the connection ended
 	calls map[string]*running                // guarded by mu; by progress token
-	open  map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by keys of what the server calls them
-	early map[string]error                   // guarded by mu; ends that came before their question, by the same
+	open  map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by the keys of the server's names for them
+	early map[string]error                   // guarded by mu; ends that came before their questions, by the same keys
 
-	wasUnclear bool    // guarded by mu; a question was refused for that
-	held       []*held // guarded by mu; questions of which it may yet turn out whose they are
+	wasUnclear bool    // guarded by mu; a question was refused because it named no call
+	held       []*held // guarded by mu; questions whose call is not known yet
 	unsettled  bool    // guarded by mu; a call was given up that the server never answered
-	// patience is how long that may take; unnamed is told of questions that name no call, and may be nil. Set as info is.
+	// patience is how long a question is held; unnamed is called for questions that name no call. Set by Connect.
 	patience time.Duration
 	unnamed  func()
 }
 
-func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts ...mcpclient.ClientOption) *client {
+func newClient(s *registry.Server, e era, version string, log *slog.Logger) *client {
 	c := &client{
-		wire: wire, tap: t, era: e, log: log, done: make(chan struct{}),
+		log: log, server: s, era: e, version: version, done: make(chan struct{}),
 		calls: make(map[string]*running), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
-		release: func() {}, patience: clearWithin,
-		hide: func(text string) string { return text },
-	}
-	c.obituary = func() *Error {
-		if err := c.Err(); err != nil {
-			return As(err)
-		}
-		return errClosed
+		patience: clearWithin, hide: func(text string) string { return text },
+		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
 	c.offers.init()
 	life, end := context.WithCancel(context.Background())
@@ -121,10 +85,7 @@ func newClient(t *tap, wire transport.Interface, e era, log *slog.Logger, opts .
 		close(c.done)
 		end()
 	})
-	c.close = sync.OnceValue(c.shutdown)
-	t.serve = c.serve
-	c.mcp = mcpclient.NewClient(wire, opts...)
-	c.mcp.OnNotification(c.notified)
+	c.close = sync.OnceFunc(c.shutdown)
 	return c
 }
 
@@ -136,10 +97,11 @@ func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
 
 // Stderr implements Talker.
 func (c *client) Stderr() Stderr {
-	if c.child == nil {
+	t, ok := c.wire.(*stdio)
+	if !ok {
 		return Stderr{}
 	}
-	text, cut := c.child.StderrLog()
+	text, cut := t.child.StderrLog()
 	return Stderr{Text: c.hide(text), Cut: cut}
 }
 
@@ -153,12 +115,22 @@ func (c *client) Err() error {
 	return c.err
 }
 
-// fail marks the connection as useless; the first reason stays.
-func (c *client) fail(err error) {
-	c.mu.Lock()
+func (c *client) isDone() bool {
 	select {
 	case <-c.done:
+		return true
 	default:
+		return false
+	}
+}
+
+// isModern reports whether the connection is of a revision without a handshake.
+func (c *client) isModern() bool { return c.era == modern }
+
+// fail ends the connection; the first reason stays.
+func (c *client) fail(err error) {
+	c.mu.Lock()
+	if !c.isDone() {
 		c.err = err
 	}
 	c.mu.Unlock()
@@ -166,35 +138,48 @@ func (c *client) fail(err error) {
 }
 
 // Close implements Client.
-func (c *client) Close() error { return c.close() }
+func (c *client) Close() error {
+	c.close()
+	return nil
+}
 
-func (c *client) shutdown() error {
+func (c *client) shutdown() {
 	c.mu.Lock()
 	c.closing.Store(true)
 	c.mu.Unlock()
 	c.finish()
-	err := c.mcp.Close()
-	c.release()
-	c.notes.Wait()
-	return err
+	c.wire.close()
+	c.work.Wait()
 }
 
-// tellCancelled sends notifications/cancelled, beside whatever else the connection does.
-func (c *client) tellCancelled(id mcp.RequestId, reason string) {
+// background runs do in a goroutine that Close waits for, unless the connection is being closed.
+func (c *client) background(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing.Load() {
-		return // nobody hears it any more, and Close waits for those that were on their way
+	if !c.closing.Load() {
+		c.work.Go(do)
 	}
-	c.notes.Go(func() { c.sendCancelled(id, reason) })
 }
 
-func (c *client) sendCancelled(id mcp.RequestId, reason string) {
-	var n mcp.JSONRPCNotification
-	n.JSONRPC = mcp.JSONRPC_VERSION
-	n.Method = string(mcp.MethodNotificationCancelled)
-	n.Params.AdditionalFields = map[string]any{"requestId": id, "reason": reason}
-	ctx, cancel := context.WithTimeout(context.Background(), notifyLimit)
+// tellCancelled sends notifications/cancelled in the background.
+func (c *client) tellCancelled(id int64, reason string) {
+	c.background(func() {
+		// The error is ignored: the request ends in any case.
+		_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": id, "reason": reason})
+	})
+}
+
+// notify sends a notification.
+func (c *client) notify(method string, params map[string]any) error {
+	message := map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": method}
+	if params != nil {
+		message["params"] = params
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), notifyLimit)
 	defer cancel()
-	_ = c.wire.SendNotification(ctx, n) // best effort: the call ends in any case
+	return c.wire.post(ctx, text)
 }

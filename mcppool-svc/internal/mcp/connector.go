@@ -7,13 +7,10 @@ import (
 	"net/netip"
 	"strings"
 
-	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/worker"
 )
 
 // DefaultMaxMessage is the longest message that a server may send.
@@ -46,7 +43,6 @@ type Connector struct {
 	log      *slog.Logger
 	launcher *process.Launcher
 	memory   Memory
-	workers  worker.Pool
 }
 
 // NewConnector makes a Connector; Close it once all its connections are closed.
@@ -63,21 +59,8 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), memory: cfg.Memory}
 }
 
-// Close ends the thread that children hang on, and the goroutines of built-in servers.
-func (c *Connector) Close() {
-	c.launcher.Close()
-	c.workers.Close()
-}
-
-// era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without any, since 2026-07-28.
-type era string
-
-const (
-	legacy era = mcp.LATEST_LEGACY_PROTOCOL_VERSION
-	modern era = mcp.LATEST_PROTOCOL_VERSION
-)
-
-func (e era) option() mcpclient.ClientOption { return mcpclient.WithProtocolVersion(string(e)) }
+// Close ends the thread that starts children.
+func (c *Connector) Close() { c.launcher.Close() }
 
 func (c *Connector) connect(ctx context.Context, s *registry.Server, user string, e era) (*client, error) {
 	switch {
@@ -88,36 +71,6 @@ func (c *Connector) connect(ctx context.Context, s *registry.Server, user string
 	default:
 		return nil, Errorf(Misconfigured, "server %s has no transport", s.ID)
 	}
-}
-
-// handshake makes a client ready; the caller closes it where that fails.
-func (c *Connector) handshake(ctx context.Context, conn *client) error {
-	// Start's context is the connection's, not the handshake's: mcp-go keeps it.
-	if err := conn.mcp.Start(context.Background()); err != nil {
-		return Errorf(Unavailable, "starting the connection: %w", err)
-	}
-	var request mcp.InitializeRequest
-	request.Params.ClientInfo = mcp.Implementation{Name: "pawl", Version: c.cfg.Version}
-	request.Params.Capabilities = conn.capabilities()
-	conn.declareRoots(&request)
-	x := &exchange{}
-	result, err := conn.mcp.Initialize(withExchange(ctx, x), request)
-	if err != nil {
-		return conn.handshakeError(ctx, x, err)
-	}
-	conn.info = Info{
-		Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion,
-		Capabilities: capabilitiesOf(result.Capabilities),
-	}
-	conn.wantLogs(result.Capabilities)
-	conn.begin()
-	conn.canTask = conn.era == legacy && tasksOfTools(result.Capabilities.Tasks)
-	return nil
-}
-
-// tasksOfTools says whether a server lets tools be called as tasks (2025-11-25).
-func tasksOfTools(can *mcp.TasksCapability) bool {
-	return can != nil && can.Requests != nil && can.Requests.Tools != nil && can.Requests.Tools.Call != nil
 }
 
 // literal makes a redactor of values that must not show up in messages: a server may echo its secrets.

@@ -4,5 +4,5 @@ package mcp
 
 import "io"
 
-// directWrite is for pipes that do not wait, which there are none of here.
+// directWrite returns nil: writes that do not wait are not supported here.
 func directWrite(io.Writer) func(p []byte) int { return nil }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// directWrite returns a write that never waits: it writes what a pipe takes at once, and says how much that was. One at a time may
-// use it. Nil where the writer is none of the operating system's.
+// directWrite returns a function that writes what a pipe takes without waiting and returns how much that was. It is not safe
+// for concurrent use. It is nil if the writer is not a file.
 func directWrite(out io.Writer) func(p []byte) int {
 	f, ok := out.(syscall.Conn)
 	if !ok {
@@ -21,7 +21,7 @@ func directWrite(out io.Writer) func(p []byte) int {
 	var text []byte
 	var n int
 	attempt := func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), text) // what is wrong shows again in a write that waits
+		n, _ = syscall.Write(int(fd), text) // an error shows again in the write that waits
 		return true
 	}
 	return func(p []byte) int {

@@ -4,19 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/services/strictjson"
-)
-
-const (
-	// replyLimit bounds the sending of an answer.
-	replyLimit = 30 * time.Second
-	// maxServing is how many requests of one server are dealt with at once.
-	maxServing = 200
 )
 
 // Why a question ends without an answer of the person.
@@ -25,65 +16,21 @@ var (
 	errDone      = errors.New("the server says that it was done")
 )
 
-// capabilities are what servers are told that they may ask.
-func (c *client) capabilities() mcp.ClientCapabilities {
-	can := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
-	if c.sampling {
-		can.Sampling = &mcp.SamplingCapability{} // without tools and context
-	}
-	if c.era == modern {
-		can.Extensions = map[string]any{tasksExtension: struct{}{}}
-	}
-	return can
-}
-
-// serve answers requests of the server that are handled here; false leaves one to mcp-go. It may block for as long as a
-// person takes: where the transport gives up before, the answer goes its own way.
-func (c *client) serve(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, bool) {
-	var answer func(context.Context, transport.JSONRPCRequest) *transport.JSONRPCResponse
-	switch request.Method {
-	case string(mcp.MethodElicitationCreate):
-		answer = c.elicited
-	case string(mcp.MethodSamplingCreateMessage):
-		answer = c.sampled
-	default:
-		return nil, false
-	}
-	defer c.serving.Add(-1)
-	if c.serving.Add(1) > maxServing {
-		return nil, true // a flood is not worth an answer each
-	}
-	response := answer(ctx, request)
-	if c.reply == nil || response == nil {
-		return response, true
-	}
-	// Not the request's context: this is no part of that exchange.
-	own, cancel := context.WithTimeout(context.Background(), replyLimit)
-	defer cancel()
-	if err := c.reply(own, response); err != nil {
-		c.log.DebugContext(ctx, "an answer did not reach the MCP server", "error", err)
-	}
-	return nil, true
-}
-
-// elicited makes the response to elicitation/create; nil where the server wants none any more.
-func (c *client) elicited(ctx context.Context, request transport.JSONRPCRequest) *transport.JSONRPCResponse {
-	raw, err := json.Marshal(request.Params)
-	if err != nil {
-		return transport.NewJSONRPCErrorResponse(request.ID, mcp.INVALID_PARAMS, "the parameters cannot be read", nil)
-	}
-	answer, err := c.elicit(ctx, request.ID.String(), raw)
+// elicited asks the question of elicitation/create. It returns neither a result nor an error if the server took the question
+// back.
+func (c *client) elicited(r serverRequest, call *running) (json.RawMessage, *rpcError) {
+	answer, err := c.elicit(call, r.ID.String(), r.Params)
 	switch {
 	case errors.Is(err, errWithdrawn):
-		return nil
+		return nil, nil
 	case err != nil:
-		return transport.NewJSONRPCErrorResponse(request.ID, mcp.INVALID_PARAMS, err.Error(), nil)
+		return nil, &rpcError{Code: mcp.INVALID_PARAMS, Message: err.Error()}
 	}
-	return transport.NewJSONRPCResultResponse(request.ID, answer.Result())
+	return answer.Result(), nil
 }
 
-// elicit asks a question that a server sent, and waits. The error is for the server.
-func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage) (Answer, error) {
+// elicit asks a question of the server and waits for the answer. The error is for the server.
+func (c *client) elicit(call *running, request string, raw json.RawMessage) (Answer, error) {
 	params, err := strictjson.MemberMap(raw)
 	if err != nil {
 		return Answer{}, err
@@ -92,7 +39,7 @@ func (c *client) elicit(ctx context.Context, request string, raw json.RawMessage
 	if err != nil {
 		return Answer{}, err
 	}
-	r, err := c.whose(ctx, params, anInput)
+	r, err := c.callOf(call, params, anInput)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -179,24 +126,4 @@ func (c *client) shut(key string, why error) {
 		clear(c.early)
 	}
 	c.early[key] = why
-}
-
-// inProcess asks for built-in servers, which ask by a call.
-type inProcess struct{ conn *client }
-
-// Elicit implements mcp-go's handler of a server.
-func (p *inProcess) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	raw, err := json.Marshal(request.Params)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := p.conn.elicit(ctx, "", raw)
-	if err != nil {
-		return nil, err
-	}
-	result := &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseAction(answer.Action)}}
-	if len(answer.Content) > 0 {
-		err = json.Unmarshal(answer.Content, &result.Content)
-	}
-	return result, err
 }

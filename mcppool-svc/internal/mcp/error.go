@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -58,6 +59,9 @@ type Error struct {
 	Stderr Stderr
 	// Err is the cause, for errors.Is; may be nil.
 	Err error
+
+	// Data came with a JSON-RPC error; nil if none did.
+	Data json.RawMessage
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -1,175 +1,175 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// errAbandoned stops a request that its caller gave up before it was sent.
-var errAbandoned = errors.New("given up before it was sent")
+const (
+	// cancelGrace is how long a server has to answer a call that was cancelled; its answer counts.
+	cancelGrace = 2 * time.Second
+	// stopWait is how long a transport may take to notice that a request was stopped.
+	stopWait = time.Second
+)
 
-// exchange is what happened to one request, below mcp-go: whether it can have reached the server, and what came back,
-// raw. It rides in the request's context from the client's methods through mcp-go to the tap and the round tripper.
+// transport carries messages to one server. It delivers responses to their exchanges and passes what the server sends by
+// itself to the client. Its methods are safe for concurrent use.
+type transport interface {
+	// start sends a request and delivers its response, or an *Error, to the exchange. It does not wait.
+	start(x *exchange)
+	// stop gives a request up. The transport delivers something to the exchange soon after.
+	stop(x *exchange)
+	// post sends a message that has no response.
+	post(ctx context.Context, message []byte) error
+	// close ends the connection and all of the transport's goroutines.
+	close()
+}
+
+// exchange is one request and its response.
 type exchange struct {
-	// stub is handed to mcp-go in place of a result, so that it does not parse what is parsed again above.
-	stub json.RawMessage
-	// unless says for which results that is not done, since mcp-go has to see them; may be nil.
-	unless func(json.RawMessage) bool
-	// written takes the request as mcp-go writes it, in the place of the server; nil where it is to be sent.
-	written *transport.JSONRPCRequest
-	// ownCancel: the client tells the server itself when the call is cancelled; mcp-go's own message is dropped.
-	ownCancel bool
-	// gate has the last word on whether the request goes out; may be nil.
-	gate func() error
-	// wants is the id of the request, as it is written, whose result is kept before mcp-go reads it; nil where it is not.
-	wants []byte
-	// run is the tool call that the request is of; amend changes the request before it goes out. Both may be nil.
-	run   *running
-	amend func(*transport.JSONRPCRequest) error
+	id     int64
+	method string
+	name   string      // of the tool, task, prompt or resource that the request is about
+	header http.Header // more HTTP headers; may be nil
+	text   []byte      // the whole message, with the end of its line
+	call   *running    // the tool call that the request is; may be nil
+	asker  *running    // the tool call that the server may ask for on the request's stream; may be nil
 
-	mu         sync.Mutex
-	id         mcp.RequestId            // guarded by mu; set once handed over
-	handed     bool                     // guarded by mu; the transport has it
-	abandoned  bool                     // guarded by mu; it must not be handed over any more
-	sent       bool                     // guarded by mu; it may have reached the server
-	kept       json.RawMessage          // guarded by mu; a result that mcp-go sees an empty one of
-	result     json.RawMessage          // guarded by mu
-	rpcErr     *mcp.JSONRPCErrorDetails // guarded by mu
-	status     int                      // guarded by mu; HTTP status, 0 where there was none
-	retryAfter time.Duration            // guarded by mu; what came with the status
-	cause      error                    // guarded by mu; what the transport saw, where mcp-go loses it
-	barred     error                    // guarded by mu; what the gate said
+	answered chan response      // buffered
+	cancel   context.CancelFunc // ends the transport's work; nil if that has nothing to end
+	sent     atomic.Bool        // the request may have reached the server
 }
 
-type exchangeKey struct{}
-
-func withExchange(ctx context.Context, x *exchange) context.Context {
-	return context.WithValue(ctx, exchangeKey{}, x)
+// response is what came back to a request.
+type response struct {
+	result json.RawMessage
+	err    *Error // nil if there is a result
 }
 
-// exchangeOf returns the exchange of a request; one that nobody looks at where there is none.
-func exchangeOf(ctx context.Context) *exchange {
-	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-		return x
+// deliver hands over a response. The first one counts.
+func (x *exchange) deliver(r response) {
+	select {
+	case x.answered <- r:
+	default:
 	}
-	return &exchange{}
 }
 
-// begin says that the transport gets the request now; assumeSent, that nobody will find out how far it went.
-func (x *exchange) begin(id mcp.RequestId, assumeSent bool) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.abandoned {
-		return errAbandoned
+// delivered returns the response if it is there already.
+func (x *exchange) delivered() (response, bool) {
+	select {
+	case r := <-x.answered:
+		return r, true
+	default:
+		return response{}, false
 	}
-	if x.gate != nil && !x.handed {
-		if x.barred = x.gate(); x.barred != nil {
-			return x.barred
+}
+
+// roundTrip sends a request and waits for its response. If ctx ends first, the server is told, and may still respond to a
+// tool call within the grace. gate has the last word on whether the request is sent; it may be nil.
+func (c *client) roundTrip(ctx context.Context, x *exchange, gate func() error) (json.RawMessage, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, givenUp(ctx, false)
+	case c.isDone():
+		return nil, c.lost(false)
+	}
+	if gate != nil {
+		if err := gate(); err != nil {
+			return nil, err
 		}
 	}
-	x.id, x.handed = id, true
-	x.sent = x.sent || assumeSent
-	return nil
-}
-
-// isOf says whether a server means this request by an id, which some send as text.
-func (x *exchange) isOf(id any) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	_, own, _ := strings.Cut(x.id.String(), ":")
-	_, given, _ := strings.Cut(mcp.NewRequestId(id).String(), ":")
-	return own == given
-}
-
-// abandon keeps a request that was not handed over from being so, and returns the id of one that was.
-func (x *exchange) abandon() (id mcp.RequestId, handed bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.abandoned = true
-	return x.id, x.handed
-}
-
-// notSent takes back what begin assumed.
-func (x *exchange) notSent() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.status/100 == 2 {
-		return // the server took it; this is about what followed under the same context
-	}
-	x.sent = false
-}
-
-func (x *exchange) markSent() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.sent = true
-}
-
-// markStatus keeps the status; what follows success is of answers to the server's own requests, which mcp-go sends under the
-// same context.
-func (x *exchange) markStatus(status int, retryAfter time.Duration) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.status != http.StatusOK {
-		x.status, x.retryAfter = status, retryAfter
+	c.wire.start(x)
+	select {
+	case r := <-x.answered:
+		return c.outcome(r)
+	case <-c.done:
+		if r, ok := x.delivered(); ok {
+			return c.outcome(r) // it came before the end
+		}
+		return nil, c.lost(c.wasSent(x))
+	case <-ctx.Done():
+		return c.interrupt(ctx, x)
 	}
 }
 
-// blame keeps the first cause.
-func (x *exchange) blame(err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.cause == nil {
-		x.cause = err
+// outcome is a response without secrets in its error.
+func (c *client) outcome(r response) (json.RawMessage, error) {
+	if r.err == nil {
+		return r.result, nil
+	}
+	if c.isDone() && r.err.Lost && r.err.Kind == Unavailable {
+		return nil, c.lost(r.err.Sent)
+	}
+	e := *r.err
+	e.Message = c.hide(e.Message)
+	return nil, &e
+}
+
+// interrupt ends a request whose caller gave up. There is no grace after a deadline: the caller was promised that time and no
+// more.
+func (c *client) interrupt(ctx context.Context, x *exchange) (json.RawMessage, error) {
+	cause := context.Cause(ctx)
+	switch {
+	case c.stopCancels:
+		c.wire.stop(x)
+	case x.method != methodInitialize && x.method != methodDiscover:
+		c.tellCancelled(x.id, cause.Error())
+	}
+	if x.call != nil && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
+		if r, ok := c.within(x, cancelGrace); ok {
+			return c.outcome(r)
+		}
+		if c.isDone() {
+			return nil, c.lost(c.wasSent(x))
+		}
+	}
+	c.wire.stop(x)
+	if r, ok := c.within(x, stopWait); ok && r.err == nil {
+		return r.result, nil // it came in the last moment
+	}
+	return nil, givenUp(ctx, x.sent.Load())
+}
+
+// within waits for a response until d has passed or the connection has ended.
+func (c *client) within(x *exchange, d time.Duration) (response, bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case r := <-x.answered:
+		return r, true
+	case <-c.done:
+		return x.delivered()
+	case <-timer.C:
+		return response{}, false
 	}
 }
 
-// keep takes the result of the request out of a message; false where it is another message, or an error.
-func (x *exchange) keep(m message) bool {
-	if x.wants == nil || m.Result == nil || m.Error != nil || !bytes.Equal(m.ID, x.wants) {
+// wasSent reports whether a request that lost its connection may have reached the server.
+func (c *client) wasSent(x *exchange) bool {
+	if t, ok := c.wire.(*stdio); ok && t.out.undelivered(x.id) {
 		return false
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.kept == nil { // the first answer is the one
-		x.kept = m.Result
+	return x.sent.Load()
+}
+
+// lost is the error of a request whose connection ended.
+func (c *client) lost(sent bool) *Error {
+	e := *errClosed
+	if err := c.Err(); err != nil {
+		e = *As(err)
+		// A server that never completed the handshake fails the same way again.
+		e.Transient = c.info != Info{} && e.Kind == Unavailable
 	}
-	return true
+	e.Sent, e.Lost = sent, true
+	return &e
 }
 
-// answer notes what came back; what was kept of it before counts.
-func (x *exchange) answer(result json.RawMessage, rpcErr *mcp.JSONRPCErrorDetails) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.kept != nil && rpcErr == nil {
-		result = x.kept
-	}
-	x.result, x.rpcErr = result, rpcErr
-}
-
-// report is a copy of what is known.
-type report struct {
-	sent   bool
-	result json.RawMessage
-	rpcErr *mcp.JSONRPCErrorDetails
-	status int
-	// retryAfter came with the status.
-	retryAfter time.Duration
-	cause      error
-	barred     error
-}
-
-func (x *exchange) report() report {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return report{sent: x.sent, result: x.result, rpcErr: x.rpcErr, status: x.status, retryAfter: x.retryAfter, cause: x.cause, barred: x.barred}
+// givenUp is the error of a request whose caller gave up.
+func givenUp(ctx context.Context, sent bool) *Error {
+	cause := context.Cause(ctx)
+	return &Error{Kind: Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
 }

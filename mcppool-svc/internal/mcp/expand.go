@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // reference is a secret that stays in the pool's environment, or in a file, until a connection is made.
@@ -19,6 +20,18 @@ var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
 
 // maxSecret is the longest secret that a file may hold, in bytes.
 const maxSecret = 64 << 10
+
+// expand resolves references to the pool's environment in what an operator wrote.
+func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
+	if !s.ByOperator {
+		return values, nil
+	}
+	out, err := expand(values, c.cfg.Environ)
+	if err != nil {
+		return nil, Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
+	}
+	return out, nil
+}
 
 // HasReference says whether a value refers to the pool's environment or to a file.
 func HasReference(value string) bool { return reference.MatchString(value) }

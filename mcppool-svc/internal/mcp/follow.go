@@ -28,14 +28,20 @@ type follower struct {
 	id   string // of the task
 	task mcpTask
 
-	told     bool          // of the task
-	interval time.Duration // where the server says none
-	failures int           // in a row
-	result   chan verdict  // of tasks/result, while the server asks through it; nil where that is not so
+	told     bool            // of the task
+	interval time.Duration   // where the server says none
+	failures int             // in a row
+	result   chan taskResult // of tasks/result, while the server asks through it; nil where that is not so
 
 	work   sync.WaitGroup
 	mu     sync.Mutex
 	inputs map[string]*taskInput // guarded by mu; by the server's names; since 2026-07-28
+}
+
+// taskResult is the answer to tasks/result.
+type taskResult struct {
+	raw json.RawMessage
+	err error
 }
 
 // followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
@@ -68,11 +74,11 @@ func (f *follower) tell() {
 }
 
 func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
-	if f.r.call.Follow != "" || f.c.era == modern && f.task.status != "working" {
+	if f.r.call.Follow != "" || f.c.isModern() && f.task.status != "working" {
 		// Only tasks/get says all there is to say.
 		f.task.status = "working"
 		if err := f.poll(ctx); err != nil {
-			return f.given(ctx, err)
+			return f.failedBy(ctx, err)
 		}
 	}
 	for !f.task.over() {
@@ -90,7 +96,7 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 			} // the server would not wait: it is asked as always
 		case <-f.c.done:
 			timer.Stop()
-			return nil, f.c.lost(report{sent: true})
+			return nil, f.c.lost(true)
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -98,14 +104,14 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 			return f.abandon(ctx)
 		}
 		if err := f.poll(ctx); err != nil {
-			return f.given(ctx, err)
+			return f.failedBy(ctx, err)
 		}
 	}
 	return f.end(ctx)
 }
 
-// given is why a task is followed no more; an end of the call counts before what it did to a request.
-func (f *follower) given(ctx context.Context, err error) (json.RawMessage, error) {
+// failedBy ends the call after an error, which counts only if the call itself has not ended.
+func (f *follower) failedBy(ctx context.Context, err error) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return f.abandon(ctx)
 	}
@@ -174,7 +180,7 @@ func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, ended(ctx)
+			return nil, givenUp(ctx, true)
 		}
 	}
 }
@@ -184,21 +190,21 @@ func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
 func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrStopping) && f.c.portable() {
-		return nil, ended(ctx)
+		return nil, givenUp(ctx, true)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
 	defer cancel()
 	_, _, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
 	if errors.Is(cause, context.DeadlineExceeded) || err != nil && As(err).Kind != Answered {
-		return nil, ended(ctx)
+		return nil, givenUp(ctx, true)
 	}
 	t, err := f.c.getTask(last, f.r, f.id)
 	if err != nil || !t.over() || t.status == "cancelled" {
-		return nil, ended(ctx)
+		return nil, givenUp(ctx, true)
 	}
 	raw, err := f.c.taskResult(last, f.r, t)
 	if err != nil {
-		return nil, ended(ctx)
+		return nil, givenUp(ctx, true)
 	}
 	return raw, nil
 }

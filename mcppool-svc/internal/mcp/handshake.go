@@ -2,58 +2,227 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/services/strictjson"
 )
 
-// handshakeError says why initialize failed and what to do about it.
-func (c *client) handshakeError(ctx context.Context, x *exchange, err error) *Error {
-	if errors.Is(err, errNoHandshake) {
-		return c.noDiscovery(ctx, x, err)
+// era is how a connection begins: with the initialize handshake, up to 2025-11-25, or without one, since 2026-07-28.
+type era string
+
+const (
+	legacy era = mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	modern era = mcp.LATEST_PROTOCOL_VERSION
+)
+
+const (
+	methodInitialize = string(mcp.MethodInitialize)
+	methodDiscover   = string(mcp.MethodServerDiscover)
+)
+
+const (
+	// discoverLimit is how long a server may take over HTTP to say whether it does without a handshake. It is long, since a
+	// slow server would be taken for an old one; hardly any server leaves a request over HTTP without an answer.
+	discoverLimit = 15 * time.Second
+	// discoverLimitStdio is the same over stdio, where old servers ignore what they do not know.
+	discoverLimitStdio = 5 * time.Second
+	// logLevelLimit bounds the wait for a server's word on the level of its logs.
+	logLevelLimit = 5 * time.Second
+)
+
+var (
+	// errOtherEra means that a server that was asked for the revisions without a handshake answered with one that has it.
+	errOtherEra = errors.New("the server speaks an older revision")
+	// errLegacySSE means that an address refuses initialize, as servers of the older HTTP transport do.
+	errLegacySSE = errors.New("the server refuses streamable HTTP")
+)
+
+// handshake makes a connection ready for requests. The caller closes it on failure.
+func (c *client) handshake(ctx context.Context) error {
+	c.setMeta()
+	begin := c.initialize
+	if c.isModern() {
+		begin = c.discover
 	}
-	var version mcp.UnsupportedProtocolVersionError
-	if errors.As(err, &version) && version.Version != "" && x.report().rpcErr == nil {
-		return Errorf(Protocol,
-			"the server speaks the MCP revision %q, which is not known here; use another version of the server", cut(version.Version))
+	if err := begin(ctx); err != nil {
+		if ctx.Err() != nil && !c.isDone() {
+			return c.noAnswer(ctx)
+		}
+		return err
 	}
-	status := x.report().status
-	if errors.Is(err, transport.ErrLegacySSEServer) && !loginFailed(x.report()) && status != http.StatusForbidden && status != http.StatusTooManyRequests {
-		return &Error{Kind: Unavailable, Err: transport.ErrLegacySSEServer,
-			Message: "the server refuses streamable HTTP (" + statusText(status) + "), and does not speak the older HTTP+SSE transport " +
-				"there either: the address may be wrong (many end in /mcp or /sse)"}
+	can := c.serverCan
+	c.info.Capabilities = Capabilities{
+		Tools: can.Tools != nil, Resources: can.Resources != nil, Subscriptions: can.Resources != nil && can.Resources.Subscribe,
+		Prompts: can.Prompts != nil, Completions: can.Completions != nil, Logging: can.Logging != nil, Tasks: can.Tasks != nil,
 	}
-	if ctx.Err() != nil && !c.isDone() {
-		return c.silence(ctx)
+	if c.isModern() {
+		c.setMeta()
+		c.startListening()
+		return nil
 	}
-	r := x.report()
-	if r.rpcErr == nil && r.result != nil {
-		return Errorf(Protocol, "the server's answer to initialize cannot be used: %s", cut(strip(err)))
+	c.canTask = can.Tasks != nil && can.Tasks.Requests != nil && can.Tasks.Requests.Tools != nil && can.Tasks.Requests.Tools.Call != nil
+	if can.Logging != nil {
+		c.background(c.askForLogs)
 	}
-	_, failure := c.outcome(x, err)
-	e := *As(failure)
-	e.Message = c.hide(e.Message)
+	return nil
+}
+
+// initialize makes the handshake of revisions up to 2025-11-25.
+func (c *client) initialize(ctx context.Context) error {
+	raw, err := c.ask(ctx, methodInitialize, "", map[string]any{
+		"protocolVersion": string(legacy), "clientInfo": c.implementation(), "capabilities": c.capabilities(),
+	})
+	if err != nil {
+		return refusedInitialize(As(err))
+	}
+	var result mcp.InitializeResult
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return Errorf(Protocol, "the server's answer to initialize cannot be used: %w", err)
+	}
+	if !mcp.IsValidProtocolVersion(result.ProtocolVersion) {
+		return Errorf(Protocol, "the server speaks the MCP revision %q, which is not known here; use another version of the server", cut(result.ProtocolVersion))
+	}
+	c.info = Info{Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion}
+	c.serverCan = result.Capabilities
+	if t, ok := c.wire.(interface{ setVersion(version string) }); ok {
+		t.setVersion(result.ProtocolVersion)
+	}
+	if err := c.notify("notifications/initialized", nil); err != nil && !c.isDone() {
+		return As(err)
+	}
+	return nil
+}
+
+// refusedInitialize says what to do if an address refuses initialize over HTTP.
+func refusedInitialize(e *Error) error {
+	var status *statusError
+	if !errors.As(e, &status) || status.status/100 != 4 {
+		return e
+	}
+	switch status.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return e
+	}
+	return &Error{Kind: Unavailable, Err: errors.Join(errLegacySSE, status),
+		Message: "the server refuses streamable HTTP (" + statusText(status.status) + "), and does not speak the older HTTP+SSE transport " +
+			"there either: the address may be wrong (many end in /mcp or /sse)"}
+}
+
+// discover asks a server what it offers, which takes the place of the handshake since 2026-07-28. If a server of older
+// revisions may have answered so, the error wraps errOtherEra.
+func (c *client) discover(ctx context.Context) error {
+	limit := discoverLimit
+	if _, ok := c.wire.(*stdio); ok {
+		limit = discoverLimitStdio
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	raw, err := c.ask(ctx, methodDiscover, "", nil)
+	if err != nil && As(err).Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && names(As(err).Data, "supported") {
+		raw, err = c.ask(ctx, methodDiscover, "", nil) // it refuses the revision, and names it among those that it takes
+	}
+	var result mcp.DiscoverResult
+	if err == nil && (!names(raw, "supportedVersions") || json.Unmarshal(raw, &result) != nil) {
+		err = protocolError("the server does not answer server/discover as 2026-07-28 wants it")
+	}
+	if err != nil {
+		return notDiscovered(*As(err))
+	}
+	c.info = Info{Protocol: string(modern)}
+	if info := result.GetResultMeta().ServerInfo(); info != nil {
+		c.info.Name, c.info.Version = cut(info.Name), cut(info.Version)
+	}
+	c.serverCan = result.Capabilities
+	return nil
+}
+
+func notDiscovered(e Error) error {
+	var status *statusError
+	answered := errors.As(&e, &status)
+	switch e.Kind {
+	case Answered, Protocol, Unavailable, Interrupted:
+		if answered && !statusPasses(status.status) || !answered && e.Sent {
+			e.Err = errors.Join(e.Err, errOtherEra)
+		}
+	}
 	return &e
 }
 
-// silence is a server that does not answer initialize in time.
-func (c *client) silence(ctx context.Context) *Error {
+// names reports whether the list under a key has the revision.
+func names(raw json.RawMessage, key string) bool {
+	fields, err := strictjson.MemberMap(raw)
+	var revisions []string
+	return err == nil && json.Unmarshal(fields[key], &revisions) == nil && slices.Contains(revisions, string(modern))
+}
+
+func (c *client) implementation() mcp.Implementation {
+	return mcp.Implementation{Name: "pawl", Version: c.version}
+}
+
+// capabilities are what servers are told that they may ask for.
+func (c *client) capabilities() mcp.ClientCapabilities {
+	can := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
+	if c.sampling {
+		can.Sampling = &mcp.SamplingCapability{} // without tools and context
+	}
+	if len(c.roots) > 0 {
+		can.Roots = &struct { // they do not change during a connection
+			ListChanged bool `json:"listChanged,omitempty"`
+		}{}
+	}
+	if c.isModern() {
+		can.Extensions = map[string]any{tasksExtension: struct{}{}}
+	}
+	return can
+}
+
+// setMeta writes what each request says of this client since 2026-07-28.
+func (c *client) setMeta() {
+	if !c.isModern() {
+		return
+	}
+	c.meta = nil
+	add := func(key string, value any) {
+		if text, err := json.Marshal(value); err == nil {
+			c.meta = append(append(append(strictjson.AppendQuote(c.meta, key), ':'), text...), ',')
+		}
+	}
+	add(mcp.MetaKeyProtocolVersion, string(modern))
+	add(mcp.MetaKeyClientInfo, c.implementation())
+	add(mcp.MetaKeyClientCapabilities, c.capabilities())
+	if c.serverCan.Logging != nil {
+		add(mcp.MetaKeyLogLevel, mcp.LoggingLevelInfo)
+	}
+}
+
+// askForLogs asks a server for its logs: otherwise some send none.
+func (c *client) askForLogs() {
+	ctx, cancel := context.WithTimeout(c.life, logLevelLimit)
+	defer cancel()
+	_, _ = c.ask(ctx, string(mcp.MethodSetLogLevel), "", map[string]any{"level": mcp.LoggingLevelInfo}) // best effort
+}
+
+// noAnswer is the error of a server that does not answer the handshake in time.
+func (c *client) noAnswer(ctx context.Context) *Error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &Error{Kind: Interrupted, Message: "connecting was given up", Err: ctx.Err()}
 	}
-	e := &Error{Kind: Unavailable, Err: ctx.Err(),
-		Message: "the server did not answer initialize in time"}
-	if c.said == nil {
+	e := &Error{Kind: Unavailable, Err: ctx.Err(), Message: "the server did not answer initialize in time"}
+	t, ok := c.wire.(*stdio)
+	if !ok {
 		e.Message += "; check its address, or raise its start_timeout"
 		return e
 	}
-	if c.lines.Noise() != "" {
+	if t.in.Noise() != "" {
 		e.Kind = Protocol
 	}
-	e.Message = fmt.Sprintf("%s%s; check that the command starts an MCP server on stdin and stdout, or raise its start_timeout",
-		e.Message, c.said())
+	e.Message = fmt.Sprintf("%s%s; check that the command starts an MCP server on stdin and stdout, or raise its start_timeout", e.Message, t.lastOutput())
 	return e
 }

@@ -14,11 +14,11 @@ import (
 
 // gather gets what a result asks for.
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
-	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0}
+	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
 	if next.number > maxRounds {
 		return next, brokenInput(fmt.Sprintf("it asked %d times", maxRounds))
 	}
-	if err := next.keep(fields); err != nil {
+	if err := next.keepState(fields); err != nil {
 		return next, err
 	}
 	questions, samples, err := c.readInputs(fields["inputRequests"], &next)
@@ -128,7 +128,7 @@ func (c *client) askAll(r *running, questions map[string]Question, elicitations 
 	}
 	wait.Wait()
 	if r.context().Err() != nil {
-		return nil, ended(r.context())
+		return nil, givenUp(r.context(), true)
 	}
 	return answers, failed
 }

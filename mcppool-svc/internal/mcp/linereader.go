@@ -12,61 +12,55 @@ import (
 )
 
 const (
-	// maxNoise is how many lines in a row may be something else than JSON-RPC: a stray log line is forgiven, a program
-	// that is no MCP server is not.
+	// maxNoise is how many lines in a row may be something other than JSON-RPC: a stray log line is forgiven, a program that
+	// is not an MCP server is not.
 	maxNoise = 100
 	// noiseSample is how much of such a line is kept for error messages.
 	noiseSample = 200
 	// keepBuffer is how much buffer an idle connection keeps.
 	keepBuffer = 16 << 10
-	// tailSize is how much of the end of a line that is left out is looked at.
+	// tailSize is how much of the end of a skipped line is looked at.
 	tailSize = 256
-	// maxSkips, in lines of the longest length, and skipLimit bound what is left out of one line: 2 GiB by default.
+	// maxSkips, in lines of the longest length, and skipLimit bound what is skipped of one line: 2 GiB by default.
 	maxSkips  = 64
 	skipLimit = 30 * time.Second
 )
 
-// lineReader stands between a child's stdout and mcp-go, whose own reader takes lines of any length and drops in silence
-// what it does not understand. It passes on whole lines that are JSON objects, puts a verdict in the place of answers that
-// are too long or ambiguous, and ends the stream where that cannot be done. The end always looks like io.EOF from outside,
-// since mcp-go logs everything else; Err says why.
+// lineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, fails the
+// requests whose responses are too long or ambiguous, and ends where that cannot be done.
 type lineReader struct {
-	src   *bufio.Reader
-	limit int
-	eof   chan struct{}
-	judge *judge
-	notes *throttle
+	src    *bufio.Reader
+	limit  int
+	take   func(m message, line []byte)
+	refuse func(id []byte, why error)
+	ended  chan struct{} // closed when the stream has ended
 
-	line []byte // what is left of the current line
-	buf  []byte // its backing store
+	buf  []byte // of a line that is longer than src's buffer
 	run  int    // lines in a row that were noise
-	skip bool   // the rest of the current line is to be left out
-
-	mailbox // of those that wait for answers
+	skip bool   // the rest of the current line is to be skipped
 
 	mu    sync.Mutex
 	err   error  // guarded by mu; why the stream ended
 	noise string // guarded by mu; the first line that was noise
 }
 
-func newLineReader(src io.Reader, limit int) *lineReader {
-	return &lineReader{src: bufio.NewReaderSize(src, 4096), limit: limit, eof: make(chan struct{}), judge: newJudge(limit), notes: newThrottle()}
+func newLineReader(src io.Reader, limit int, take func(message, []byte), refuse func([]byte, error)) *lineReader {
+	return &lineReader{src: bufio.NewReaderSize(src, 4096), limit: limit, take: take, refuse: refuse, ended: make(chan struct{})}
 }
 
-// Read is called by mcp-go's read loop alone.
-func (r *lineReader) Read(p []byte) (int, error) {
-	for len(r.line) == 0 {
-		if err := r.next(); err != nil {
-			r.end(err)
-			return 0, io.EOF
-		}
+// read reads lines until the stream ends.
+func (r *lineReader) read() {
+	err := r.next()
+	for err == nil {
+		err = r.next()
 	}
-	n := copy(p, r.line)
-	r.line = r.line[n:]
-	return n, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	close(r.ended)
 }
 
-// next reads one line; r.line stays empty where it was noise.
+// next reads one line.
 func (r *lineReader) next() error {
 	if cap(r.buf) > keepBuffer {
 		r.buf = nil // one large message must not pin its memory
@@ -84,22 +78,20 @@ func (r *lineReader) next() error {
 			return r.tooLong(part, err == nil)
 		}
 		if err == nil && len(r.buf) == 0 {
-			return r.sift(part) // as it lies in src, which is not read on before the line is
+			return r.line(part) // in src's buffer
 		}
 		r.buf = append(r.buf, part...)
 		switch {
-		case err == nil:
-			return r.sift(r.buf)
-		case errors.Is(err, io.EOF) && len(r.buf) > 0:
-			return r.sift(append(r.buf, '\n')) // the last line, not quite ended
+		case err == nil, errors.Is(err, io.EOF) && len(r.buf) > 0: // the last line may lack its end
+			return r.line(r.buf)
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
 	}
 }
 
-// tooLong does with a line over the limit what can be done: who waits for it is told at once where its beginning says who
-// that is, else once it has ended, where its end does.
+// tooLong handles a line over the limit. The request that it answers fails at once if the line's beginning has its id, else
+// when the line has ended with it.
 func (r *lineReader) tooLong(part []byte, ended bool) error {
 	beginning := bytes.TrimSpace(append(r.buf, part[:r.limit-len(r.buf)]...))
 	if len(beginning) == 0 || beginning[0] != '{' {
@@ -107,7 +99,7 @@ func (r *lineReader) tooLong(part []byte, ended bool) error {
 	}
 	m := readMessage(beginning)
 	last := bytes.Clone(part[max(0, len(part)-tailSize):])
-	r.buf = nil // the memory
+	r.buf = nil // frees the memory
 	switch {
 	case m.ID != nil || m.Method:
 		r.skip = !ended
@@ -124,7 +116,7 @@ func (r *lineReader) tooLong(part []byte, ended bool) error {
 	}
 	switch {
 	case m.Method:
-		return r.count() // it asks or tells something of that length
+		return r.count() // a request or notification of that length
 	case numericID.Match(id):
 		r.refuse(id, errTooLong)
 		return nil
@@ -159,25 +151,18 @@ func (r *lineReader) skipLine() (tail []byte, err error) {
 	}
 }
 
-// sift keeps a JSON object, judges answers that cannot be used, and counts the rest.
-func (r *lineReader) sift(line []byte) error {
+// line passes a message on, or counts what is not one.
+func (r *lineReader) line(line []byte) error {
 	text := bytes.TrimSpace(line)
 	if len(text) > 0 && text[0] == '{' {
-		switch m := readMessage(text); {
-		case m.Err == nil && !m.Method && r.settle(m):
+		m := readMessage(text)
+		refused := m.Err != nil && m.Answer && !m.Method && numericID.Match(m.ID)
+		if m.Err == nil {
 			r.run = 0
+			r.take(m, text)
 			return nil
-		case m.Err == nil:
-			r.run = 0
-			r.line = line
-			switch {
-			case m.Method && len(m.ID) > 0:
-				r.notes.ask(len(text))
-			case m.Method:
-				r.notes.wait(len(text))
-			}
-			return nil
-		case m.Answer && !m.Method && numericID.Match(m.ID):
+		}
+		if refused {
 			r.refuse(m.ID, m.Err)
 			return nil
 		}
@@ -188,33 +173,10 @@ func (r *lineReader) sift(line []byte) error {
 	return r.count()
 }
 
-// settle gives an answer to who waits for it; false where nobody does.
-func (r *lineReader) settle(m message) bool {
-	if !m.Answer {
-		return false
-	}
-	to := r.take(m.ID)
-	if to == nil {
-		return false
-	}
-	to <- reply{result: bytes.Clone(m.Result), failure: bytes.Clone(m.Error)} // copies: the line's store is used again
-	return true
-}
-
-// refuse puts a verdict in the place of an answer.
-func (r *lineReader) refuse(id []byte, why error) {
-	if to := r.take(id); to != nil {
-		to <- reply{verdict: r.judge.details(why)}
-		return
-	}
-	r.line = r.judge.line(id, why)
-}
-
-// count counts a line that was left out.
+// count counts a line that was skipped.
 func (r *lineReader) count() error {
 	if r.run++; r.run >= maxNoise {
-		return &Error{Kind: Protocol, Sent: true, Lost: true,
-			Message: "the program does not speak MCP on its stdout: it wrote " + r.Noise()}
+		return &Error{Kind: Protocol, Sent: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + r.Noise()}
 	}
 	return nil
 }
@@ -227,16 +189,7 @@ func (r *lineReader) remember(text []byte) {
 	}
 }
 
-func (r *lineReader) end(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.err = err
-		close(r.eof)
-	}
-}
-
-// Noise returns the first line that was not JSON-RPC, quoted; empty where there was none.
+// Noise returns the first line that was not JSON-RPC, quoted, or "".
 func (r *lineReader) Noise() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +199,7 @@ func (r *lineReader) Noise() string {
 	return fmt.Sprintf("%q", r.noise)
 }
 
-// Err says why the stream ended, after eof is closed; io.EOF where the child closed it.
+// Err returns why the stream ended, after ended is closed: io.EOF if the child closed it.
 func (r *lineReader) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

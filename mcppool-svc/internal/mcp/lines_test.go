@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,50 +14,51 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // lineTest is one of TestLineReader.
 type lineTest struct {
 	name, in, out string
-	kind          Kind // of the error, where there is one
+	kind          Kind // of the error, if there is one
 	fails         bool
 }
 
-// verdicts is out with the verdicts written out.
-func (tt lineTest) verdicts(j *judge) string {
-	return regexp.MustCompile(`(?m)^VERDICT (\d+) (\d)$`).ReplaceAllString(tt.out,
-		`{"jsonrpc":"2.0","id":$1,"error":{"code":-32099,"message":"`+j.word+`$2"}}`)
+// read reads lines and writes down what becomes of them: REFUSED with the id and the reason for a refused response.
+func read(in io.Reader, limit int) (*lineReader, string) {
+	var out strings.Builder
+	r := newLineReader(in, limit,
+		func(_ message, line []byte) { fmt.Fprintf(&out, "%s\n", line) },
+		func(id []byte, why error) { fmt.Fprintf(&out, "REFUSED %s %v\n", id, why) })
+	r.read()
+	return r, out.String()
 }
 
 func TestLineReader(t *testing.T) {
 	tests := []lineTest{
-		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\r\n", 0, false},
+		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\n", 0, false},
 		{"noise is left out", "hello\n{}\n\n[1]\n{broken\n{}\n", "{}\n{}\n", 0, false},
 		{"last line without an end", "{}\n{\"a\":1}", "{}\n{\"a\":1}\n", 0, false},
 		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", TooLarge, true},
-		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
-		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
-		{"too long, another way", `{"result":"` + strings.Repeat("x", 10_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "VERDICT 7 0\n{}\n", 0, false},
-		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "VERDICT 7 0\n", 0, false},
+		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
+		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
+		{"too long, another way", `{"result":"` + strings.Repeat("x", 10_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
+		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "REFUSED 7 it is too long\n", 0, false},
 		{"too long notification", `{"method":"m","params":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "{}\n", 0, false},
 		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", TooLarge, true},
-		{"a key twice", `{"id":7,"result":{"a":1,"a":2}}` + "\n{}\n", "VERDICT 7 1\n{}\n", 0, false},
-		{"a key in another case", `{"id":7,"result":1,"Result":2}` + "\n{}\n", "VERDICT 7 2\n{}\n", 0, false},
-		{"broken answer", `{"id":7,"result":}` + "\n{}\n", "VERDICT 7 4\n{}\n", 0, false},
+		{"a key twice", `{"id":7,"result":{"a":1,"a":2}}` + "\n{}\n", "REFUSED 7 at byte 24 in \"/result\": the key \"a\" comes twice\n{}\n", 0, false},
+		{"a key in another case", `{"id":7,"result":1,"Result":2}` + "\n{}\n", "REFUSED 7 a key of the message is in the wrong letter case\n{}\n", 0, false},
+		{"broken answer", `{"id":7,"result":}` + "\n{}\n", "REFUSED 7 at byte 17 in \"/result\": invalid character '}' at start of value\n{}\n", 0, false},
 		{"broken notification", `{"method":"m","method":"n"}` + "\n{}\n", "{}\n", 0, false},
 		{"endless", strings.Repeat("x", 1000), "", TooLarge, true},
 		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", Protocol, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newLineReader(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
-			out, err := io.ReadAll(r)
-			if err != nil || string(out) != tt.verdicts(r.judge) {
-				t.Errorf("read %q, %v; want %q", out, err, tt.out)
+			r, out := read(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
+			if out != tt.out {
+				t.Errorf("read %q; want %q", out, tt.out)
 			}
-			<-r.eof
+			<-r.ended
 			var e *Error
 			if errors.As(r.Err(), &e) != tt.fails || tt.fails && e.Kind != tt.kind {
 				t.Errorf("Err = %v", r.Err())
@@ -86,11 +86,10 @@ func TestGigabyteTakesNoMemory(t *testing.T) {
 	line := io.MultiReader(strings.NewReader(`{"result":"`), &fill{1 << 30}, strings.NewReader(`","jsonrpc":"2.0","id":7}`+"\n{}\n"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r := newLineReader(line, DefaultMaxMessage)
-	out, err := io.ReadAll(r)
+	_, out := read(line, DefaultMaxMessage)
 	runtime.ReadMemStats(&after)
-	if err != nil || !strings.HasSuffix(string(out), "}}\n{}\n") || !strings.Contains(string(out), `"id":7,`) {
-		t.Errorf("read %q, %v", out, err)
+	if out != "REFUSED 7 it is too long\n{}\n" {
+		t.Errorf("read %q", out)
 	}
 	// A buffer that grows by and by leaves smaller ones behind.
 	if used := after.TotalAlloc - before.TotalAlloc; used > 8*DefaultMaxMessage {
@@ -103,16 +102,16 @@ func FuzzLineReader(f *testing.F) {
 	f.Add([]byte("{\"a\":1}\nx\n{}\n"), 16)
 	f.Fuzz(func(t *testing.T, in []byte, limit int) {
 		limit = 1 + (limit&0xff+256)%256
-		out, err := io.ReadAll(newLineReader(bytes.NewReader(in), limit))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := bufio.NewScanner(bytes.NewReader(out))
-		for s.Scan() {
-			if line := bytes.TrimSpace(s.Bytes()); len(line) > limit && !bytes.Contains(line, []byte("-32099")) || len(line) == 0 || line[0] != '{' {
+		r := newLineReader(bytes.NewReader(in), limit, func(_ message, line []byte) {
+			if len(line) > limit || len(line) == 0 || line[0] != '{' {
 				t.Errorf("passed %q", line)
 			}
-		}
+		}, func(id []byte, _ error) {
+			if _, ok := integer(id); !ok {
+				t.Errorf("refused %q", id)
+			}
+		})
+		r.read()
 	})
 }
 
@@ -125,7 +124,7 @@ func TestLineWriterKeepsOrderAndNeverBlocks(t *testing.T) {
 	lw := newLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
 	line := strings.Repeat("x", 1000) + "\n"
 	for range 1000 { // far more than a pipe holds, with nobody reading
-		if _, err := io.WriteString(lw, line); err != nil {
+		if err := lw.write(1, []byte(line)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +135,7 @@ func TestLineWriterKeepsOrderAndNeverBlocks(t *testing.T) {
 	if err := lw.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := io.WriteString(lw, line); !errors.Is(err, errNotQueued) {
+	if err := lw.write(1, []byte(line)); !errors.Is(err, errPipeClosed) {
 		t.Errorf("write after Close: %v", err)
 	}
 }
@@ -149,7 +148,7 @@ func TestLineWriterGivesUpOnAStalledReader(t *testing.T) {
 	defer r.Close()
 	failed := make(chan error, 1)
 	lw := newLineWriter(w, 50*time.Millisecond, func(err error) { failed <- err })
-	if _, err := lw.Write(bytes.Repeat([]byte{'x'}, 1<<20)); err != nil {
+	if err := lw.write(1, bytes.Repeat([]byte{'x'}, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -167,10 +166,10 @@ func TestLineWriterBoundsWhatWaits(t *testing.T) {
 	}
 	defer r.Close()
 	lw := newLineWriter(w, time.Minute, func(error) {})
-	if _, err := lw.Write(bytes.Repeat([]byte{'x'}, maxQueued+1<<20)); err != nil {
+	if err := lw.write(1, bytes.Repeat([]byte{'x'}, maxQueued+1<<20)); err != nil {
 		t.Errorf("one large message: %v", err)
 	}
-	if _, err := lw.Write([]byte("y\n")); !errors.Is(err, errNotQueued) {
+	if err := lw.write(2, []byte("y\n")); !errors.Is(err, errNotRead) {
 		t.Errorf("more behind it: %v", err)
 	}
 	start := time.Now()
@@ -190,24 +189,24 @@ func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	lw := newLineWriter(w, time.Minute, func(err error) { failed <- err })
-	first, second := string(beginning(mcp.NewRequestId(int64(1))))+"}\n", string(beginning(mcp.NewRequestId(int64(11))))+"}\n"
-	if _, err := io.WriteString(lw, first); err != nil {
+	first, second := []byte("{\"id\":1}\n"), []byte("{\"id\":11}\n")
+	if err := lw.write(1, first); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(r, make([]byte, len(first))); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	if _, err := io.WriteString(lw, second); err != nil {
+	if err := lw.write(11, second); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("error = %v", err)
 	}
-	if lw.undelivered([]byte(first[:len(first)-2])) {
+	if lw.undelivered(1) {
 		t.Error("what was read counts as not delivered")
 	}
-	if !lw.undelivered([]byte(second[:len(second)-2])) {
+	if !lw.undelivered(11) {
 		t.Error("what nobody could read counts as delivered")
 	}
 	if err := lw.Close(); err != nil {
@@ -230,8 +229,8 @@ func TestLineWriterDirectAndQueuedWritesMix(t *testing.T) {
 			for i := range each {
 				// From a few bytes to more than is written at once.
 				line := fmt.Sprintf("%d %d %s\n", n, i, strings.Repeat("x", (i*37)%(directLimit+500)))
-				if got, err := io.WriteString(lw, line); err != nil || got != len(line) {
-					t.Errorf("wrote %d of %d: %v", got, len(line), err)
+				if err := lw.write(int64(i), []byte(line)); err != nil {
+					t.Error(err)
 				}
 			}
 		})

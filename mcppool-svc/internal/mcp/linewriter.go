@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
+	"slices"
 	"sync"
 	"time"
 )
 
-// errNotQueued means that a message was not even accepted for sending.
-var errNotQueued = errors.New("not sent")
+// Why a message is not accepted for sending.
+var (
+	errPipeClosed = errors.New("the pipe to the server is closed")
+	errNotRead    = errors.New("not sent: the server does not read its stdin")
+)
 
 const (
 	// maxQueued is how many bytes may wait for a child to read them. One message always may.
@@ -19,8 +22,8 @@ const (
 	writeChunk = 64 << 10
 	// stallLimit is how long a child may leave its stdin unread while there is more to write.
 	stallLimit = 30 * time.Second
-	// directLimit is how long a message may be that is tried to be written at once: Linux pipes take those whole or not at
-	// all.
+	// directLimit is how long a message may be for an attempt to write it at once: Linux pipes take such a message whole or
+	// not at all.
 	directLimit = 4096
 	// flushLimit is how long Close lets what is queued go out.
 	flushLimit = 200 * time.Millisecond
@@ -32,21 +35,20 @@ type deadlineWriter interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// lineWriter stands between mcp-go and a child's stdin. mcp-go writes under a lock and would hang every call, deadlines
-// or not, at a child that does not read; here a write that the pipe does not take at once is queued, and a goroutine of its
-// own brings it there. To go through that goroutine each time would be a tenth of a short call's time.
+// lineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued and written
+// by a goroutine. To hand every message to that goroutine would cost a tenth of a short call's time.
 type lineWriter struct {
 	out   deadlineWriter
 	stall time.Duration
-	try   func([]byte) int // guarded by mu; writes what can be written without waiting; nil where nothing can
-	fail  func(error)      // told once, when the child does not read or the pipe is broken
+	try   func([]byte) int // guarded by mu; writes what can be written without waiting; may be nil
+	fail  func(error)      // called once, when the child does not read or the pipe is broken
 
 	wake  chan struct{} // buffered; something was queued or closed
-	ended chan struct{} // the goroutine is gone
+	ended chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
 	lines   []line // guarded by mu; those not fully written yet
-	fresh   int    // guarded by mu; how many of lines, at their end, nobody began to write
+	fresh   int    // guarded by mu; how many of lines, at their end, are not begun
 	queued  int64  // guarded by mu; bytes ever queued
 	written int64  // guarded by mu; bytes ever written
 	closed  bool   // guarded by mu
@@ -54,6 +56,7 @@ type lineWriter struct {
 
 // line is a message on its way.
 type line struct {
+	id   int64 // of the request; 0 for other messages
 	text []byte
 	end  int64 // bytes queued with it and before it
 }
@@ -64,30 +67,29 @@ func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *l
 	return w
 }
 
-// Write writes or queues one message. It never blocks.
-func (w *lineWriter) Write(p []byte) (int, error) {
+// write writes or queues one message. id is that of a request, or 0.
+func (w *lineWriter) write(id int64, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return 0, errors.Join(errNotQueued, os.ErrClosed)
+		return errPipeClosed
 	}
 	if waiting := w.queued - w.written; waiting > 0 && waiting+int64(len(p)) > maxQueued {
-		return 0, errors.Join(errNotQueued, errors.New("the server does not read its stdin"))
+		return errNotRead
 	}
-	size := len(p)
-	if w.try != nil && w.queued == w.written && size <= directLimit {
+	if w.try != nil && w.queued == w.written && len(p) <= directLimit {
 		n := w.try(p)
 		w.queued += int64(n)
 		w.written = w.queued
 		if p = p[n:]; len(p) == 0 {
-			return size, nil
+			return nil
 		}
 	}
 	w.queued += int64(len(p))
-	w.lines = append(w.lines, line{text: bytes.Clone(p), end: w.queued})
+	w.lines = append(w.lines, line{id: id, text: bytes.Clone(p), end: w.queued})
 	w.fresh++
 	w.signal()
-	return size, nil
+	return nil
 }
 
 // Close lets what is queued go out for a moment and closes the pipe.
@@ -121,7 +123,7 @@ func (w *lineWriter) run() {
 				}
 				break
 			}
-			if err := w.write(batch); err != nil {
+			if err := w.flush(batch); err != nil {
 				w.stop(err)
 				return
 			}
@@ -144,7 +146,7 @@ func (w *lineWriter) take() (batch []byte, closed bool) {
 	return batch, w.closed
 }
 
-func (w *lineWriter) write(batch []byte) error {
+func (w *lineWriter) flush(batch []byte) error {
 	for len(batch) > 0 {
 		n := min(len(batch), writeChunk)
 		if err := w.deadline(); err != nil {
@@ -160,8 +162,8 @@ func (w *lineWriter) write(batch []byte) error {
 	return nil
 }
 
-// advance counts what was written and forgets the lines that are through. A line that lacks but its end is through: a
-// reader may take it.
+// advance counts what was written and removes the lines that are through. A line that lacks only its end is through: a
+// reader may accept it.
 func (w *lineWriter) advance(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,31 +178,26 @@ func (w *lineWriter) advance(n int) {
 	}
 }
 
-// undelivered says whether it is certain that a message, named by how it begins, never reached the child whole, and never
-// will. Where the message is still on its way it waits for a moment.
-func (w *lineWriter) undelivered(prefix []byte) bool {
-	if !w.holds(prefix) {
+// undelivered reports whether a request certainly never reached the child whole and never will. If it is still on its way,
+// undelivered waits for a moment.
+func (w *lineWriter) undelivered(id int64) bool {
+	if !w.holds(id) {
 		return false
 	}
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()
 	select {
 	case <-w.ended:
-		return w.holds(prefix)
+		return w.holds(id)
 	case <-timer.C:
 		return false
 	}
 }
 
-func (w *lineWriter) holds(prefix []byte) bool {
+func (w *lineWriter) holds(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range w.lines {
-		if bytes.HasPrefix(l.text, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.lines, func(l line) bool { return l.id == id })
 }
 
 // deadline gives the next chunk its time; under the lock, so that it cannot undo Close's shorter one.
@@ -214,7 +211,7 @@ func (w *lineWriter) deadline() error {
 	return w.out.SetWriteDeadline(time.Now().Add(limit))
 }
 
-// stop makes further writes fail and tells why, unless it was closed on purpose.
+// stop makes further writes fail and reports why, unless the writer was closed on purpose.
 func (w *lineWriter) stop(err error) {
 	w.mu.Lock()
 	already := w.closed

@@ -1,40 +1,73 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/services/strictjson"
 )
 
 // Bounds of what one server may offer.
 const (
-	maxTools     = 10_000
-	maxToolBytes = 16 << 20
-	maxPages     = 1_000
+	maxTools       = 10_000
+	maxToolBytes   = 16 << 20
+	maxListed      = 10_000 // entries of each other list
+	maxListedBytes = 8 << 20
+	maxPages       = 1_000
 )
 
 // listing is one of the lists that a server has.
 type listing struct {
 	method, key string // the request, and the member of its result that holds the entries
-	page        func(ctx context.Context, cursor mcp.Cursor) error
-	items       int // at most
-	bytes       int // at most
+	items       int    // at most
+	bytes       int    // at most
 	what        string
 }
 
+var (
+	toolsListing = listing{method: string(mcp.MethodToolsList), key: "tools", items: maxTools, bytes: maxToolBytes, what: "tools"}
+	listings     = map[List]listing{
+		Resources:         {method: Resources.String(), key: "resources", items: maxListed, bytes: maxListedBytes, what: "resources"},
+		ResourceTemplates: {method: ResourceTemplates.String(), key: "resourceTemplates", items: maxListed, bytes: maxListedBytes, what: "templates of resources"},
+		Prompts:           {method: Prompts.String(), key: "prompts", items: maxListed, bytes: maxListedBytes, what: "prompts"},
+	}
+)
+
 // ListTools implements Client.
 func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
-	tools, err := c.collect(ctx, listing{method: "tools/list", key: "tools", items: maxTools, bytes: maxToolBytes, what: "tools",
-		page: func(ctx context.Context, cursor mcp.Cursor) error {
-			var request mcp.ListToolsRequest
-			request.Params.Cursor = cursor
-			exchangeOf(ctx).unless = c.mirrored
-			_, err := c.mcp.ListToolsByPage(stubbed(ctx, `{"tools":[]}`), request)
-			return err
-		}})
-	return c.mirrorable(ctx, tools), err
+	tools, err := c.collect(ctx, toolsListing)
+	if _, http := c.wire.(*streamable); err != nil || !http || !c.isModern() {
+		return tools, err
+	}
+	return c.readMirrors(ctx, tools), nil
+}
+
+// readMirrors keeps the tools with inputs that are mirrored into HTTP headers (x-mcp-header). It leaves out those whose
+// annotations break the rules: the specification has clients do without such tools, and use the others.
+func (c *client) readMirrors(ctx context.Context, tools []json.RawMessage) []json.RawMessage {
+	valid, mirrors := make([]json.RawMessage, 0, len(tools)), make(map[string]mcp.Tool)
+	for _, raw := range tools {
+		var tool mcp.Tool
+		annotated := bytes.Contains(raw, []byte("x-mcp-header")) || bytes.Contains(raw, []byte(`\u`))
+		if !annotated || json.Unmarshal(raw, &tool) != nil { // the catalog reports definitions that cannot be read
+			valid = append(valid, raw)
+			continue
+		}
+		if err := mcp.ValidateParamHeaderAnnotations(&tool); err != nil {
+			c.log.WarnContext(ctx, "a tool of an MCP server is left out: its x-mcp-header annotations are not valid",
+				"mcp_id", c.server.ID, "tool", cut(tool.Name), "error", err)
+			continue
+		}
+		mirrors[tool.Name] = tool
+		valid = append(valid, raw)
+	}
+	c.mirrors.Store(&mirrors)
+	return valid
 }
 
 // collect asks for all pages of a list.
@@ -66,23 +99,25 @@ func (c *client) collect(ctx context.Context, l listing) ([]json.RawMessage, err
 	}
 }
 
-// listPage asks for one page and reads it raw: what mcp-go makes of a definition has lost the keywords it does not know.
+// listPage asks for one page and returns its raw entries.
 func (c *client) listPage(ctx context.Context, l listing, cursor string) ([]json.RawMessage, string, error) {
-	x := &exchange{}
-	raw, err := c.outcome(x, l.page(withExchange(ctx, x), mcp.Cursor(cursor)))
+	var params map[string]any
+	if cursor != "" {
+		params = map[string]any{"cursor": cursor}
+	}
+	raw, err := c.ask(ctx, l.method, "", params)
 	if err != nil {
-		if e := As(err); e.Kind == Answered && e.Code == mcp.METHOD_NOT_FOUND {
+		e := As(err)
+		if e.Kind == Answered && e.Code == mcp.METHOD_NOT_FOUND {
 			return nil, "", nil // a server without them
 		}
-		if ctx.Err() != nil {
-			return nil, "", &Error{Kind: Interrupted, Sent: true, Err: context.Cause(ctx),
-				Message: "the server did not answer " + l.method + " in time"}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && e.Kind == Interrupted {
+			e.Message = "the server did not answer " + l.method + " in time"
 		}
-		return nil, "", err
+		return nil, "", e
 	}
-	// A map, since struct fields would match in any letter case.
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	fields, err := strictjson.MemberMap(raw)
+	if err != nil {
 		return nil, "", protocolError("the result of %s is not an object: %w", l.method, err)
 	}
 	var entries []json.RawMessage
@@ -90,16 +125,10 @@ func (c *client) listPage(ctx context.Context, l listing, cursor string) ([]json
 		return nil, "", protocolError("the result of %s has no array `%s`: %w", l.method, l.key, err)
 	}
 	var next string
-	if text, ok := fields["nextCursor"]; ok && string(text) != "null" {
+	if text := fields["nextCursor"]; !strictjson.Absent(text) {
 		if err := json.Unmarshal(text, &next); err != nil {
 			return nil, "", protocolError("`nextCursor` of %s is not a string: %w", l.method, err)
 		}
 	}
 	return entries, next, nil
-}
-
-func protocolError(format string, args ...any) *Error {
-	e := Errorf(Protocol, format, args...)
-	e.Sent = true
-	return e
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +20,6 @@ const (
 	relistenMax = time.Minute
 )
 
-// emptyResult is what requests that ask for nothing are answered with.
-var emptyResult = json.RawMessage(`{}`)
-
 // stream is the one request by which servers of 2026-07-28 tell of changes (subscriptions/listen): it says what is wanted,
 // and stays open. What is wanted changes by asking again.
 type stream struct {
@@ -31,7 +30,7 @@ type stream struct {
 	resting bool                   // guarded by mu; nothing is, for now
 	round   uint64                 // guarded by mu; counts changes of filter
 	open    uint64                 // guarded by mu; the round that the server was asked for last
-	asked   *exchange              // guarded by mu; the request for it
+	asked   int64                  // guarded by mu; the id of the request for it
 	known   *granted               // guarded by mu; what the server said to the last request; nil before it did
 	waits   []chan struct{}        // guarded by mu; closed when known changes
 }
@@ -43,21 +42,15 @@ type granted struct {
 	err    error
 }
 
-func (c *client) isModern() bool { return c.info.Protocol >= string(modern) }
-
-// begin starts what a connection needs beside requests, once it is made.
-func (c *client) begin() {
-	if !c.isModern() {
-		return // servers tell by themselves
+// startListening opens the stream of changes of a connection without a handshake; in other revisions servers send changes by
+// themselves.
+func (c *client) startListening() {
+	c.offers.stream.filter = mcp.SubscriptionFilter{
+		ToolsListChanged:     c.serverCan.Tools != nil && c.serverCan.Tools.ListChanged,
+		ResourcesListChanged: c.serverCan.Resources != nil && c.serverCan.Resources.ListChanged,
+		PromptsListChanged:   c.serverCan.Prompts != nil && c.serverCan.Prompts.ListChanged,
 	}
-	s := &c.offers.stream
-	has := c.mcp.GetServerCapabilities()
-	s.filter = mcp.SubscriptionFilter{
-		ToolsListChanged:     has.Tools != nil && has.Tools.ListChanged,
-		ResourcesListChanged: has.Resources != nil && has.Resources.ListChanged,
-		PromptsListChanged:   has.Prompts != nil && has.Prompts.ListChanged,
-	}
-	c.notes.Go(c.listenLoop)
+	c.background(c.listenLoop)
 }
 
 // listenLoop keeps the stream open until the connection ends.
@@ -98,10 +91,14 @@ var errRewoken = errors.New("something else is wanted of the stream")
 func (c *client) listenOnce(filter mcp.SubscriptionFilter, round uint64) error {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
-	x := c.offers.stream.asking()
+	x, err := c.newRequest(string(mcp.MethodSubscriptionsListen), "", map[string]any{"notifications": filter})
+	if err != nil {
+		return err
+	}
+	c.offers.stream.asking(x)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.outcome(x, c.mcp.Listen(withExchange(ctx, x), filter))
+		_, err := c.roundTrip(ctx, x, nil)
 		if err == nil {
 			err = protocolError("the server ended the stream of its notifications")
 		}
@@ -232,12 +229,11 @@ func (s *stream) know(g *granted) {
 	s.waits = nil
 }
 
-// asking is the exchange of the request for what is wanted now.
-func (s *stream) asking() *exchange {
+// asking notes the request for what is wanted now.
+func (s *stream) asking(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = &exchange{}
-	return s.asked
+	s.asked = x.id
 }
 
 // acknowledged is the server's word on the request that is open; one on an earlier request may still be on its way. It runs in
@@ -251,8 +247,14 @@ func (s *stream) acknowledged(params mcp.NotificationParams) {
 	g.round = s.open
 	asked := s.asked
 	s.mu.Unlock()
-	if about := params.Meta[mcp.MetaKeySubscriptionID]; about != nil && asked != nil && !asked.isOf(about) {
+	if about := params.Meta[mcp.MetaKeySubscriptionID]; about != nil && !isID(about, asked) {
 		return
 	}
 	s.know(g)
+}
+
+// isID reports whether a server means a request by an id, which some send as text.
+func isID(given any, id int64) bool {
+	_, text, _ := strings.Cut(mcp.NewRequestId(given).String(), ":")
+	return text == strconv.FormatInt(id, 10)
 }

@@ -91,12 +91,12 @@ func FuzzAsks(f *testing.F) {
 	f.Add(`{"resultType":"task","taskId":"1","inputRequests":{"a":{"method":"roots/list"}}}`)
 	c := &client{}
 	f.Fuzz(func(t *testing.T, raw string) {
-		fields := asks([]byte(raw))
+		fields := unfinished([]byte(raw))
 		if task, is := taskOf(fields, true); is && (task.ttl < 0 || task.poll < 0) {
 			t.Errorf("durations %v, %v", task.ttl, task.poll)
 		}
 		var next round
-		if next.keep(fields) == nil {
+		if next.keepState(fields) == nil {
 			questions, _, err := c.readInputs(fields["inputRequests"], &next)
 			for name, q := range questions {
 				if err != nil || name == "" || (q.URL == "") == (q.Schema == "") {
@@ -147,9 +147,7 @@ func TestLateAcknowledgement(t *testing.T) {
 		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
 			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
 	}
-	if err := s.asking().begin(mcp.NewRequestId(int64(7)), false); err != nil {
-		t.Fatal(err)
-	}
+	s.asking(&exchange{id: 7})
 	for _, id := range []any{float64(6), "6"} {
 		if s.acknowledged(word(id, "early")); s.known != nil {
 			t.Fatalf("%v was taken for the word on request 7", id)

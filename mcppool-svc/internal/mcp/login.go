@@ -2,8 +2,6 @@ package mcp
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -29,58 +27,58 @@ func (c *Connector) credentials(s *registry.Server, user string) Credentials {
 	return c.cfg.Credentials(s, user)
 }
 
-// loginTripper puts the connection's token on every request to the server itself: also on those that mcp-go sends without
-// its headers. What anybody else sent to the pool never comes by here.
+// loginTripper puts the connection's token on every request to the server's origin.
 type loginTripper struct {
 	next   http.RoundTripper
 	origin *url.URL
 	login  Credentials
 }
 
-// maxDrained is how much of a refusal is read so that its connection can be used again.
-const maxDrained = 64 << 10
-
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. A request that is refused for its token is sent once more with another one, if
+// there is one; the error says why there is none.
 func (t *loginTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !sameOrigin(req.URL, t.origin) {
 		return t.next.RoundTrip(req)
 	}
-	x := exchangeOf(req.Context())
 	token, err := t.login.Token(req.Context())
 	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
-		x.blame(err)
-		return nil, err
+		return nil, notSent(err)
 	}
-	resp, err := t.next.RoundTrip(carrying(req, token))
+	resp, err := t.next.RoundTrip(withToken(req, token))
 	if err != nil || !isRefusal(resp) {
 		return resp, err
 	}
 	next, why := t.login.Refused(req.Context(), token, false, resp)
 	if second := again(req, next); second != nil {
-		x.notSent() // 401: it was not even looked at
-		_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
-		_ = resp.Body.Close()
+		discard(resp)
 		if resp, err = t.next.RoundTrip(second); err != nil || !isRefusal(resp) {
 			return resp, err
 		}
 		_, why = t.login.Refused(req.Context(), next, true, resp)
 	}
 	if why != nil {
-		x.blame(why)
-		x.notSent()
+		discard(resp)
+		return nil, notSent(why)
 	}
 	return resp, nil
 }
+
+// unsentError is an error of a request that the server did not execute.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+func notSent(err error) error { return unsentError{err} }
 
 func isRefusal(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
 }
 
-// carrying is a request with a token.
-func carrying(req *http.Request, token string) *http.Request {
+// withToken is a request with a token.
+func withToken(req *http.Request, token string) *http.Request {
 	if token == "" {
 		return req
 	}
@@ -89,12 +87,12 @@ func carrying(req *http.Request, token string) *http.Request {
 	return req
 }
 
-// again is the same request with another token; nil where there is none, or the body is gone.
+// again is the same request with another token, or nil if there is none or the body cannot be sent again.
 func again(req *http.Request, token string) *http.Request {
 	if token == "" {
 		return nil
 	}
-	second := carrying(req, token)
+	second := withToken(req, token)
 	if req.Body == nil || req.Body == http.NoBody {
 		return second
 	}
@@ -114,15 +112,6 @@ func (t *loginTripper) CloseIdleConnections() {
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
-}
-
-// loginFailed says whether a request was refused for want of a login, and it is known why.
-func loginFailed(r report) bool {
-	var known *Error
-	if !errors.As(r.cause, &known) {
-		return false
-	}
-	return known.Kind == LoginRequired || isRefusal(&http.Response{StatusCode: r.status})
 }
 
 // Web makes HTTP clients for what belongs to a server beside MCP, such as its logins: with the same checks of addresses, and

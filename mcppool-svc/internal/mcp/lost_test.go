@@ -1,9 +1,10 @@
 package mcp
 
 import (
-	"errors"
 	"log/slog"
 	"testing"
+
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // A connection that died is closed by whoever replaces it, perhaps before the call on it hears of its end: that changes nothing about why
@@ -22,12 +23,12 @@ func TestLostConnections(t *testing.T) {
 		{"closed, then died of it", []func(*client){hangUp, func(c *client) { c.fail(died) }}, errClosed.Message, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn := newClient(&tap{}, nil, legacy, slog.New(slog.DiscardHandler))
+			conn := newClient(&registry.Server{ID: "s"}, legacy, "1", slog.New(slog.DiscardHandler))
 			conn.info = Info{Name: "server"}
 			for _, end := range c.end {
 				end(conn)
 			}
-			e := conn.lost(report{sent: true, cause: errors.New("the stream ended")})
+			e := conn.lost(true)
 			if e.Message != c.message || e.Transient != c.transient || !e.Lost || !e.Sent {
 				t.Errorf("it came to %+v, want %q and transient %v", e, c.message, c.transient)
 			}

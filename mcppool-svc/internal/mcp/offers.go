@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,14 +14,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-const (
-	// maxListed and maxListedBytes bound each list beside that of tools.
-	maxListed      = 10_000
-	maxListedBytes = 8 << 20
-	// listAge is how long such a list is believed without a word from the server: notifications can get lost over HTTP, and
-	// servers may say nothing at all.
-	listAge = time.Minute
-)
+// listAge is how long a list is believed without a word from the server: notifications can get lost over HTTP, and some
+// servers send none.
+const listAge = time.Minute
 
 // offers are what a connection knows of what its server offers beside tools.
 type offers struct {
@@ -105,7 +102,7 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 		return k.entries, nil
 	}
 	o.mu.Unlock()
-	entries, err := c.collect(ctx, c.listing(list))
+	entries, err := c.collect(ctx, listings[list])
 	if err != nil {
 		return nil, err
 	}
@@ -116,111 +113,74 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 	return entries, nil
 }
 
-func (c *client) listing(list List) listing {
-	l := listing{method: list.String(), items: maxListed, bytes: maxListedBytes}
-	switch list {
-	case Resources:
-		l.key, l.what = "resources", "resources"
-		l.page = func(ctx context.Context, cursor mcp.Cursor) error {
-			var request mcp.ListResourcesRequest
-			request.Params.Cursor = cursor
-			_, err := c.mcp.ListResourcesByPage(stubbed(ctx, `{"resources":[]}`), request)
-			return err
-		}
-	case ResourceTemplates:
-		l.key, l.what = "resourceTemplates", "templates of resources"
-		l.page = func(ctx context.Context, cursor mcp.Cursor) error {
-			var request mcp.ListResourceTemplatesRequest
-			request.Params.Cursor = cursor
-			_, err := c.mcp.ListResourceTemplatesByPage(stubbed(ctx, `{"resourceTemplates":[]}`), request)
-			return err
-		}
-	default:
-		l.key, l.what = "prompts", "prompts"
-		l.page = func(ctx context.Context, cursor mcp.Cursor) error {
-			var request mcp.ListPromptsRequest
-			request.Params.Cursor = cursor
-			_, err := c.mcp.ListPromptsByPage(stubbed(ctx, `{"prompts":[]}`), request)
-			return err
-		}
-	}
-	return l
-}
-
-// stubbed hands mcp-go an empty result, since the real one is read raw.
-func stubbed(ctx context.Context, result string) context.Context {
-	exchangeOf(ctx).stub = json.RawMessage(result)
-	return ctx
-}
-
 // ReadResource implements Offers.
 func (c *client) ReadResource(ctx context.Context, uri string) (json.RawMessage, error) {
-	return c.ask(ctx, func(ctx context.Context) error {
-		// Not stubbed: mcp-go answers what the server may ask back for (roots) by what it reads in the result.
-		_, err := c.mcp.ReadResource(ctx, mcp.ReadResourceRequest{Params: mcp.ReadResourceParams{URI: uri}})
-		return err
-	})
+	return c.askWithRoots(ctx, string(mcp.MethodResourcesRead), uri, map[string]any{"uri": uri})
 }
 
 // GetPrompt implements Offers.
 func (c *client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error) {
-	return c.ask(ctx, func(ctx context.Context) error {
-		_, err := c.mcp.GetPrompt(ctx, mcp.GetPromptRequest{Params: mcp.GetPromptParams{Name: name, Arguments: arguments}})
-		return err
-	})
+	params := map[string]any{"name": name}
+	if len(arguments) > 0 {
+		params["arguments"] = arguments
+	}
+	return c.askWithRoots(ctx, string(mcp.MethodPromptsGet), name, params)
+}
+
+// askWithRoots is ask for a request that the server may answer by asking for roots first.
+func (c *client) askWithRoots(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
+	for range maxRounds {
+		raw, err := c.ask(ctx, method, name, params)
+		fields := unfinished(raw)
+		if err != nil || stringOf(fields["resultType"]) != "input_required" {
+			return raw, err
+		}
+		var next round
+		questions, samples, err := c.readInputs(fields["inputRequests"], &next)
+		if err == nil {
+			err = next.keepState(fields)
+		}
+		if err == nil && len(questions)+len(samples) > 0 {
+			err = protocolError("the server asks for input for %s, which only a tool call can have", method)
+		}
+		if err != nil {
+			return nil, err
+		}
+		params = maps.Clone(params)
+		params["inputResponses"] = next.responses
+		if next.state != nil {
+			params["requestState"] = *next.state
+		}
+	}
+	return nil, brokenInput(fmt.Sprintf("it asked %d times", maxRounds))
 }
 
 // Complete implements Offers.
 func (c *client) Complete(ctx context.Context, completion Completion) (json.RawMessage, error) {
-	return c.ask(ctx, func(ctx context.Context) error {
-		var request mcp.CompleteRequest
-		request.Params.Ref = mcp.PromptReference{Type: "ref/prompt", Name: completion.Prompt}
-		if completion.URITemplate != "" {
-			request.Params.Ref = mcp.ResourceReference{Type: "ref/resource", URI: completion.URITemplate}
-		}
-		request.Params.Argument = mcp.CompleteArgument{Name: completion.Argument, Value: completion.Value}
-		request.Params.Context = mcp.CompleteContext{Arguments: completion.Context}
-		_, err := c.mcp.Complete(stubbed(ctx, `{"completion":{"values":[]}}`), request)
-		return err
-	})
-}
-
-// ask makes one request that changes nothing, and returns what came back, raw.
-func (c *client) ask(ctx context.Context, request func(context.Context) error) (json.RawMessage, error) {
-	x := &exchange{ownCancel: true}
-	raw, err := c.outcome(x, request(withExchange(ctx, x)))
-	if err != nil && ctx.Err() != nil {
-		if id, handed := x.abandon(); handed && !c.hangsUp {
-			c.background(func() { c.sendCancelled(id, context.Cause(ctx).Error()) })
-		}
-		return nil, &Error{Kind: Interrupted, Sent: true, Err: context.Cause(ctx), Message: context.Cause(ctx).Error()}
+	var ref any = mcp.PromptReference{Type: "ref/prompt", Name: completion.Prompt}
+	if completion.URITemplate != "" {
+		ref = mcp.ResourceReference{Type: "ref/resource", URI: completion.URITemplate}
 	}
-	return raw, err
+	params := map[string]any{"ref": ref, "argument": mcp.CompleteArgument{Name: completion.Argument, Value: completion.Value}}
+	if len(completion.Context) > 0 {
+		params["context"] = mcp.CompleteContext{Arguments: completion.Context}
+	}
+	return c.ask(ctx, string(mcp.MethodCompletionComplete), "", params)
 }
 
-// Probe implements Prober: a ping, or what took its place in the revisions that have none.
+// Probe implements Prober: a ping, or server/discover in the revisions that have none.
 func (c *client) Probe(ctx context.Context) error {
-	_, err := c.ask(ctx, func(ctx context.Context) error {
-		if c.isModern() {
-			_, err := c.mcp.Discover(ctx, mcp.DiscoverRequest{})
-			return err
-		}
-		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
-		return c.mcp.Ping(ctx)
-	})
+	method := string(mcp.MethodPing)
+	if c.isModern() {
+		method = methodDiscover
+	}
+	_, err := c.ask(ctx, method, "", nil)
 	var answered *statusError
 	switch {
 	case err == nil, As(err).Kind == Answered:
-		return nil // it answers, if only to say that it does not know the word
+		return nil // it answers, if only to say that it does not know the method
 	case errors.As(err, &answered) && answered.status == http.StatusTooManyRequests:
-		return nil // or that it is asked too much
+		return nil // or that it gets too many requests
 	}
 	return err
-}
-
-func capabilitiesOf(c mcp.ServerCapabilities) Capabilities {
-	return Capabilities{
-		Tools: c.Tools != nil, Resources: c.Resources != nil, Subscriptions: c.Resources != nil && c.Resources.Subscribe,
-		Prompts: c.Prompts != nil, Completions: c.Completions != nil, Logging: c.Logging != nil, Tasks: c.Tasks != nil,
-	}
 }

@@ -1,189 +1,112 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
-	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/worker"
+	"pawl.dev/services/strictjson"
 )
 
-const (
-	// cancelGrace is how long a server has to answer a call that was cancelled; its answer counts.
-	cancelGrace = 2 * time.Second
-	// abandonWait is how long a transport may take to notice that a request was given up.
-	abandonWait = time.Second
-	// firstOwnID is where the ids of the requests begin that do not go through mcp-go's client, which counts from 1. Servers that keep
-	// ids in 32 bits can read them.
-	firstOwnID = 1 << 30
-)
-
-// request makes one request of a tool call, which ctx interrupts. It goes to the transport past mcp-go's client, which would
-// write it and read its answer once more each.
-func (c *client) request(ctx context.Context, x *exchange, request transport.JSONRPCRequest) (json.RawMessage, error) {
-	switch {
-	case c.pipe != nil:
-		return c.overLines(ctx, x, request)
-	case c.direct:
-		return c.aside(ctx, x, request)
-	}
-	if id, ok := request.ID.Value().(int64); ok {
-		x.wants = strconv.AppendInt(nil, id, 10)
-	}
-	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
-	defer stop()
-	var end verdict
-	answered, interrupted := make(chan error, 1), make(chan struct{})
-	spare := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		end.raw, end.err = c.interrupt(ctx, x, answered, stop)
-	})
-	_, err := c.wire.SendRequest(run, request)
-	if spare() {
-		return c.outcome(x, err)
-	}
-	answered <- err
-	<-interrupted
-	return end.raw, end.err
-}
-
-// verdict is what an interrupted call came to.
-type verdict struct {
-	raw json.RawMessage
-	err error
-}
-
-// aside makes a request that is the tool itself: it may not care for its context, so that another goroutine waits for it.
-func (c *client) aside(ctx context.Context, x *exchange, request transport.JSONRPCRequest) (json.RawMessage, error) {
-	run, stop := context.WithCancel(withExchange(context.WithoutCancel(ctx), x))
-	defer stop()
-	w := c.workers.Do(func() error {
-		_, err := c.wire.SendRequest(run, request)
-		return err
-	})
-	select {
-	case err := <-w.Done():
-		c.workers.Give(w, true)
-		return c.outcome(x, c.survived(err))
-	case <-ctx.Done():
-		defer c.workers.Give(w, false)
-		return c.interrupt(ctx, x, w.Done(), stop)
-	}
-}
-
-// survived makes a server's error of a panic in this process.
-func (c *client) survived(err error) error {
-	var panicked *worker.Panic
-	if !errors.As(err, &panicked) {
-		return err
-	}
-	c.log.Error("a tool of a built-in MCP server panicked", "mcp_id", c.server.ID, "panic", panicked.Value, "stack", string(panicked.Stack))
-	return Panicked(panicked.Value)
-}
-
-// overLines makes a request of a child in the caller's goroutine: it waits for the answer and for ctx alike.
-func (c *client) overLines(ctx context.Context, x *exchange, request transport.JSONRPCRequest) (json.RawMessage, error) {
-	if ctx.Err() != nil {
-		return nil, givenUp(ctx, false)
-	}
-	if err := c.tap.begin(x, &request); err != nil {
-		return c.outcome(x, err)
-	}
-	waiting, err := c.pipe.send(request)
+// ask makes a request and returns the raw result. name is what the request is about, or "".
+func (c *client) ask(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
+	x, err := c.newRequest(method, name, params)
 	if err != nil {
-		return c.outcome(x, c.tap.failed(ctx, x, request, err))
+		return nil, err
 	}
-	defer waiting.end()
-	r, err := waiting.wait(ctx.Done())
-	if errors.Is(err, errWaited) {
-		return c.interruptLines(ctx, x, request, waiting)
-	}
-	return c.received(ctx, x, request, r, err)
+	return c.roundTrip(ctx, x, nil)
 }
 
-// received takes what came back over a child's lines, or why nothing will.
-func (c *client) received(ctx context.Context, x *exchange, request transport.JSONRPCRequest, r reply, err error) (json.RawMessage, error) {
-	if err == nil && r.plain() {
-		x.answer(r.result, nil)
-		return r.result, nil
+// newRequest writes a request.
+func (c *client) newRequest(method, name string, params map[string]any) (*exchange, error) {
+	all := make(map[string]any, len(params)+1)
+	for k, v := range params {
+		all[k] = v
 	}
-	var response *transport.JSONRPCResponse
-	if err == nil {
-		response, err = r.response(request.ID)
+	if meta := bytes.TrimSuffix(c.meta, []byte(",")); len(meta) > 0 {
+		all["_meta"] = json.RawMessage("{" + string(meta) + "}")
 	}
-	return c.outcome(x, c.tap.finish(ctx, x, request, response, err))
+	text, err := json.Marshal(all)
+	if err != nil {
+		return nil, notWritten(err)
+	}
+	return c.exchangeOf(method, name, text), nil
 }
 
-// interruptLines is interrupt for a request to a child.
-func (c *client) interruptLines(ctx context.Context, x *exchange, request transport.JSONRPCRequest, waiting waiting) (json.RawMessage, error) {
-	cause := context.Cause(ctx)
-	x.abandon()
-	c.tellCancelled(request.ID, cause.Error())
-	grace, stop := context.WithTimeout(context.WithoutCancel(ctx), c.grace(cause))
-	defer stop()
-	r, err := waiting.wait(grace.Done())
-	if errors.Is(err, errWaited) {
-		return nil, givenUp(ctx, true)
-	}
-	return c.received(grace, x, request, r, err)
+// exchangeOf is a request with params that are written.
+func (c *client) exchangeOf(method, name string, params []byte) *exchange {
+	x := &exchange{id: c.ids.Add(1), method: method, name: name, answered: make(chan response, 1)}
+	text := make([]byte, 0, len(params)+len(method)+64)
+	text = strconv.AppendInt(append(text, `{"jsonrpc":"2.0","id":`...), x.id, 10)
+	text = strictjson.AppendQuote(append(text, `,"method":`...), method)
+	text = append(append(text, `,"params":`...), params...)
+	x.text = append(text, "}\n"...)
+	return x
 }
 
-// grace is how long a server has to answer all the same. There is none after a deadline: the caller was promised that time and no more.
-func (c *client) grace(cause error) time.Duration {
-	if errors.Is(cause, context.DeadlineExceeded) {
-		return 0
-	}
-	return cancelGrace
-}
+// notWritten is the error of a request that cannot be written.
+func notWritten(err error) *Error { return Errorf(Protocol, "the call cannot be written: %w", err) }
 
-// interrupt ends a call whose caller gave up: the server is told, may still answer within the grace, and what it answers
-// counts.
-func (c *client) interrupt(ctx context.Context, x *exchange, answered <-chan error, stop func()) (json.RawMessage, error) {
-	cause := context.Cause(ctx)
-	id, handed := x.abandon()
-	switch {
-	case !handed || c.hangsUp:
-	case c.direct:
-		stop()
-	default:
-		c.tellCancelled(id, cause.Error())
+// toolRequest writes one request of a call. It is written by hand, since it is on every call's path.
+func (c *client) toolRequest(r *running, next round) (*exchange, error) {
+	params, err := c.toolParams(r, next)
+	if err != nil {
+		return nil, notWritten(err)
 	}
-	if grace := c.grace(cause); handed && !c.hangsUp && grace > 0 {
-		if err, ok := within(grace, answered); ok {
-			return c.outcome(x, err)
+	x := c.exchangeOf(string(mcp.MethodToolsCall), r.call.Name, params)
+	x.call, x.asker = r, r
+	if mirrors := c.mirrors.Load(); mirrors != nil {
+		if tool, ok := (*mirrors)[r.call.Name]; ok {
+			x.mirror(mcp.GenerateParamHeaders(&tool, params))
 		}
 	}
-	stop()
-	_, _ = within(abandonWait, answered)
-	r := x.report()
-	if r.result != nil {
-		return r.result, nil // it came in the last moment
+	return x, nil
+}
+
+func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
+	call := r.call
+	arguments, err := oneLine(call.Arguments)
+	if err != nil {
+		return nil, err
 	}
-	return nil, givenUp(ctx, r.sent)
-}
-
-// givenUp is a request that its caller gave up.
-func givenUp(ctx context.Context, sent bool) *Error {
-	cause := context.Cause(ctx)
-	return &Error{Kind: Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
-}
-
-// within waits for an answer, but not longer than d.
-func within(d time.Duration, answered <-chan error) (error, bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case err := <-answered:
-		return err, true
-	case <-timer.C:
-		return nil, false
+	text := make([]byte, 0, 256+len(arguments)+len(c.meta))
+	text = append(strictjson.AppendQuote(append(text, `{"name":`...), call.Name), `,"arguments":`...)
+	text = append(append(append(text, arguments...), `,"_meta":{`...), c.meta...)
+	text = strictjson.AppendQuote(append(text, `"progressToken":`...), r.token)
+	for _, m := range call.Meta {
+		text = append(strictjson.AppendQuote(append(text, ','), m.Key), ':')
+		text = strictjson.AppendQuote(text, m.Value)
 	}
+	text = append(text, '}')
+	if c.asTask(call) {
+		text = append(strconv.AppendInt(append(text, `,"task":{"ttl":`...), call.TaskTTL.Milliseconds(), 10), '}')
+	}
+	if len(next.responses) > 0 {
+		responses, err := json.Marshal(next.responses)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(text, `,"inputResponses":`...), responses...)
+	}
+	if next.state != nil {
+		text = strictjson.AppendQuote(append(text, `,"requestState":`...), *next.state)
+	}
+	return append(text, '}'), nil
 }
 
-// nextID is an id of a request that does not go through mcp-go's client.
-func (c *client) nextID() mcp.RequestId { return mcp.NewRequestId(firstOwnID + c.ids.Add(1)) }
+// oneLine is JSON without anything that some reader takes for the end of a line.
+func oneLine(raw json.RawMessage) ([]byte, error) {
+	if len(raw) == 0 {
+		return []byte("{}"), nil
+	}
+	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 || bytes.Contains(raw, []byte("\u2028")) || bytes.Contains(raw, []byte("\u2029")) {
+		return json.Marshal(raw)
+	}
+	if !json.Valid(raw) {
+		return nil, strictjson.ErrInvalid
+	}
+	return raw, nil
+}

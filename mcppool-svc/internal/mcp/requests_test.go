@@ -6,22 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mark3labs/mcp-go/client/transport"
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	mcptransport "github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/strictjson"
 )
-
-func toolCall(id int64, p mcp.CallToolParams) transport.JSONRPCRequest {
-	return transport.JSONRPCRequest{JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(id), Method: string(mcp.MethodToolsCall), Params: p}
-}
 
 // A tool call is written as mcp-go writes it, in one line for every reader.
 func TestToolRequest(t *testing.T) {
@@ -37,28 +36,21 @@ func TestToolRequest(t *testing.T) {
 		c.canTask = true
 		for name, call := range all {
 			t.Run(mode+", "+name, func(t *testing.T) {
-				request, err := c.toolRequest(&running{call: call, token: "7"}, round{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, err := encodeRequest(request.ID.Value().(int64), request)
+				x, err := c.toolRequest(&running{call: call, token: "7"}, round{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				want := libraryWrites(t, c, call)
-				want.ID = request.ID
+				want.ID = mcp.NewRequestId(x.id)
 				text, err := json.Marshal(want)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d := cmp.Diff(decoded(t, text), decoded(t, got)); d != "" {
+				if d := cmp.Diff(decoded(t, text), decoded(t, x.text)); d != "" {
 					t.Errorf("(-mcp-go +got):\n%s", d)
 				}
-				if line := strings.TrimSuffix(string(got), "\n"); strings.ContainsAny(line, "\r\n\u2028\u2029") || line == string(got) {
-					t.Errorf("not one line: %q", got)
-				}
-				if !bytes.HasPrefix(got, beginning(request.ID)) {
-					t.Errorf("%s does not begin with %s", got, beginning(request.ID))
+				if line := strings.TrimSuffix(string(x.text), "\n"); strings.ContainsAny(line, "\r\n\u2028\u2029") || line == string(x.text) {
+					t.Errorf("not one line: %q", x.text)
 				}
 			})
 		}
@@ -69,9 +61,39 @@ func TestToolRequest(t *testing.T) {
 	}
 }
 
+// library is a transport that records what mcp-go's client writes.
+type library struct {
+	mcptransport.Interface
+	last mcptransport.JSONRPCRequest
+}
+
+func (*library) Start(context.Context) error                                     { return nil }
+func (*library) SetNotificationHandler(func(mcp.JSONRPCNotification))            {}
+func (*library) SendNotification(context.Context, mcp.JSONRPCNotification) error { return nil }
+
+func (l *library) SendRequest(_ context.Context, r mcptransport.JSONRPCRequest) (*mcptransport.JSONRPCResponse, error) {
+	l.last = r
+	result := `{"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{},"serverInfo":{"name":"s","version":"1"},"content":[]}`
+	return mcptransport.NewJSONRPCResultResponse(r.ID, json.RawMessage(result)), nil
+}
+
 // libraryWrites is a call as mcp-go's client writes it.
-func libraryWrites(t *testing.T, c *client, call Call) (request transport.JSONRPCRequest) {
+func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCRequest {
 	t.Helper()
+	record := &library{}
+	theirs := mcpclient.NewClient(record, mcpclient.WithProtocolVersion(string(c.era)))
+	var begin mcp.InitializeRequest
+	begin.Params.ClientInfo, begin.Params.Capabilities = c.implementation(), c.capabilities()
+	if err := theirs.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.Initialize(t.Context(), begin); err != nil {
+		t.Fatal(err)
+	}
+	if c.serverCan.Logging != nil {
+		//nolint:staticcheck // deprecated, and what it asks for is not
+		_ = theirs.SetLevel(t.Context(), mcp.SetLevelRequest{Params: mcp.SetLevelParams{Level: mcp.LoggingLevelInfo}})
+	}
 	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{}}
 	for _, m := range call.Meta {
 		meta.AdditionalFields[m.Key] = m.Value
@@ -81,19 +103,19 @@ func libraryWrites(t *testing.T, c *client, call Call) (request transport.JSONRP
 		ttl := call.TaskTTL.Milliseconds()
 		params.Task = &mcp.TaskParams{TTL: &ttl}
 	}
-	_, _ = c.mcp.CallTool(withExchange(t.Context(), &exchange{written: &request}), mcp.CallToolRequest{Params: params})
-	return request
+	_, _ = theirs.CallTool(t.Context(), mcp.CallToolRequest{Params: params})
+	return record.last
 }
 
 // What answers a question of the server goes with the request, and the server's state as it came.
 func TestToolRequestOfALaterRound(t *testing.T) {
 	c, state := dial(t, mcptest.Modern).(*client), "s\n\u2028\"é"
 	next := round{responses: map[string]json.RawMessage{"q": json.RawMessage(`{"action":"accept"}`)}, state: &state}
-	request, err := c.toolRequest(&running{call: Call{Name: "a"}, token: "7"}, next)
+	x, err := c.toolRequest(&running{call: Call{Name: "a"}, token: "7"}, next)
 	if err != nil {
 		t.Fatal(err)
 	}
-	params := decoded(t, request.Params.(json.RawMessage)).(map[string]any)
+	params := decoded(t, x.text).(map[string]any)["params"].(map[string]any)
 	delete(params, "_meta")
 	want := map[string]any{
 		"name": "a", "arguments": map[string]any{}, "requestState": state,
@@ -121,23 +143,34 @@ type childPipes struct {
 	stdout *io.PipeWriter
 }
 
-func overPipes(t *testing.T) (*lines, childPipes) {
+// overPipes is a connection to a child that the test plays.
+func overPipes(t *testing.T) (*client, childPipes) {
 	t.Helper()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	stdout, said := io.Pipe()
-	l := newLines(newLineReader(stdout, 1000), newLineWriter(write, time.Minute, func(error) {}))
-	if err := l.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c := newClient(&registry.Server{ID: "s"}, legacy, "1", slog.New(slog.DiscardHandler))
+	wire := &stdio{client: c}
+	wire.limit, wire.pass = 1000, c.passer(newThrottle())
+	wire.in = newLineReader(stdout, 1000, wire.take, wire.refuse)
+	wire.out = newLineWriter(write, time.Minute, func(error) {})
+	c.wire = wire
+	c.ids.Store(4) // the next is 5
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wire.in.read()
+		c.fail(errClosed)
+	}()
 	t.Cleanup(func() {
 		_ = said.Close()
-		_ = l.Close()
+		<-ended
+		_ = wire.out.Close()
 		_ = read.Close()
 	})
-	return l, childPipes{read, said}
+	return c, childPipes{read, said}
 }
 
 // What a child answers to a request, in whatever form, comes back; what is no answer to it does not end it.
@@ -146,24 +179,24 @@ func TestAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says   string
 		result string
+		kind   Kind
 		code   int
-		fails  error
 	}{
-		"result":            {`{"jsonrpc":"2.0","id":5,"result":{"a": [1,{"b":"}"}]}}`, `{"a": [1,{"b":"}"}]}`, 0, nil},
-		"a word":            {`{"jsonrpc":"2.0","result":null,"id":5}`, `null`, 0, nil},
-		"error":             {`{"jsonrpc":"2.0","id":5,"error":{"code":-32601,"message":"no"}}`, "", -32601, nil},
-		"null error":        {`{"jsonrpc":"2.0","id":5,"error":null,"result":1}`, "1", 0, nil},
-		"another number":    {`{"jsonrpc":"2.0","id":5.0,"result":1}`, "1", 0, nil},
-		"others before":     {"{\"id\":\"5\",\"result\":2}\n{\"id\":6,\"result\":2}\n{\"id\":null,\"result\":2}\nnoise\n{\"id\":5,\"result\":1}", "1", 0, nil},
-		"a request, asked":  {"{\"id\":5,\"method\":\"ping\"}\n{\"id\":5,\"result\":1}", "1", 0, nil},
-		"a key twice":       {`{"jsonrpc":"2.0","id":5,"result":{"a":1,"a":2}}`, "", verdictCode, nil},
-		"too long":          {`{"jsonrpc":"2.0","id":5,"result":"` + long + `"}`, "", verdictCode, nil},
-		"unreadable error":  {`{"jsonrpc":"2.0","id":5,"error":{"code":"no"}}`, "", 0, errMalformed},
-		"the end":           {"", "", 0, transport.ErrTransportClosed},
-		"an answer, an end": {`{"jsonrpc":"2.0","id":5,"result":1}`, "1", 0, nil},
+		"result":            {`{"jsonrpc":"2.0","id":5,"result":{"a": [1,{"b":"}"}]}}`, `{"a": [1,{"b":"}"}]}`, 0, 0},
+		"a word":            {`{"jsonrpc":"2.0","result":null,"id":5}`, `null`, 0, 0},
+		"error":             {`{"jsonrpc":"2.0","id":5,"error":{"code":-32601,"message":"no"}}`, "", Answered, -32601},
+		"null error":        {`{"jsonrpc":"2.0","id":5,"error":null,"result":1}`, "1", 0, 0},
+		"another number":    {`{"jsonrpc":"2.0","id":5.0,"result":1}`, "1", 0, 0},
+		"others before":     {"{\"id\":\"5\",\"result\":2}\n{\"id\":6,\"result\":2}\n{\"id\":null,\"result\":2}\nnoise\n{\"id\":5,\"result\":1}", "1", 0, 0},
+		"a request, asked":  {"{\"id\":5,\"method\":\"ping\"}\n{\"id\":5,\"result\":1}", "1", 0, 0},
+		"a key twice":       {`{"jsonrpc":"2.0","id":5,"result":{"a":1,"a":2}}`, "", Protocol, 0},
+		"too long":          {`{"jsonrpc":"2.0","id":5,"result":"` + long + `"}`, "", TooLarge, 0},
+		"unreadable error":  {`{"jsonrpc":"2.0","id":5,"error":{"code":"no"}}`, "", Protocol, 0},
+		"the end":           {"", "", Unavailable, 0},
+		"an answer, an end": {`{"jsonrpc":"2.0","id":5,"result":1}`, "1", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, child := overPipes(t)
+			c, child := overPipes(t)
 			go func() {
 				if _, err := child.stdin.Read(make([]byte, 1000)); err != nil {
 					t.Error(err)
@@ -175,46 +208,39 @@ func TestAnswers(t *testing.T) {
 					_ = child.stdout.Close()
 				}
 			}()
-			got, err := l.SendRequest(t.Context(), toolCall(5, mcp.CallToolParams{Name: "a", RawArguments: json.RawMessage(`{}`)}))
-			if !errors.Is(err, tt.fails) || err != nil && tt.fails == nil {
-				t.Fatalf("error %v, want %v", err, tt.fails)
+			got, err := c.ask(t.Context(), "tools/call", "a", nil)
+			if string(got) != tt.result || (err != nil) != (tt.result == "") {
+				t.Errorf("result %s, %v; want %s", got, err, tt.result)
 			}
-			if err != nil {
-				return
+			if err != nil && (As(err).Kind != tt.kind || As(err).Code != tt.code || !As(err).Sent) {
+				t.Errorf("error %+v, want %v, %d", As(err), tt.kind, tt.code)
 			}
-			code := 0
-			if got.Error != nil {
-				code = got.Error.Code
-			}
-			if string(got.Result) != tt.result || code != tt.code || got.ID != mcp.NewRequestId(int64(5)) {
-				t.Errorf("result %s, code %d; want %s, %d", got.Result, code, tt.result, tt.code)
-			}
-			if n := len(l.in.waiting); n != 0 {
+			if n := len(c.wire.(*stdio).waiting); n != 0 && tt.kind != Unavailable {
 				t.Errorf("%d are still waited for", n)
 			}
 		})
 	}
 }
 
-// A request ends with its context and with its transport, and leaves nothing behind.
+// A request ends with its context and with its connection, and leaves nothing behind.
 func TestRequestIsGivenUp(t *testing.T) {
-	for name, end := range map[string]func(*lines, func()){
-		"its context":   func(_ *lines, cancel func()) { cancel() },
-		"its transport": func(l *lines, _ func()) { _ = l.Close() },
+	for name, end := range map[string]func(*client, func()){
+		"its context":    func(_ *client, cancel func()) { cancel() },
+		"its connection": func(c *client, _ func()) { c.finish() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, child := overPipes(t)
+			c, child := overPipes(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() {
 				_, _ = child.stdin.Read(make([]byte, 1000))
-				end(l, cancel)
+				end(c, cancel)
 			}()
-			_, err := l.SendRequest(ctx, toolCall(5, mcp.CallToolParams{Name: "a", RawArguments: json.RawMessage(`{}`)}))
-			if !errors.Is(err, context.Canceled) && !errors.Is(err, transport.ErrTransportClosed) {
+			_, err := c.ask(ctx, "tools/call", "a", nil)
+			if e := As(err); err == nil || e.Kind != Interrupted && !e.Lost || !e.Sent {
 				t.Errorf("%v", err)
 			}
-			if n := len(l.in.waiting); n != 0 {
+			if n := len(c.wire.(*stdio).waiting); n != 0 && name == "its context" {
 				t.Errorf("%d are still waited for", n)
 			}
 		})

@@ -1,10 +1,10 @@
 package mcp
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // streams counts what is open of a server's streams of changes.
@@ -113,18 +114,19 @@ func TestNoRest(t *testing.T) {
 	_ = c.Close()
 }
 
-// mcp-go keeps definitions for the headers of calls: of servers that have such tools alone, and then also once they have none.
-func TestMirrored(t *testing.T) {
-	c := &client{mirrors: newConnector(t, Config{}).log}
+// Tools whose inputs are mirrored into headers are kept, and forgotten once they have no such inputs.
+func TestReadMirrors(t *testing.T) {
+	c := newClient(&registry.Server{ID: "s"}, modern, "1", newConnector(t, Config{}).log)
 	for _, tt := range []struct {
-		page string
-		want bool
-	}{{`{"tools":[{"name":"a"}]}`, false}, {`{"tools":[{"x-mcp-header":"R"}]}`, true}, {`{"tools":[]}`, true}} {
-		if got := c.mirrored([]byte(tt.page)); got != tt.want {
-			t.Errorf("%s: %v", tt.page, got)
+		tool string
+		want int
+	}{
+		{`{"name":"a"}`, 0},
+		{`{"name":"a","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"R"}}}}`, 1},
+		{`{"name":"a"}`, 0},
+	} {
+		if got := c.readMirrors(t.Context(), []json.RawMessage{[]byte(tt.tool)}); len(got) != 1 || len(*c.mirrors.Load()) != tt.want {
+			t.Errorf("%s: %s, %v", tt.tool, got, *c.mirrors.Load())
 		}
-	}
-	if (&client{}).mirrored([]byte(strings.Repeat("x-mcp-header", 2))) {
-		t.Error("where nothing is mirrored")
 	}
 }

@@ -105,11 +105,11 @@ func (r *running) isTask(id string) bool {
 // errNobody is why a question belongs to no call.
 var errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
 
-// whose finds the call that a server asks for: the one on whose stream the question came, or whose task or progress token it
-// names, or else the only one there is. what is what it asks for.
-func (c *client) whose(ctx context.Context, params map[string]json.RawMessage, what wanted) (*running, error) {
-	if r := exchangeOf(ctx).run; r != nil {
-		return r, nil
+// callOf finds the call that a request of the server is for: the one on whose stream it came (own), or whose task or progress
+// token it names, or else the only one in progress.
+func (c *client) callOf(own *running, params map[string]json.RawMessage, what wanted) (*running, error) {
+	if own != nil {
+		return own, nil
 	}
 	meta, err := strictjson.MemberMap(params["_meta"])
 	if err != nil {

@@ -6,31 +6,19 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-
-	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/strictjson"
 )
 
-// of notes which server the connection leads to, and what that may ask for.
-func (c *client) of(s *registry.Server) {
-	c.server = s
-	c.sampling = s.Sampling != nil && s.Builtin == nil
-}
-
 // samplingRefused is why a server may not have a model asked, and who can change that.
 func (c *client) samplingRefused() error {
-	id := ""
-	if c.server != nil {
-		id = c.server.ID
-	}
 	return SampleErrorf(SampleRefused,
-		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", id)
+		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
 }
 
-// sampled makes the response to sampling/createMessage; nil where the server wants none any more.
-func (c *client) sampled(ctx context.Context, request transport.JSONRPCRequest) *transport.JSONRPCResponse {
-	got, err := c.sampleFor(ctx, request)
+// sampled has a model asked for sampling/createMessage. It returns neither a result nor an error if the server took the request
+// back.
+func (c *client) sampled(r serverRequest, call *running) (json.RawMessage, *rpcError) {
+	got, err := c.sampleFor(r, call)
 	var result json.RawMessage
 	if err == nil {
 		result, err = got.Result()
@@ -38,32 +26,28 @@ func (c *client) sampled(ctx context.Context, request transport.JSONRPCRequest) 
 	var refused *SampleError
 	switch {
 	case errors.Is(err, errWithdrawn):
-		return nil
+		return nil, nil
 	case errors.As(err, &refused):
-		return transport.NewJSONRPCErrorResponse(request.ID, refused.Code, refused.Message, nil)
+		return nil, &rpcError{Code: refused.Code, Message: refused.Message}
 	case err != nil:
-		return transport.NewJSONRPCErrorResponse(request.ID, SampleInvalid, err.Error(), nil)
+		return nil, &rpcError{Code: SampleInvalid, Message: err.Error()}
 	}
-	return transport.NewJSONRPCResultResponse(request.ID, result)
+	return result, nil
 }
 
-// sampleFor has a model asked for what a server sent as a request of its own. The error is for the server.
-func (c *client) sampleFor(ctx context.Context, request transport.JSONRPCRequest) (Sampled, error) {
-	raw, err := json.Marshal(request.Params)
-	if err != nil {
-		return Sampled{}, errors.New("the parameters cannot be read")
-	}
-	params, err := strictjson.MemberMap(raw)
+// sampleFor has a model asked for a request of the server. The error is for the server.
+func (c *client) sampleFor(request serverRequest, call *running) (Sampled, error) {
+	params, err := strictjson.MemberMap(request.Params)
 	if err != nil {
 		return Sampled{}, err
 	}
 	if !c.sampling {
-		if r := exchangeOf(ctx).run; r != nil {
-			r.warn(c.samplingRefused())
+		if call != nil {
+			call.warn(c.samplingRefused())
 		}
 		return Sampled{}, c.samplingRefused()
 	}
-	r, err := c.whose(ctx, params, aModel)
+	r, err := c.callOf(call, params, aModel)
 	if err != nil {
 		return Sampled{}, err
 	}
@@ -158,7 +142,7 @@ func (c *client) sampleAll(r *running, samples map[string]Sample) (map[string]js
 		}
 	}
 	if r.context().Err() != nil {
-		return nil, ended(r.context())
+		return nil, givenUp(r.context(), true)
 	}
 	return all, failed
 }

@@ -41,13 +41,11 @@ func TestTasksThatSample(t *testing.T) {
 // The capability is announced where it is allowed, and nowhere else.
 func TestSamplingIsAnnounced(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
-		c := &client{era: legacy}
 		s := &registry.Server{ID: "s"}
 		if allowed {
 			s.Sampling = &registry.Sampling{}
 		}
-		c.of(s)
-		can := c.capabilities()
+		can := newClient(s, legacy, "1", nil).capabilities()
 		if (can.Sampling != nil) != allowed {
 			t.Errorf("allowed %v: %+v", allowed, can.Sampling)
 		}

@@ -3,248 +3,262 @@ package mcp
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// maxRefusal bounds what is read of a POST's own answer, which says nothing but its status.
-const maxRefusal = 64 << 10
+// errNoStream means that an address is not one of the older HTTP transport.
+var errNoStream = errors.New("the server offers no stream of events there")
 
 // sse is the transport of 2024-11-05 (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports): one GET
 // stays open and brings all messages of the server as events; each of ours is a POST to the address that the first event
-// names. mcp-go's own answers no requests of the server, leaves calls hanging whose stream was lost, and gives up calls
-// after a minute. It implements transport.BidirectionalInterface and transport.HTTPConnection.
+// names.
 type sse struct {
-	web   *http.Client
-	limit int // bytes of one message
-	judge *judge
-	lost  func(error) // told once, when the stream ends
+	receiver
+	web    *http.Client
+	client *client
 
-	life     context.Context // of the stream and what it brings about
+	life     context.Context // of the stream and all POSTs
 	end      context.CancelFunc
-	work     sync.WaitGroup // the reader, and answers on their way
-	endpoint *url.URL       // before anybody else has the transport
+	work     sync.WaitGroup // the reader, and POSTs
+	endpoint *url.URL       // set by open
 
 	mu      sync.Mutex
-	version string                                     // guarded by mu; the revision in use
-	notify  func(mcp.JSONRPCNotification)              // guarded by mu
-	answer  transport.RequestHandler                   // guarded by mu
-	waiting map[string]chan *transport.JSONRPCResponse // guarded by mu; nil once the stream is lost
-	err     error                                      // guarded by mu; why it is
+	version string // guarded by mu; the revision in use
 }
 
-func newSSE(web *http.Client, limit int, lost func(error)) *sse {
-	t := &sse{web: web, limit: limit, judge: newJudge(limit), lost: lost, waiting: make(map[string]chan *transport.JSONRPCResponse)}
+// connectSSE connects by the older HTTP transport.
+func (c *Connector) connectSSE(ctx context.Context, s *registry.Server, user string) (*client, error) {
+	web, err := c.newWeb(s, user)
+	if err != nil {
+		return nil, err
+	}
+	conn := newClient(s, legacy, c.cfg.Version, c.log)
+	conn.hide = web.hide
+	wire := newSSE(web.client, c.cfg.MaxMessage, conn)
+	conn.wire = wire
+	if err = wire.open(ctx, s.HTTP.URL); err == nil {
+		err = conn.handshake(ctx)
+	}
+	if err != nil {
+		failure := *As(err)
+		failure.Message = "MCP server " + s.ID + " at " + place(web.origin) + ": " + conn.hide(failure.Message)
+		return nil, errors.Join(&failure, conn.Close())
+	}
+	return conn, nil
+}
+
+func newSSE(web *http.Client, limit int, conn *client) *sse {
+	t := &sse{web: web, client: conn}
+	t.limit, t.pass = limit, conn.passer(newThrottle())
 	t.life, t.end = context.WithCancel(context.Background())
 	return t
 }
-
-// Start implements transport.Interface; open did it.
-func (*sse) Start(context.Context) error { return nil }
 
 // open opens the stream and waits for the address that messages are to be sent to. ctx bounds that, not the stream's life.
 func (t *sse) open(ctx context.Context, address string) error {
 	stop := context.AfterFunc(ctx, t.end)
 	defer stop()
-	req, err := http.NewRequestWithContext(withExchange(t.life, exchangeOf(ctx)), http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(t.life, http.MethodGet, address, nil)
 	if err != nil {
-		return err
+		return Errorf(Misconfigured, "%w", err)
 	}
-	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Accept", eventsType)
 	req.Header.Set("Cache-Control", "no-cache")
 	resp, err := t.web.Do(req)
-	if err != nil {
-		return err
-	}
-	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	if resp.StatusCode != http.StatusOK || strings.TrimSpace(kind) != "text/event-stream" {
-		_ = resp.Body.Close()
-		return fmt.Errorf("%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(kind))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return t.client.noAnswer(ctx)
+	case err != nil:
+		e := networkError(err, false)
+		if e.Kind == Unavailable {
+			e.Message, e.Lost, e.Transient = cut(e.Err.Error()), false, false
+		}
+		return e
+	case resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType:
+		defer discard(resp)
+		return noStream(resp)
 	}
 	named := make(chan *url.URL, 1)
 	t.work.Go(func() { t.read(resp.Body, resp.Request.URL, named) })
 	select {
 	case t.endpoint = <-named:
 		if t.endpoint == nil {
-			return t.why()
+			e := *As(t.client.Err())
+			e.Sent = false
+			return &e
 		}
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return t.client.noAnswer(ctx)
 	}
 }
 
-// errNoStream means that an address is not one of the older transport.
-var errNoStream = errors.New("the server offers no stream of events there")
+// noStream is the error of an address that offers no stream.
+func noStream(resp *http.Response) *Error {
+	var e *Error
+	if resp.StatusCode/100 == 2 {
+		e = Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
+	} else {
+		e = refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
+		e.Err = errors.Join(errNoStream, e.Err)
+	}
+	e.Sent = false // no tool was called
+	return e
+}
 
-// SendRequest implements transport.Interface.
-func (t *sse) SendRequest(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return nil, errors.Join(errNotQueued, err)
-	}
-	id, answered := request.ID.String(), make(chan *transport.JSONRPCResponse, 1)
-	// The answer may come while the POST is still on its way; a stream that ends, ends both.
-	posting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	spare := context.AfterFunc(ctx, cancel)
-	posted := make(chan error, 1)
-	t.mu.Lock()
-	if t.waiting == nil {
-		defer t.mu.Unlock()
-		cancel()
-		return nil, errors.Join(errNotQueued, t.err)
-	}
-	t.waiting[id] = answered
-	t.work.Go(func() {
-		defer context.AfterFunc(t.life, cancel)()
-		defer cancel()
-		posted <- t.post(posting, body)
+// start implements transport. The response may come while the POST is still in progress.
+func (t *sse) start(x *exchange) {
+	ctx, cancel := context.WithCancel(t.life)
+	x.cancel = cancel
+	t.add(x)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:      func(string) { x.sent.Store(false) },
+		WroteHeaders: func() { x.sent.Store(true) },
 	})
-	t.mu.Unlock()
-	defer t.forget(id)
-	for {
-		select {
-		case response := <-answered:
-			// To end a POST whose answer is just read would end whichever request net/http has given its connection to.
-			if spare() {
-				time.AfterFunc(replyLimit, cancel)
-			}
-			if response == nil {
-				return nil, t.why()
-			}
-			return response, nil
-		case err := <-posted:
-			if err != nil {
-				return nil, err
-			}
-			posted = nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	t.work.Go(func() {
+		defer cancel()
+		if err := t.send(ctx, x.text); err != nil {
+			e := *As(err)
+			e.Sent = e.Sent && x.sent.Load()
+			t.remove(x.id)
+			x.deliver(response{err: &e})
 		}
-	}
+	})
 }
 
-func (t *sse) forget(id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.waiting, id)
+// stop implements transport.
+func (t *sse) stop(x *exchange) {
+	t.remove(x.id)
+	x.cancel()
+	x.deliver(response{err: errClosed})
 }
 
-// post sends one message.
-func (t *sse) post(ctx context.Context, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.endpoint.String(), bytes.NewReader(body))
-	if err != nil {
-		return errors.Join(errNotQueued, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	t.mu.Lock()
-	if t.version != "" {
-		req.Header.Set(transport.HeaderKeyProtocolVersion, t.version)
-	}
-	t.mu.Unlock()
-	resp, err := t.web.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // so that the connection can be used again
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("the server answered HTTP %s", statusText(resp.StatusCode))
-	}
-	return nil
+// post implements transport.
+func (t *sse) post(ctx context.Context, message []byte) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.life, cancel)()
+	return t.send(ctx, message)
 }
 
-// SendNotification implements transport.Interface.
-func (t *sse) SendNotification(ctx context.Context, notification mcp.JSONRPCNotification) error {
-	body, err := json.Marshal(notification)
-	if err != nil {
-		return err
-	}
-	return t.post(ctx, body)
+// close implements transport.
+func (t *sse) close() {
+	t.end()
+	t.work.Wait()
+	t.web.CloseIdleConnections()
 }
 
-// SetNotificationHandler implements transport.Interface.
-func (t *sse) SetNotificationHandler(handler func(mcp.JSONRPCNotification)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.notify = handler
-}
-
-// SetRequestHandler implements transport.BidirectionalInterface.
-func (t *sse) SetRequestHandler(handler transport.RequestHandler) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.answer = handler
-}
-
-// SetProtocolVersion implements transport.HTTPConnection.
-func (t *sse) SetProtocolVersion(version string) {
+// setVersion sets the revision that requests say they are of.
+func (t *sse) setVersion(version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.version = version
 }
 
-// RequiresLegacyProtocol keeps to the revisions that have this transport.
-func (*sse) RequiresLegacyProtocol() bool { return true }
-
-// GetSessionId implements transport.Interface; the session is in the address.
-func (*sse) GetSessionId() string { return "" }
-
-// Close implements transport.Interface.
-func (t *sse) Close() error {
-	t.fail(errClosed)
-	t.end()
-	t.work.Wait()
+// send makes one POST.
+func (t *sse) send(ctx context.Context, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.endpoint.String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", jsonType)
+	t.mu.Lock()
+	if t.version != "" {
+		req.Header.Set(mcp.HeaderProtocolVersion, t.version)
+	}
+	t.mu.Unlock()
+	resp, err := t.web.Do(req)
+	if err != nil {
+		return networkError(err, true)
+	}
+	defer discard(resp)
+	if resp.StatusCode/100 != 2 {
+		return refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
+	}
 	return nil
 }
 
-// fail ends everything that waits for the stream. The first reason stays.
-func (t *sse) fail(err error) {
-	t.mu.Lock()
-	waiting := t.waiting
-	if waiting != nil {
-		t.waiting, t.err = nil, err
-	}
-	for _, ch := range waiting {
-		select {
-		case ch <- nil:
-		default: // it has its answer
+// read reads the stream until it ends, and with it the connection. named gets the address for our messages, or nil.
+func (t *sse) read(body io.ReadCloser, from *url.URL, named chan<- *url.URL) {
+	defer func() { _ = body.Close() }()
+	events := newEventReader(body, t.limit, maxSkips)
+	for begun := false; ; {
+		e, err := events.next()
+		if err == nil {
+			switch {
+			case string(e.name) == "endpoint" && !begun:
+				var endpoint *url.URL
+				if endpoint, err = endpointOf(from, e.data); err == nil {
+					begun = true
+					named <- endpoint
+				}
+			case e.isMessage():
+				err = t.receive(e)
+			}
+		}
+		if err != nil {
+			t.client.fail(streamLost(err))
+			t.end()
+			if !begun {
+				named <- nil
+			}
+			return
 		}
 	}
-	t.mu.Unlock()
-	if waiting != nil {
-		t.lost(err)
-	}
 }
 
-func (t *sse) why() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		return errClosed
+// endpointOf is the address that a server names for our messages. It must have the server's origin: another one could be sent
+// what is meant for the server.
+func endpointOf(from *url.URL, data []byte) (*url.URL, error) {
+	endpoint, err := from.Parse(string(bytes.TrimSpace(data)))
+	if err != nil {
+		return nil, Errorf(Protocol, "the server names an address for messages that cannot be read: %w", err)
 	}
-	return t.err
+	if !sameOrigin(endpoint, from) {
+		return nil, Errorf(AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed", place(from), place(endpoint))
+	}
+	return endpoint, nil
 }
 
-// streamLost is why a stream of events ended that should not have.
+// receive handles one message. An error ends the stream.
+func (t *sse) receive(e event) error {
+	m := readMessage(e.data)
+	if e.long {
+		m.Err = errTooLong
+	}
+	switch {
+	case e.long && m.ID == nil && !m.Method:
+		e := tooLong(t.limit) // the request that it answers is not known, and would wait for ever
+		e.Lost = true
+		return e
+	case m.Err == nil:
+		t.take(m, e.data)
+	case !m.Method && numericID.Match(m.ID):
+		t.refuse(m.ID, m.Err)
+	}
+	return nil
+}
+
+// streamLost is why the stream of events ended.
 func streamLost(err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {
 		return known
 	}
 	reason := "the server closed it"
-	if err != nil && !errors.Is(err, io.EOF) {
-		reason = cut(strip(err))
+	if !errors.Is(err, io.EOF) {
+		reason = cut(err.Error())
 	}
-	return &Error{Kind: Unavailable, Sent: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
+	return &Error{Kind: Unavailable, Sent: true, Lost: true, Err: err, Message: fmt.Sprint("the stream of the server's messages was lost: ", reason)}
 }

@@ -2,14 +2,10 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -22,7 +18,17 @@ const (
 	lastWords = time.Second
 )
 
-// connectStdio starts a child and speaks to it.
+// stdio is the transport to a child process: one JSON-RPC message per line.
+type stdio struct {
+	receiver
+	in     *lineReader
+	out    *lineWriter
+	child  *process.Process
+	client *client
+	server *registry.Server
+}
+
+// connectStdio starts a child and connects to it.
 func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era) (*client, error) {
 	env, err := c.expand(s, s.Stdio.Env)
 	if err != nil {
@@ -35,114 +41,103 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	if err != nil {
 		return nil, Errorf(Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
 	}
-	conn := c.overStdio(child, s, e)
-	hide := literal(env)
-	conn.hide = hide.Replace
-	go conn.follow(child)
-	if err := c.handshake(ctx, conn); err != nil {
+	conn := newClient(s, e, c.cfg.Version, c.log)
+	conn.hide = literal(env).Replace
+	wire := &stdio{child: child, client: conn, server: s}
+	wire.limit, wire.pass = c.cfg.MaxMessage, conn.passer(newThrottle())
+	wire.in = newLineReader(child.Stdout, c.cfg.MaxMessage, wire.take, wire.refuse)
+	wire.out = newLineWriter(child.Stdin, stallLimit, wire.writeFailed)
+	conn.wire = wire
+	conn.background(wire.read)
+	if err := conn.handshake(ctx); err != nil {
 		failure := *As(err)
 		closing := conn.Close()
-		failure.Stderr = conn.Stderr() // whole, now that the child is gone
+		failure.Stderr = conn.Stderr() // complete, now that the child has ended
 		return nil, errors.Join(&failure, closing)
 	}
 	return conn, nil
 }
 
-// overStdio puts the layers together: mcp-go over bounded lines over the child.
-func (c *Connector) overStdio(child *process.Process, s *registry.Server, e era) *client {
-	in := newLineReader(child.Stdout, c.cfg.MaxMessage)
-	var conn *client
-	out := newLineWriter(child.Stdin, stallLimit, func(err error) {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			conn.fail(&Error{Kind: Unavailable, Sent: true, Lost: true,
-				Message: fmt.Sprintf("MCP server %s does not read its stdin", s.ID)})
+// start implements transport. A closed pipe is the end of the connection, which the caller waits for too.
+func (t *stdio) start(x *exchange) {
+	t.add(x)
+	x.sent.Store(true)
+	if err := t.out.write(x.id, x.text); err != nil {
+		x.sent.Store(false)
+		if errors.Is(err, errNotRead) {
+			t.remove(x.id)
+			x.deliver(response{err: Errorf(Unavailable, "%w", err)})
 		}
-		child.Close() // mcp-go notices a broken connection at the other end alone
-	})
-	pipe := newLines(in, out)
-	t := &tap{
-		Interface: pipe, blind: true, gone: in.eof, judge: in.judge,
-		undelivered: func(id mcp.RequestId) bool { return out.undelivered(beginning(id)) },
 	}
-	conn = newClient(t, t, e, c.log, c.options(s, e)...)
-	conn.reply = func(_ context.Context, response *transport.JSONRPCResponse) error {
-		text, err := json.Marshal(response)
-		if err == nil {
-			_, err = out.Write(append(text, '\n'))
-		}
-		return err
-	}
-	conn.of(s)
-	conn.roots, conn.shared, conn.lines, conn.pipe = s.Roots, s.Isolation == registry.Shared, in, pipe
-	conn.child = child
-	conn.said = func() string { return conn.testimony(child) }
-	conn.release = child.Close
-	conn.obituary = func() *Error { return conn.stdioObituary(s, child) }
-	return conn
 }
 
-// beginning is how the line of a request begins.
-func beginning(id mcp.RequestId) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%v,`, id.Value())
+// stop implements transport.
+func (t *stdio) stop(x *exchange) {
+	t.remove(x.id)
+	x.deliver(response{err: errClosed})
 }
 
-// follow marks the connection as lost when the child's output ends.
-func (c *client) follow(child *process.Process) {
-	select {
-	case <-c.lines.eof:
-	case <-c.done:
+// post implements transport.
+func (t *stdio) post(_ context.Context, message []byte) error {
+	return t.out.write(0, append(message, '\n'))
+}
+
+// close implements transport.
+func (t *stdio) close() {
+	_ = t.out.Close()
+	t.child.Close()
+}
+
+// writeFailed ends the connection when the child does not read, or closed its stdin.
+func (t *stdio) writeFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.client.fail(&Error{Kind: Unavailable, Sent: true, Lost: true,
+			Message: fmt.Sprintf("MCP server %s does not read its stdin", t.server.ID)})
+	}
+	t.child.Close() // which ends its output too
+}
+
+// read reads the child's output until it ends, and with it the connection.
+func (t *stdio) read() {
+	t.in.read()
+	if t.client.isDone() {
 		return
 	}
-	c.fail(c.obituary())
-	child.Close() // a child that closed its stdout is of no use
+	t.client.fail(t.closeReason())
+	t.child.Close() // a child that closed its stdout is of no use
 }
 
-// stdioObituary says why a child's output ended.
-func (c *client) stdioObituary(s *registry.Server, child *process.Process) *Error {
-	if err := c.Err(); err != nil {
-		return As(err)
-	}
+// closeReason returns why a child's output ended.
+func (t *stdio) closeReason() *Error {
 	var known *Error
-	if errors.As(c.lines.Err(), &known) {
+	if errors.As(t.in.Err(), &known) {
 		e := *known
-		e.Message = fmt.Sprintf("MCP server %s: %s", s.ID, c.hide(e.Message))
+		e.Message = fmt.Sprintf("MCP server %s: %s", t.server.ID, t.client.hide(e.Message))
 		return &e
 	}
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()
 	how := "closed its stdout"
 	select {
-	case <-child.Exited():
-		how = "ended (" + child.Status() + ")"
+	case <-t.child.Exited():
+		how = "ended (" + t.child.Status() + ")"
 	case <-timer.C:
 	}
 	return &Error{Kind: Unavailable, Lost: true,
-		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", s.ID, s.Stdio.Command, how, c.testimony(child))}
+		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", t.server.ID, t.server.Stdio.Command, how, t.lastOutput())}
 }
 
-// testimony is what a child said last, for an error message.
-func (c *client) testimony(child *process.Process) string {
-	if c.shared && c.info != (Info{}) {
-		return "" // it may tell of other users' calls
+// lastOutput is what a child wrote last, for an error message. Over a shared connection it may tell of other users' calls.
+func (t *stdio) lastOutput() string {
+	if t.client.shared && t.client.info != (Info{}) {
+		return ""
 	}
 	var text string
-	if noise := c.lines.Noise(); noise != "" {
+	if noise := t.in.Noise(); noise != "" {
 		text += "; it wrote to stdout " + noise
 	}
-	if tail := child.Stderr(stderrTail); tail != "" {
+	if tail := t.child.Stderr(stderrTail); tail != "" {
 		text += "; its stderr ends with: " + tail
 	}
-	return c.hide(text)
-}
-
-// expand resolves references to the pool's environment, in what an operator wrote.
-func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
-	if !s.ByOperator {
-		return values, nil
-	}
-	out, err := expand(values, c.cfg.Environ)
-	if err != nil {
-		return nil, Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
-	}
-	return out, nil
+	return t.client.hide(text)
 }

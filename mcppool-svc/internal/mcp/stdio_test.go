@@ -263,7 +263,7 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 	c := dial(t, mcptest.Deaf)
 	big := `{"text":"` + strings.Repeat("x", maxQueued) + `"}`
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*briefly)
 	defer cancel()
 	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: []byte(big), Notify: func(Notification) {}})
 	if !errors.Is(err, context.DeadlineExceeded) {

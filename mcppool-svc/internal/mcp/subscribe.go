@@ -108,11 +108,7 @@ func (c *client) askToTell(ctx context.Context, uri string) error {
 	if c.isModern() {
 		return c.widen(ctx, uri)
 	}
-	_, err := c.ask(ctx, func(ctx context.Context) error {
-		exchangeOf(ctx).stub = emptyResult
-		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
-		return c.mcp.Subscribe(ctx, mcp.SubscribeRequest{Params: mcp.SubscribeParams{URI: uri}})
-	})
+	_, err := c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
 	return err
 }
 
@@ -145,20 +141,7 @@ func (c *client) unsubscribe(ctx context.Context, uri string) {
 		return
 	}
 	// Best effort: what comes for nobody is dropped.
-	_, _ = c.ask(ctx, func(ctx context.Context) error {
-		exchangeOf(ctx).stub = emptyResult
-		//nolint:staticcheck // deprecated for 2026-07-28, which goes the other way
-		return c.mcp.Unsubscribe(ctx, mcp.UnsubscribeRequest{Params: mcp.UnsubscribeParams{URI: uri}})
-	})
-}
-
-// background does something beside all requests, unless the connection is being closed, which waits for it.
-func (c *client) background(do func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closing.Load() {
-		c.notes.Go(do)
-	}
+	_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
 }
 
 func (o *offers) forget(w *watch) bool {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"maps"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/services/strictjson"
@@ -69,24 +68,22 @@ func (t mcpTask) over() bool {
 	return t.status == "completed" || t.status == "failed" || t.status == "cancelled"
 }
 
-// portable says whether any connection to the server can ask for a task, not only this one: nothing of the session is needed.
-func (c *client) portable() bool { return c.web && (c.era == modern || c.wire.GetSessionId() == "") }
+// portable reports whether any connection to the server can ask for a task: nothing of this one's session is needed.
+func (c *client) portable() bool {
+	t, ok := c.wire.(*streamable)
+	return ok && (c.isModern() || t.sessionID() == "")
+}
 
-// taskRequest makes a request about a task. It goes out as tasks/get does, since mcp-go does not know them all.
+// taskRequest makes a request about a task.
 func (c *client) taskRequest(ctx context.Context, r *running, method, id string, more map[string]any) (map[string]json.RawMessage, json.RawMessage, error) {
-	x := &exchange{run: r, stub: json.RawMessage(`{}`), amend: func(request *transport.JSONRPCRequest) error {
-		request.Method = method
-		if request.Header != nil {
-			request.Header = request.Header.Clone()
-			route(request.Header, method, id)
-		}
-		if more == nil {
-			return nil
-		}
-		return addParams(request, more)
-	}}
-	_, err := c.mcp.GetTask(withExchange(ctx, x), mcp.GetTaskRequest{Params: mcp.GetTaskParams{TaskId: id}})
-	raw, err := c.outcome(x, err)
+	params := map[string]any{"taskId": id}
+	maps.Copy(params, more)
+	x, err := c.newRequest(method, id, params)
+	if err != nil {
+		return nil, nil, err
+	}
+	x.asker = r
+	raw, err := c.roundTrip(ctx, x, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,14 +92,6 @@ func (c *client) taskRequest(ctx context.Context, r *running, method, id string,
 		return nil, nil, protocolError("the server's answer to %s cannot be read: %w", method, err)
 	}
 	return fields, raw, nil
-}
-
-// route sets the headers that let what is between here and the server route requests, to where a task is for instance.
-func route(header http.Header, method, name string) {
-	header.Set(mcp.HeaderMethod, method)
-	if name, ok := mcp.EncodeHeaderValue(name); ok {
-		header.Set(mcp.HeaderName, name)
-	}
 }
 
 // getTask asks how far a task is.
@@ -120,7 +109,7 @@ func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, e
 
 // taskResult gets the result of a task that has ended; before 2026-07-28 it is asked for apart.
 func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
-	if c.era == modern {
+	if c.isModern() {
 		return modernResult(t)
 	}
 	_, raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.id, nil)

@@ -18,7 +18,7 @@ type taskInput struct {
 
 // input gets what a task asks for.
 func (f *follower) input(ctx context.Context) {
-	if f.c.era == modern {
+	if f.c.isModern() {
 		f.modernInput(ctx)
 		return
 	}
@@ -26,11 +26,11 @@ func (f *follower) input(ctx context.Context) {
 	if f.result != nil {
 		return
 	}
-	result := make(chan verdict, 1)
+	result := make(chan taskResult, 1)
 	f.result = result
 	f.work.Go(func() {
 		_, raw, err := f.c.taskRequest(ctx, f.r, string(mcp.MethodTasksResult), f.id, nil)
-		result <- verdict{raw, err}
+		result <- taskResult{raw, err}
 	})
 }
 

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
@@ -101,8 +101,8 @@ func TestWhoseQuestion(t *testing.T) {
 		if len(b.questions()) != 0 || b.warned.Load() != 0 {
 			t.Errorf("another call was asked %v, or warned", b.questions())
 		}
-		request := transport.JSONRPCRequest{ID: mcp.NewRequestId("late"), Params: map[string]any{"message": "?", "requestedSchema": map[string]any{"type": "object"}}}
-		if got := c.elicited(t.Context(), request); got.Error == nil || !strings.Contains(got.Error.Message, "no tool call is running") {
+		request := serverRequest{ID: mcp.NewRequestId("late"), Method: "elicitation/create", Params: json.RawMessage(`{"message":"?","requestedSchema":{"type":"object"}}`)}
+		if got := c.respond(request, nil); got.Error == nil || !strings.Contains(got.Error.Message, "no tool call is running") {
 			t.Errorf("outside a call: %v", got)
 		}
 	})

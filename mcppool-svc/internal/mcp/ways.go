@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -118,8 +117,8 @@ func refuses(err error) bool {
 		status = answered.status
 	}
 	switch {
-	case errors.Is(err, transport.ErrLegacySSEServer), errors.Is(err, errNoStream), errors.Is(err, errOtherEra):
-		return true // any 4xx: mcp-go does not look at what came with it
+	case errors.Is(err, errLegacySSE), errors.Is(err, errNoStream), errors.Is(err, errOtherEra):
+		return true
 	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		return true
 	}
@@ -134,14 +133,6 @@ func outdated(err error) bool {
 		e.Kind == Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
 }
 
-// errOtherEra means that a server that was asked for the revisions without a handshake answered with one that has it.
-var errOtherEra = errors.New("the server speaks an older revision")
-
-// statusError is an HTTP status instead of an answer.
-type statusError struct{ status int }
-
-func (e *statusError) Error() string { return "HTTP " + statusText(e.status) }
-
 func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w way) (*client, error) {
 	switch {
 	case s.Builtin != nil:
@@ -149,12 +140,7 @@ func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user stri
 	case w == byEvents:
 		return c.connectSSE(ctx, s, user)
 	case w == byDiscovery:
-		conn, err := c.connect(ctx, s, user, modern)
-		if err == nil && !conn.isModern() {
-			// Connected by the handshake after all, without what an older revision needs beside it.
-			return nil, errors.Join(&Error{Kind: Protocol, Message: errOtherEra.Error(), Err: errOtherEra}, conn.Close())
-		}
-		return conn, err
+		return c.connect(ctx, s, user, modern)
 	default:
 		return c.connect(ctx, s, user, legacy)
 	}

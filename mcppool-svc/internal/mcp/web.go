@@ -7,15 +7,15 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// web is what both HTTP transports of one connection stand on.
+// web is what both HTTP transports of one connection use.
 type web struct {
 	client *http.Client
 	origin *url.URL
 	hide   func(string) string // takes secrets out of a message
 }
 
-// newWeb makes it for a user's connection; limit is the longest body, or event, in bytes. The judge looks at answers; it may be nil.
-func (c *Connector) newWeb(s *registry.Server, user string, limit int, judge *judge) (*web, error) {
+// newWeb makes the HTTP client of a user's connection.
+func (c *Connector) newWeb(s *registry.Server, user string) (*web, error) {
 	headers, err := c.expand(s, s.HTTP.Headers)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (c *Connector) newWeb(s *registry.Server, user string, limit int, judge *ju
 		return nil, Errorf(Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
 	w := &web{
-		client: newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly, limit, judge),
+		client: newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly),
 		origin: origin, hide: literal(s.HTTP.Secrets(headers)).Replace,
 	}
 	if login := c.credentials(s, user); login != nil {

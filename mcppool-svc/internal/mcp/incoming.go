@@ -1,0 +1,123 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"path"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+const (
+	// replyLimit bounds the sending of an answer to a request of the server.
+	replyLimit = 30 * time.Second
+	// maxServing is how many requests of one server are handled at once; more are dropped.
+	maxServing = 200
+)
+
+// passFunc takes a request or notification of the server; call is the tool call that it belongs to, or nil.
+type passFunc func(m message, text []byte, call *running)
+
+// passer returns what a reader of messages passes the server's requests and notifications to, no faster than t allows.
+func (c *client) passer(t *throttle) passFunc {
+	return func(m message, text []byte, call *running) {
+		if len(m.ID) == 0 {
+			t.wait(len(text))
+			var n mcp.JSONRPCNotification
+			if json.Unmarshal(text, &n) == nil {
+				c.notified(n)
+			}
+			return
+		}
+		t.ask(len(text))
+		var r serverRequest
+		if json.Unmarshal(text, &r) != nil || c.serving.Load() >= maxServing {
+			return
+		}
+		c.serving.Add(1)
+		c.background(func() {
+			defer c.serving.Add(-1)
+			c.serve(r, call)
+		})
+	}
+}
+
+// serverRequest is a request of the server.
+type serverRequest struct {
+	ID     mcp.RequestId   `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// serverResponse is the response to one.
+type serverResponse struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      mcp.RequestId   `json:"id"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+// rpcError is the error of a response. It implements error.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// serve answers a request of the server, which may take as long as a person does.
+func (c *client) serve(r serverRequest, call *running) {
+	response := c.respond(r, call)
+	if response == nil {
+		return
+	}
+	text, err := json.Marshal(response)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(c.life, replyLimit)
+		defer cancel()
+		err = c.wire.post(ctx, text)
+	}
+	if err != nil {
+		c.log.DebugContext(c.life, "an answer did not reach the MCP server", "mcp_id", c.server.ID, "error", err)
+	}
+}
+
+// respond returns the response to a request of the server, or nil if the server no longer wants one.
+func (c *client) respond(r serverRequest, call *running) *serverResponse {
+	out := &serverResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: r.ID}
+	switch {
+	case r.Method == string(mcp.MethodPing):
+		out.Result = json.RawMessage(`{}`)
+	case r.Method == string(mcp.MethodListRoots) && len(c.roots) > 0:
+		out.Result = c.rootsResult()
+	case r.Method == string(mcp.MethodElicitationCreate):
+		out.Result, out.Error = c.elicited(r, call)
+	case r.Method == string(mcp.MethodSamplingCreateMessage):
+		out.Result, out.Error = c.sampled(r, call)
+	default:
+		out.Error = &rpcError{Code: mcp.METHOD_NOT_FOUND, Message: "not supported: " + cut(r.Method)}
+	}
+	if out.Result == nil && out.Error == nil {
+		return nil
+	}
+	return out
+}
+
+// rootsResult is the answer to a request for roots.
+func (c *client) rootsResult() json.RawMessage {
+	result := mcp.ListRootsResult{Roots: []mcp.Root{}}
+	for _, uri := range c.roots {
+		root := mcp.Root{URI: uri}
+		if u, err := url.Parse(uri); err == nil {
+			root.Name = path.Base(u.Path)
+		}
+		result.Roots = append(result.Roots, root)
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return json.RawMessage(`{"roots":[]}`)
+	}
+	return raw
+}
