@@ -209,7 +209,7 @@ func TestDeltaErrors(t *testing.T) {
 		}
 		m := modelOf(provider, 2, func(*http.Request, string) *http.Response { return stream(bytes.NewReader(raw)) })
 		enough := errors.New("enough")
-		if reply, err := m.Generate(t.Context(), hello(), func(llm.Delta) error { return enough }); err != enough || reply.Text != "I look." {
+		if reply, err := m.Generate(t.Context(), hello(), func(llm.Delta) error { return enough }); !errors.Is(err, enough) || reply.Text != "I look." {
 			t.Errorf("%s: %v, %+v", provider, err, reply)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -217,7 +217,7 @@ func TestDeltaErrors(t *testing.T) {
 			cancel(enough)
 			return nil
 		})
-		if err != enough && err != nil || reply.Text != "I look." || reply.Usage.Requests != 1 {
+		if err != nil && !errors.Is(err, enough) || reply.Text != "I look." || reply.Usage.Requests != 1 {
 			t.Errorf("%s: %v, %+v", provider, err, reply)
 		}
 	}

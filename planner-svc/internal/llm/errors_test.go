@@ -170,7 +170,7 @@ func TestCancel(t *testing.T) {
 			time.AfterFunc(time.Second, func() { cancel(left) })
 			reply, err := m.Generate(ctx, hello(), nil)
 			<-ended
-			if err != left || reply.Usage != unknown || time.Since(begin) != time.Second {
+			if !errors.Is(err, left) || reply.Usage != unknown || time.Since(begin) != time.Second {
 				t.Errorf("%s: %v, %+v after %v", provider, err, reply, time.Since(begin))
 			}
 		}
@@ -178,7 +178,7 @@ func TestCancel(t *testing.T) {
 		m := modelOf("openai", 2, func(*http.Request, string) *http.Response { return status(500, "") })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(100*time.Millisecond, func() { cancel(left) })
-		if reply, err := m.Generate(ctx, hello(), nil); err != left || reply.Usage.Requests != 1 {
+		if reply, err := m.Generate(ctx, hello(), nil); !errors.Is(err, left) || reply.Usage.Requests != 1 {
 			t.Errorf("%v, %+v", err, reply)
 		}
 	})

@@ -107,20 +107,29 @@ func (e *entry) check() error {
 		return errors.New("`key` is missing: env:NAME or file:PATH")
 	case e.Organization != "" && e.Provider != providerOpenAI:
 		return errors.New("`organization` is known to the provider openai alone")
-	case e.MaxTokens < 0 || e.MaxTokens > maxMaxTokens:
-		return fmt.Errorf("`maxTokens` is not between 0 and %d", maxMaxTokens)
-	case e.ContextWindow < 0 || e.ContextWindow > maxWindow:
-		return fmt.Errorf("`contextWindow` is not between 0 and %d", maxWindow)
-	case e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens:
-		return errors.New("`contextWindow` must be larger than `maxTokens`, which is a part of it")
 	case e.Timeout < 0 || time.Duration(e.Timeout) > maxTimeout:
 		return fmt.Errorf("`timeout` is not between 0 and %v", maxTimeout)
-	case e.Retries != nil && (*e.Retries < 0 || *e.Retries > maxRetries):
-		return fmt.Errorf("`retries` is not between 0 and %d", maxRetries)
-	case e.AtOnce < 0 || e.AtOnce > maxAtOnce:
-		return fmt.Errorf("`atOnce` is not between 0 and %d", maxAtOnce)
 	}
-	return errors.Join(checkURL(e.BaseURL), checkHeaders(e.Headers), e.Price.check())
+	return errors.Join(e.checkNumbers(), checkURL(e.BaseURL), checkHeaders(e.Headers), e.Price.check())
+}
+
+func (e *entry) checkNumbers() error {
+	retries := 0
+	if e.Retries != nil {
+		retries = *e.Retries
+	}
+	for _, n := range []struct {
+		key        string
+		value, max int
+	}{{"maxTokens", e.MaxTokens, maxMaxTokens}, {"contextWindow", e.ContextWindow, maxWindow}, {"retries", retries, maxRetries}, {"atOnce", e.AtOnce, maxAtOnce}} {
+		if n.value < 0 || n.value > n.max {
+			return fmt.Errorf("`%s` is not between 0 and %d", n.key, n.max)
+		}
+	}
+	if e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens {
+		return errors.New("`contextWindow` must be larger than `maxTokens`, which is a part of it")
+	}
+	return nil
 }
 
 func checkURL(text string) error {

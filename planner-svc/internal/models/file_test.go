@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,7 +80,7 @@ func TestFile(t *testing.T) {
 	if m, err := b.Find("careful"); err != nil || m.fallback != b.find("local") {
 		t.Errorf("%v %v", m, err)
 	}
-	for name, says := range map[string]string{"carefull": "did you mean careful?", "x": "there are fast, careful, local", "openai:gpt-5": "in the file of --models"} {
+	for name, says := range map[string]string{"carefil": "did you mean careful?", "x": "there are fast, careful, local", "openai:gpt-5": "in the file of --models"} {
 		if _, err := b.Find(name); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -137,11 +138,9 @@ func TestProviderNames(t *testing.T) {
 		{"gpt-5", all, "name one as openai:MODEL"},
 		{"openai:a b", all, "`name` must be"},
 	} {
-		got := ""
 		m, err := NewBook(tt.env.get).Find(tt.name)
-		if err != nil {
-			got = err.Error()
-		} else {
+		got := fmt.Sprint(err)
+		if err == nil {
 			got = m.Info().Description
 		}
 		if !strings.Contains(got, tt.want) || err == nil && m.Info().Name != tt.name {

@@ -54,7 +54,7 @@ func providerEntry(name string, getenv func(string) (string, bool)) (*entry, err
 	}
 	get := func(variable string) string { v, _ := getenv(variable); return v }
 	e := &entry{Name: name, Provider: provider, Model: model}
-	variable := ""
+	var variable string
 	switch provider {
 	case providerOpenAI:
 		variable = "OPENAI_API_KEY"

@@ -62,9 +62,22 @@ func (s *Script) readAnthropic(r *Request) *problem {
 		return p
 	}
 	r.Stream = q.Stream
-	switch {
-	case q.Model == "" || s.Model != "" && q.Model != s.Model:
+	if q.Model == "" || s.Model != "" && q.Model != s.Model {
 		return &problem{status: 404, kind: "not_found_error", message: "model: " + q.Model}
+	}
+	for _, check := range []func(*anthropicRequest, *Request) *problem{anthropicOptions, anthropicTools, anthropicSystem, anthropicMessages} {
+		if p := check(&q, r); p != nil {
+			return p
+		}
+	}
+	if len(r.ends) > 4 {
+		return bad("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.ends))
+	}
+	return nil
+}
+
+func anthropicOptions(q *anthropicRequest, _ *Request) *problem {
+	switch {
 	case q.MaxTokens < 1:
 		return bad("", "max_tokens: Field required")
 	case len(q.Messages) == 0:
@@ -73,14 +86,6 @@ func (s *Script) readAnthropic(r *Request) *problem {
 		return bad("", "temperature: range: 0..1")
 	case slices.ContainsFunc(q.StopSequences, func(s string) bool { return strings.TrimSpace(s) == "" }):
 		return bad("", "stop_sequences: each stop sequence must contain non-whitespace")
-	}
-	for _, check := range []func(*anthropicRequest, *Request) *problem{anthropicTools, anthropicSystem, anthropicMessages} {
-		if p := check(&q, r); p != nil {
-			return p
-		}
-	}
-	if len(r.ends) > 4 {
-		return bad("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.ends))
 	}
 	return nil
 }
@@ -188,32 +193,50 @@ func anthropicMessages(q *anthropicRequest, r *Request) *problem {
 			return missingResults(where, open)
 		}
 		role = m.Role
-		var blocks []json.RawMessage
-		if plain := ""; json.Unmarshal(m.Content, &plain) == nil {
-			block, _ := json.Marshal(anthropicBlock{Type: "text", Text: plain})
-			blocks = append(blocks, block)
-		} else {
-			_ = json.Unmarshal(m.Content, &blocks)
-		}
-		if len(blocks) == 0 {
-			return bad("", "%s: all messages must have non-empty content except for the optional final assistant message", where)
-		}
 		expected := len(open) > 0
-		for j, raw := range blocks {
-			if p := r.block(raw, fmt.Sprintf("%s.content.%d", where, j), m.Role, open, used); p != nil {
-				return p
-			}
+		if p := r.addContent(m.Content, where, m.Role, open, used); p != nil {
+			return p
 		}
 		if expected && len(open) > 0 {
 			return missingResults(where, open)
 		}
-		r.Texts = append(r.Texts, text(m.Content))
 	}
 	switch {
 	case len(open) > 0:
 		return missingResults(fmt.Sprintf("messages.%d", len(q.Messages)-1), open)
 	case len(used) > 0 && len(q.Tools) == 0:
 		return bad("", "Requests which include `tool_use` or `tool_result` blocks must define tools")
+	}
+	return nil
+}
+
+// addContent checks a message's content and adds it to the prompt. open are calls that wait for their results, used all calls so far.
+func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) *problem {
+	var blocks []json.RawMessage
+	if plain := ""; json.Unmarshal(content, &plain) == nil {
+		block, _ := json.Marshal(anthropicBlock{Type: "text", Text: plain})
+		blocks = append(blocks, block)
+	} else {
+		_ = json.Unmarshal(content, &blocks)
+	}
+	if len(blocks) == 0 {
+		return bad("", "%s: all messages must have non-empty content except for the optional final assistant message", where)
+	}
+	r.Texts = append(r.Texts, text(content))
+	for j, raw := range blocks {
+		where := fmt.Sprintf("%s.content.%d", where, j)
+		var b anthropicBlock
+		p := decode(raw, &b, where, where+"."+extraInput)
+		if p == nil {
+			p = b.check(where, role, open, used)
+		}
+		if p != nil {
+			return p
+		}
+		if b.Type == "tool_result" {
+			r.Results++
+		}
+		r.add(raw, b.CacheControl)
 	}
 	return nil
 }
@@ -226,40 +249,42 @@ func missingResults(where string, open map[string]bool) *problem {
 	return bad("", "%s: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", where, strings.Join(ids, ", "))
 }
 
-// block checks a content block. open are calls that wait for their results, used all calls so far.
-func (r *Request) block(raw json.RawMessage, where, role string, open, used map[string]bool) *problem {
-	var b anthropicBlock
-	if p := decode(raw, &b, where, where+"."+extraInput); p != nil {
-		return p
-	}
-	var input map[string]json.RawMessage
-	switch {
-	case b.Type == "text" && strings.TrimSpace(b.Text) == "":
-		return bad("", "%s: text content blocks must contain non-whitespace text", where)
-	case b.Type == "text" && role == "user" && len(open) > 0:
-		return bad("", "%s: `tool_result` blocks must come before other content in the message after their `tool_use` blocks", where)
-	case b.Type == "text":
-	case b.Type == "image" && role == "user":
-	case b.Type == "tool_use" && role == "assistant":
-		switch {
-		case !callID.MatchString(b.ID) || used[b.ID]:
-			return bad("", "%s.id: `tool_use` ids must be unique and match pattern '^[a-zA-Z0-9_-]+$'", where)
-		case !toolName.MatchString(b.Name):
-			return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
-		case json.Unmarshal(b.Input, &input) != nil || input == nil:
-			return bad("", "%s.input: Input should be a valid dictionary", where)
+func (b *anthropicBlock) check(where, role string, open, used map[string]bool) *problem {
+	switch role + " " + b.Type {
+	case "user text", "assistant text":
+		if strings.TrimSpace(b.Text) == "" {
+			return bad("", "%s: text content blocks must contain non-whitespace text", where)
+		}
+		if role == "user" && len(open) > 0 {
+			return bad("", "%s: `tool_result` blocks must come before other content in the message after their `tool_use` blocks", where)
+		}
+	case "user image":
+	case "assistant tool_use":
+		if p := b.checkCall(where, used); p != nil {
+			return p
 		}
 		open[b.ID], used[b.ID] = true, true
-	case b.Type == "tool_result" && role == "user":
+	case "user tool_result":
 		if !open[b.ToolUseID] {
 			return bad("", "%s: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", where, b.ToolUseID)
 		}
 		delete(open, b.ToolUseID)
-		r.Results++
 	default:
 		return bad("", "%s: a block of type '%s' is not allowed for the role '%s'", where, b.Type, role)
 	}
-	r.add(raw, b.CacheControl)
+	return nil
+}
+
+func (b *anthropicBlock) checkCall(where string, used map[string]bool) *problem {
+	var input map[string]json.RawMessage
+	switch {
+	case !callID.MatchString(b.ID) || used[b.ID]:
+		return bad("", "%s.id: `tool_use` ids must be unique and match pattern '^[a-zA-Z0-9_-]+$'", where)
+	case !toolName.MatchString(b.Name):
+		return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
+	case json.Unmarshal(b.Input, &input) != nil || input == nil:
+		return bad("", "%s.input: Input should be a valid dictionary", where)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -74,6 +75,15 @@ func (s *Script) readOpenAI(r *Request) *problem {
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
 		return &problem{status: 404, kind: "invalid_request_error", code: "model_not_found", message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", q.Model)}
 	}
+	for _, check := range []func(*openaiRequest, *Request) *problem{openaiOptions, openaiTools, openaiFormat, openaiMessages} {
+		if p := check(&q, r); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func openaiOptions(q *openaiRequest, _ *Request) *problem {
 	switch {
 	case len(q.Messages) == 0:
 		return bad("messages", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
@@ -90,55 +100,57 @@ func (s *Script) readOpenAI(r *Request) *problem {
 	case len(q.Tools) > 128:
 		return bad("tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length %d instead.", len(q.Tools))
 	}
-	for _, check := range []func(*openaiRequest, *Request) *problem{openaiTools, openaiFormat, openaiMessages} {
-		if p := check(&q, r); p != nil {
-			return p
-		}
-	}
 	return nil
 }
 
 func openaiTools(q *openaiRequest, r *Request) *problem {
 	for i, raw := range q.Tools {
-		where := fmt.Sprintf("tools[%d].function", i)
-		var t openaiTool
-		if p := decode(raw, &t, where, unknownArgument); p != nil {
+		if p := r.addFunction(raw, fmt.Sprintf("tools[%d].function", i)); p != nil {
 			return p
 		}
-		f := t.Function
-		switch {
-		case t.Type != "function":
-			return bad(where, "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
-		case !toolName.MatchString(f.Name):
-			return bad(where+".name", "Invalid '%s.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", where)
-		case len([]rune(f.Description)) > 1024:
-			return bad(where+".description", "Invalid '%s.description': string too long. Expected a string with maximum length 1024, but got a string with length %d instead.", where, len([]rune(f.Description)))
-		}
-		s, p := parameters(f.Parameters, where+".parameters")
-		if p == nil {
-			p = s.each("", func(path string, s schema) *problem {
-				if len(s.kinds()) == 1 && s.kinds()[0] == "array" && s["items"] == nil {
-					return bad(where+".parameters", "Invalid schema for function '%s': In context=('%s'), array schema missing items.", f.Name, path)
-				}
-				return nil
-			})
-		}
-		if p == nil && f.Strict {
-			p = s.strict(where + ".parameters")
-		}
-		if p != nil {
-			return p
-		}
-		if r.Tool(f.Name) == f.Name {
-			return bad(where+".name", "Tool names must be unique: '%s'.", f.Name)
-		}
-		r.Tools = append(r.Tools, f.Name)
-		r.parts = append(r.parts, compact(raw))
 	}
 	var choice openaiTool
 	if json.Unmarshal(q.ToolChoice, &choice) == nil && choice.Type == "function" && r.Tool(choice.Function.Name) != choice.Function.Name {
 		return bad("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", choice.Function.Name)
 	}
+	return nil
+}
+
+// addFunction checks a tool and adds it to the prompt.
+func (r *Request) addFunction(raw json.RawMessage, where string) *problem {
+	var t openaiTool
+	if p := decode(raw, &t, where, unknownArgument); p != nil {
+		return p
+	}
+	f := t.Function
+	switch {
+	case t.Type != "function":
+		return bad(where, "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
+	case !toolName.MatchString(f.Name):
+		return bad(where+".name", "Invalid '%s.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", where)
+	case len([]rune(f.Description)) > 1024:
+		return bad(where+".description", "Invalid '%s.description': string too long. Expected a string with maximum length 1024, but got a string with length %d instead.", where, len([]rune(f.Description)))
+	}
+	s, p := parameters(f.Parameters, where+".parameters")
+	if p == nil {
+		p = s.each("", func(path string, s schema) *problem {
+			if len(s.kinds()) == 1 && s.kinds()[0] == "array" && s["items"] == nil {
+				return bad(where+".parameters", "Invalid schema for function '%s': In context=('%s'), array schema missing items.", f.Name, path)
+			}
+			return nil
+		})
+	}
+	if p == nil && f.Strict {
+		p = s.strict(where + ".parameters")
+	}
+	if p != nil {
+		return p
+	}
+	if r.Tool(f.Name) == f.Name {
+		return bad(where+".name", "Tool names must be unique: '%s'.", f.Name)
+	}
+	r.Tools = append(r.Tools, f.Name)
+	r.parts = append(r.parts, compact(raw))
 	return nil
 }
 
@@ -189,7 +201,7 @@ func openaiMessages(q *openaiRequest, r *Request) *problem {
 		}
 		if m.Role == "tool" {
 			if !open[m.ToolCallID] {
-				return bad(where+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.")
+				return bad(where+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
 			}
 			delete(open, m.ToolCallID)
 			r.Results++
@@ -214,25 +226,14 @@ func openaiMessages(q *openaiRequest, r *Request) *problem {
 
 // check checks a message alone, and opens its calls.
 func (m *openaiMessage) check(where string, open map[string]bool) *problem {
-	empty := len(m.Content) == 0 || string(m.Content) == "null"
-	var parts []struct {
-		Type string `json:"type"`
-	}
-	list := json.Unmarshal(m.Content, &parts) == nil && !empty
-	for _, part := range parts {
-		if part.Type != "text" && m.Role != "user" {
-			return bad(where+".content", "Invalid content type. image_url and input_audio are only allowed for messages with role 'user'.")
-		}
-	}
-	switch {
-	case m.Role != "system" && m.Role != "developer" && m.Role != "user" && m.Role != "assistant" && m.Role != "tool":
+	if !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
 		return bad(where+".role", "Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'tool' and 'developer'.", m.Role)
-	case empty && !(m.Role == "assistant" && len(m.ToolCalls) > 0):
-		return bad(where+".content", "Invalid value for 'content': expected a string, got null.")
-	case list && len(parts) == 0:
-		return bad(where+".content", "Invalid '%s.content': empty array. Expected an array with minimum length 1.", where)
-	case len(m.ToolCalls) > 0 && m.Role != "assistant":
+	}
+	if len(m.ToolCalls) > 0 && m.Role != "assistant" {
 		return bad(where+".tool_calls", "Additional properties are not allowed ('tool_calls' was unexpected)")
+	}
+	if p := m.checkContent(where + ".content"); p != nil {
+		return p
 	}
 	for j, c := range m.ToolCalls {
 		switch {
@@ -244,6 +245,27 @@ func (m *openaiMessage) check(where string, open map[string]bool) *problem {
 			return bad(where, "Duplicate tool_call_id '%s'.", c.ID)
 		}
 		open[c.ID] = true
+	}
+	return nil
+}
+
+func (m *openaiMessage) checkContent(where string) *problem {
+	if len(m.Content) == 0 || string(m.Content) == "null" {
+		if len(m.ToolCalls) == 0 {
+			return bad(where, "Invalid value for 'content': expected a string, got null.")
+		}
+		return nil
+	}
+	var parts []struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(m.Content, &parts) == nil && len(parts) == 0 {
+		return bad(where, "Invalid '%s': empty array. Expected an array with minimum length 1.", where)
+	}
+	for _, part := range parts {
+		if part.Type != "text" && m.Role != "user" {
+			return bad(where, "Invalid content type. image_url and input_audio are only allowed for messages with role 'user'.")
+		}
 	}
 	return nil
 }

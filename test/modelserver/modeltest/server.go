@@ -123,7 +123,7 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string)
 		}
 		status = s.fail(w, provider, &problem{status: turn.Error, kind: "server_error", message: "scripted error"})
 	default:
-		left = !s.send(w, hr.Context(), r, turn)
+		left = !s.send(hr.Context(), w, r, turn)
 	}
 	s.update(func() { r.Status, r.Left, r.End = status, left, time.Now() })
 	s.log.Info("request", "provider", provider, "tokens", r.Tokens, "prefix", r.Prefix, "cached", r.Cached, "turn", r.Turn, "status", status, "left", left, "problem", r.Problem)
@@ -223,7 +223,7 @@ type event struct {
 }
 
 // send sends an answer, and reports whether the client got all of it.
-func (s *Server) send(w http.ResponseWriter, ctx context.Context, r *Request, turn *Turn) bool {
+func (s *Server) send(ctx context.Context, w http.ResponseWriter, r *Request, turn *Turn) bool {
 	if !sleep(ctx, turn.Delay) {
 		return false
 	}

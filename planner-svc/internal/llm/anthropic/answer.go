@@ -72,7 +72,7 @@ func (d *decoder) event(_ string, data []byte) error {
 		d.Reply.Stop = d.stop(e.Delta.StopReason)
 	case "message_stop":
 		d.Whole = true
-		return wire.Done
+		return wire.ErrDone
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ type decoder struct {
 
 func (d *decoder) event(_ string, data []byte) error {
 	if string(data) == "[DONE]" {
-		return wire.Done
+		return wire.ErrDone
 	}
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {

@@ -38,8 +38,8 @@ var (
 	errCutOff   = &llm.Error{Class: llm.Broken, Message: "the answer broke off before its end"}
 )
 
-// Done is returned by a decoder that needs no more events.
-var Done = errors.New("the answer is whole")
+// ErrDone is returned by a decoder that needs no more events.
+var ErrDone = errors.New("the answer is whole")
 
 // Decoder handles the events of one answer and fills an Answer.
 type Decoder func(kind string, data []byte) error
@@ -87,7 +87,7 @@ func pause(ctx context.Context, try int, asked time.Duration) error {
 	wait := asked
 	if wait == 0 {
 		wait = min(firstPause<<try, longestPause)
-		wait -= time.Duration(rand.Int64N(int64(wait) / 4)) // clients that failed together do not come back together
+		wait -= time.Duration(rand.Int64N(int64(wait) / 4)) //nolint:gosec // no secret: clients that failed together should not come back together
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -130,7 +130,7 @@ func send(ctx context.Context, client *http.Client, url, body string, header fun
 	switch {
 	case errors.Is(context.Cause(ctx), errSilence):
 		return errSilence
-	case errors.Is(err, Done):
+	case errors.Is(err, ErrDone):
 		return nil
 	}
 	return err
