@@ -18,7 +18,7 @@ const (
 type settings struct {
 	HTTP          string   `name:"http" placeholder:"ADDR" default:"127.0.0.1:7410" help:"Where to serve HTTP (${default})."`
 	Executor      string   `placeholder:"ADDR" default:"127.0.0.1:7412" help:"The executor's gRPC address (${default})."`
-	Pool          string   `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default})."`
+	Pool          string   `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default}); of several replicas, addresses with commas or dns:///name:port."`
 	Planner       string   `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
 	AllowHost     []string `placeholder:"HOST" help:"A name that requests may be addressed to beside localhost. May be repeated."`
 	AllowOrigin   []string `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call. May be repeated."`

@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"pawl.dev/gateway/gateway"
 	"pawl.dev/services/conf"
@@ -28,20 +33,11 @@ func run(ctx context.Context, s settings) (err error) {
 	defer func() { err = errors.Join(err, shutdown(context.WithoutCancel(ctx))) }()
 	log := slog.New(telemetry.LogHandler(name, slog.NewTextHandler(os.Stderr, nil)))
 
-	conns, err := dial(s.Executor, s.Pool, s.Planner)
+	g, conns, err := open(ctx, s, version, log)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, c := range conns {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Version: version}
-	g, err := gateway.New(ctx, cfg, gateway.Deps{Executor: conns[0], Pool: conns[1], Planner: conns[2], Log: log})
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, conns.Close()) }()
 	lis, err := serve.Listen(s.HTTP)
 	if err != nil {
 		return err
@@ -50,18 +46,69 @@ func run(ctx context.Context, s settings) (err error) {
 	return g.Serve(ctx, lis)
 }
 
-// dial makes connections that send no token of their own: callers' credentials are passed on.
-func dial(addrs ...string) ([]*grpc.ClientConn, error) {
-	var conns []*grpc.ClientConn
-	for _, addr := range addrs {
-		c, err := serve.Dial(addr, "")
+// open makes a gateway over connections that send no token of their own: callers' credentials are passed on.
+func open(ctx context.Context, s settings, version string, log *slog.Logger) (*gateway.Gateway, connections, error) {
+	var conns connections
+	deps := gateway.Deps{Log: log}
+	for _, to := range []struct {
+		addr string
+		conn *grpc.ClientConnInterface
+	}{{s.Executor, &deps.Executor}, {s.Pool, &deps.Pool}, {s.Planner, &deps.Planner}} {
+		c, err := dial(to.addr)
 		if err != nil {
-			for _, opened := range conns {
-				err = errors.Join(err, opened.Close())
-			}
-			return nil, fmt.Errorf("connect the gateway: %w", err)
+			return nil, nil, errors.Join(fmt.Errorf("connect the gateway: %w", err), conns.Close())
 		}
-		conns = append(conns, c)
+		*to.conn, conns = c, append(conns, c)
 	}
-	return conns, nil
+	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Version: version}
+	g, err := gateway.New(ctx, cfg, deps)
+	if err != nil {
+		return nil, nil, errors.Join(err, conns.Close())
+	}
+	return g, conns, nil
+}
+
+// connection is one that this process closes.
+type connection interface {
+	grpc.ClientConnInterface
+	io.Closer
+}
+
+type connections []connection
+
+func (c connections) Close() (err error) {
+	for _, one := range c {
+		err = errors.Join(err, one.Close())
+	}
+	return err
+}
+
+func dial(addr string) (connection, error) {
+	if !serve.Several(addr) {
+		return serve.Dial(addr, "")
+	}
+	r, err := serve.DialReplicas(addr, "")
+	if err != nil {
+		return nil, err
+	}
+	return byCaller{r}, nil
+}
+
+// byCaller sends all calls of a caller to the same replica: the replica that runs a tool call is also the one that attaches to it,
+// cancels and answers it.
+type byCaller struct{ *serve.Replicas }
+
+func (c byCaller) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return c.Replicas.Invoke(withCaller(ctx), method, args, reply, opts...)
+}
+
+func (c byCaller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return c.Replicas.NewStream(withCaller(ctx), desc, method, opts...)
+}
+
+// withCaller names the caller by a hash of the credential, which must not show.
+func withCaller(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	sum := sha256.Sum256([]byte(strings.Join(md.Get("authorization"), " ")))
+	return serve.WithAffinity(ctx, hex.EncodeToString(sum[:8]))
 }

@@ -2,9 +2,16 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 func ours() settings {
@@ -46,6 +53,61 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOneOfTwoPoolsIsDead: the gateway stays ready and reaches the other one.
+func TestOneOfTwoPoolsIsDead(t *testing.T) {
+	live := startPool(t)
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Close()
+	s := ours()
+	s.Executor, s.Planner, s.Pool = live, live, dead.Addr().String()+","+live
+	g, conns, err := open(t.Context(), s, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conns.Close() }()
+	for _, token := range []string{"", "a", "b", "c", "d"} { // by their hashes, some are the dead one's
+		for path, want := range map[string]string{"/readyz": `"ready":true`, "/v1/mcpServers": `"nextPageToken":"live"`} {
+			r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			if g.Handler().ServeHTTP(w, r); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s as %q: %d %s", path, token, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+type fakePool struct {
+	mcppoolv1.UnimplementedMcpPoolServiceServer
+}
+
+func (fakePool) ListMcpServers(context.Context, *mcppoolv1.ListMcpServersRequest) (*mcppoolv1.ListMcpServersResponse, error) {
+	return &mcppoolv1.ListMcpServersResponse{NextPageToken: "live"}, nil
+}
+
+// startPool serves a pool and returns its address.
+func startPool(t *testing.T) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	mcppoolv1.RegisterMcpPoolServiceServer(srv, fakePool{})
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(lis) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return lis.Addr().String()
 }
 
 // TestRunWithKeys may listen everywhere.

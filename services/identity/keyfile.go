@@ -143,7 +143,7 @@ func (k *KeyFile) List() []Key {
 	return list
 }
 
-// Remove takes a key away. Processes that use the file refuse it within a second.
+// Remove takes a key away. Processes that use the file refuse new calls with it within a second, and end its streams within two.
 func (k *KeyFile) Remove(id string) error {
 	err := k.change(func(keys []hashedKey) ([]hashedKey, error) {
 		i := slices.IndexFunc(keys, func(key hashedKey) bool { return key.ID == id })

@@ -17,7 +17,7 @@ type KeysCmd struct {
 
 	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Make an API key; it is printed this once."`
 	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
-	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Take a key away; servers refuse it at once."`
+	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Take a key away; servers refuse it within 2 seconds."`
 }
 
 func (c *KeysCmd) open() (*identity.KeyFile, error) {

@@ -66,6 +66,8 @@ type openAPI struct {
 
 type operationDoc struct {
 	OperationID string
+	Summary     string
+	Description string
 	Parameters  []struct{ Name, In string }
 	Responses   map[string]struct {
 		Ref     string `json:"$ref"`
@@ -100,6 +102,9 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s refers to nothing", ref[0])
 		}
 	}
+	if !strings.Contains(strings.ReplaceAll(text, `\n`, " "), "64-bit integers are strings, except the `lastSeq` of a stream's event `end`, which is a number") {
+		t.Error("the document does not say how integers are written")
+	}
 	if found := regexp.MustCompile(`\([A-D]\d+\)|after_seq|request_id`).FindString(text); found != "" {
 		t.Errorf("%q is in the document", found)
 	}
@@ -127,6 +132,9 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 		if !ok || op.OperationID != operationID(rt) {
 			t.Errorf("%s %s is not documented", rt.Method, rt.Template)
 			continue
+		}
+		if op.Summary == "" || len(op.Summary) > 150 || strings.HasSuffix(op.Summary, ".") || !strings.HasPrefix(op.Description, op.Summary) {
+			t.Errorf("%s has the summary %q", op.OperationID, op.Summary)
 		}
 		if op.Responses["default"].Ref != "#/components/responses/Problem" {
 			t.Errorf("%s has no problem", op.OperationID)

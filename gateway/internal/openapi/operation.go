@@ -3,6 +3,7 @@ package openapi
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -11,8 +12,9 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// complete adds to an operation how it fails, and how it streams.
+// complete adds to an operation a summary, how it fails, and how it streams.
 func complete(op *yaml.Node, rt *rest.Route) error {
+	set(op, "summary", scalar(firstSentence(text(op, "description"))))
 	problem, err := nodeOf(map[string]string{"$ref": "#/components/responses/Problem"})
 	if err != nil {
 		return err
@@ -35,12 +37,24 @@ func complete(op *yaml.Node, rt *rest.Route) error {
 	return resumable(op, rt)
 }
 
+// firstSentence returns the first sentence or clause of a description, without its stop.
+func firstSentence(s string) string {
+	const long = 80
+	for _, stop := range []string{". ", ": ", "; "} {
+		first, _, _ := strings.Cut(s, stop)
+		if s = strings.TrimSuffix(first, "."); len(s) <= long {
+			break
+		}
+	}
+	return s
+}
+
 // streamAnswer is the 200 of a stream, which the generator takes for a single message.
 func streamAnswer(rt *rest.Route) (*yaml.Node, error) {
 	schema := map[string]any{"$ref": "#/components/schemas/" + string(rt.RPC.Output().Name())}
 	answer := map[string]any{
 		"description": "A stream. Server-Sent Events: `event` names the message, `data` is the message as one line of JSON, a comment every 15 s " +
-			"keeps the connection open, and the event `end` (or `error`, with a problem) is the last one. NDJSON: one message a line; " +
+			"keeps the connection open, and the event `end` (or `error`, with a problem) is the last one; its data is `{\"lastSeq\": 7, \"status\": \"…\"}`, with lastSeq as a number. NDJSON: one message a line; " +
 			"a line with the single member `error` is the last one.",
 		"content": map[string]any{
 			"text/event-stream":    map[string]any{"schema": schema},
