@@ -13,8 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"pawl.dev/cmd/internal/fake"
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/clitest"
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/services/serve"
 )
 
@@ -49,7 +49,7 @@ func serving(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: serving [DIR]")
 	}
 	ts.Check(until("a server of "+dir, func(ctx context.Context) bool {
-		info := serverfile.Read(dir)
+		info := discover.ReadServerFile(dir)
 		if info == nil {
 			return false
 		}
@@ -98,7 +98,7 @@ func deskMCP() {
 	if raw, err := os.ReadFile(filepath.Join(desk, "schema")); err == nil {
 		takes = string(raw)
 	}
-	s := fake.MCP{Tools: []fake.MCPTool{
+	s := clitest.MCP{Tools: []clitest.MCPTool{
 		{
 			Name:   "note",
 			Schema: takes,

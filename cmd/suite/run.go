@@ -10,7 +10,7 @@ import (
 
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/discover"
 )
 
 // part is something that runs until it is told to stop.
@@ -41,7 +41,7 @@ func (s *Suite) Run(ctx context.Context) error {
 		case err = <-failed:
 		}
 	}
-	errs := []error{err, serverfile.Remove(s.cfg.DataDir, os.Getpid())}
+	errs := []error{err, discover.RemoveServerFile(s.cfg.DataDir, os.Getpid())}
 	s.health.Shutdown()
 	errs = append(errs, stop(front), stop(behind), s.close())
 	return errors.Join(errs...)
@@ -98,7 +98,7 @@ func stop(parts []*part) error {
 
 // note tells other processes where this one is.
 func (s *Suite) note() error {
-	return serverfile.Write(s.cfg.DataDir, serverfile.Info{
+	return discover.WriteServerFile(s.cfg.DataDir, discover.ServerInfo{
 		PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,
 		Started: time.Now().UTC(), Workspace: s.cfg.Workspace,
 	})

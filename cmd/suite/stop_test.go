@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/suite"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -18,7 +18,7 @@ import (
 func slowTool(t *testing.T) (url string, called, let chan struct{}) {
 	t.Helper()
 	called, let = make(chan struct{}, 1), make(chan struct{})
-	web := httptest.NewServer(&fake.MCP{Tools: []fake.MCPTool{{
+	web := httptest.NewServer(&clitest.MCP{Tools: []clitest.MCPTool{{
 		Name: "work", Schema: `{"type":"object"}`,
 		Call: func(context.Context, map[string]any) (string, error) {
 			called <- struct{}{}

@@ -18,7 +18,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/suite"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -97,12 +97,12 @@ func TestAllServicesAnswerEverywhere(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	info := serverfile.Read(dir)
+	info := discover.ReadServerFile(dir)
 	if info == nil || info.PID != os.Getpid() || info.GRPC != s.GRPCAddr() || info.HTTP != s.HTTPAddr() || info.Version != "v1" {
 		t.Errorf("server.json: %+v", info)
 	}
 	stop()
-	if info := serverfile.Read(dir); info != nil {
+	if info := discover.ReadServerFile(dir); info != nil {
 		t.Errorf("server.json stays: %+v", info)
 	}
 }

@@ -1,31 +1,229 @@
 package cli
 
 import (
+	"context"
+	"embed"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/alecthomas/kong"
 
-	"pawl.dev/cmd/internal/completion"
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
+
+// completions are the scripts of the shells; they ask `pawl __complete WORD…` for candidates.
+//
+//go:embed completion
+var completions embed.FS
 
 // CompletionCmd is `pawl completion`.
 type CompletionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
 
-// Help is shown by --help.
-func (CompletionCmd) Help() string {
-	return `Examples:
-
-    source <(pawl completion bash)                                   # in ~/.bashrc
-    pawl completion zsh > "${fpath[1]}/_pawl"
-    pawl completion fish > ~/.config/fish/completions/pawl.fish`
+// Run prints the script.
+func (c *CompletionCmd) Run(u *ui.UI) error {
+	script, err := completions.ReadFile("completion/" + c.Shell)
+	u.Printf("%s", script)
+	return err
 }
 
-// Run prints the script.
-func (c *CompletionCmd) Run(a *App, model *kong.Application) error {
-	script, err := completion.Script(c.Shell, completion.Of(model.Node))
-	if err != nil {
-		return err
+const (
+	completeCommand = "__complete"
+	completeWithin  = 2 * time.Second
+
+	// What a shell completes itself.
+	files   = ":files"
+	folders = ":folders"
+)
+
+// candidate is a word that may follow, and what it is.
+type candidate struct{ word, about string }
+
+// place is where the last word of a command line stands.
+type place struct {
+	node   *kong.Node
+	flags  []*kong.Flag // of the node and those above it
+	taking *kong.Value  // the flag's or argument's value that the last word is; nil: a command or a flag
+	prefix string       // of the last word, which is not the value's: --flag=
+	given  Globals      // what the line says about the server
+	before []string     // arguments before the last word
+}
+
+// complete prints the candidates for the last of the words, one a line with its description behind a tab.
+func (a *App) complete(ctx context.Context, model *kong.Application, words []string) error {
+	if len(words) == 0 {
+		words = []string{""}
 	}
-	a.printf("%s", script)
+	last := words[len(words)-1]
+	p := find(model.Node, words)
+	var list []candidate
+	switch {
+	case p.taking != nil:
+		list = a.values(ctx, p)
+	case strings.HasPrefix(last, "-"):
+		for _, f := range p.flags {
+			if !f.Hidden {
+				list = append(list, candidate{"--" + f.Name, firstSentence(f.Help)})
+			}
+		}
+	default:
+		for _, child := range p.node.Children {
+			if !child.Hidden {
+				list = append(list, candidate{child.Name, firstSentence(child.Help)})
+			}
+		}
+	}
+	for _, c := range list {
+		if word := p.prefix + c.word; strings.HasPrefix(word, last) || c.word == files || c.word == folders {
+			a.UI.Printf("%s\t%s\n", word, ui.Line(c.about))
+		}
+	}
 	return nil
+}
+
+// find follows the words before the last one through the grammar.
+func find(root *kong.Node, words []string) place {
+	p := place{node: root, flags: root.Flags, given: Globals{Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA")}}
+	before, last := words[:len(words)-1], words[len(words)-1]
+	var taking *kong.Flag
+	for _, word := range before {
+		switch name, value, assigned := strings.Cut(word, "="); {
+		case taking != nil:
+			p.given.set(taking.Name, word)
+			taking = nil
+		case strings.HasPrefix(word, "-"):
+			if taking = p.flag(name); taking != nil && (taking.IsBool() || assigned) {
+				p.given.set(taking.Name, value)
+				taking = nil
+			}
+		default:
+			if i := slices.IndexFunc(p.node.Children, func(n *kong.Node) bool { return n.Name == word }); i >= 0 {
+				p.node = p.node.Children[i]
+				p.flags = append(slices.Clone(p.node.Flags), p.flags...)
+				continue
+			}
+			p.before = append(p.before, word)
+		}
+	}
+	name, _, assigned := strings.Cut(last, "=")
+	switch flag := p.flag(name); {
+	case taking != nil:
+		p.taking = taking.Value
+	case assigned && flag != nil:
+		p.taking, p.prefix = flag.Value, name+"="
+	case !strings.HasPrefix(last, "-") && len(p.node.Positional) > 0:
+		n := min(len(p.before), len(p.node.Positional)-1)
+		p.taking = p.node.Positional[n]
+	}
+	return p
+}
+
+// flag is the flag that a word names; nil if there is none.
+func (p place) flag(word string) *kong.Flag {
+	for _, f := range p.flags {
+		if word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) {
+			return f
+		}
+	}
+	return nil
+}
+
+// set takes in a flag that says where the server is.
+func (g *Globals) set(flag, value string) {
+	switch flag {
+	case "server":
+		g.Server = value
+	case "key":
+		g.Key = value
+	case "data":
+		g.Data = value
+	case "pool":
+		g.Pool = value
+	case "planner":
+		g.Planner = value
+	}
+}
+
+// values are the candidates for a value: its enum, else by its tag `complete` what the running server has, else files or folders.
+func (a *App) values(ctx context.Context, p place) []candidate {
+	v := p.taking
+	var list []candidate
+	for _, word := range v.EnumSlice() {
+		if word != "" {
+			list = append(list, candidate{word: word})
+		}
+	}
+	switch kind := v.Tag.Get("complete"); {
+	case len(list) > 0:
+	case kind != "":
+		list = a.ask(ctx, p, kind)
+	case v.Tag.Type == "existingdir":
+		list = []candidate{{word: folders}}
+	case v.Tag.Type == "existingfile" || v.Tag.Type == "path" || v.Flag != nil && v.Flag.Name == "config":
+		list = []candidate{{word: files}}
+	}
+	return list
+}
+
+// ask asks the running server for candidates; none if no server runs. It starts none.
+func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
+	ctx, cancel := context.WithTimeout(ctx, completeWithin)
+	defer cancel()
+	cfg := discover.Config{Server: p.given.Server, Parts: p.given.parts(), DataDir: p.given.Data, Key: p.given.Key, Dial: a.Dial}
+	if p.given.Data == "" {
+		cfg.Fallback = discover.DefaultGRPC
+	}
+	s := discover.New(cfg).Session(func(string) {})
+	defer func() { _ = s.Close() }()
+	switch kind {
+	case "task":
+		tasks, _ := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 50})
+		for _, t := range tasks.GetTasks() {
+			list = append(list, candidate{ui.ShortID(t.GetId()), ui.StateName(t) + ": " + t.GetGoal()})
+		}
+		if len(list) > 0 {
+			list = append(list, candidate{"last", "the newest task"})
+		}
+	case "agent":
+		agents, _ := discover.All(ctx, s.Agents.ListAgents, &executorv1.ListAgentsRequest{})
+		for _, agent := range agents.GetAgents() {
+			list = append(list, candidate{agent.GetId(), agent.GetDescription()})
+		}
+	case "model":
+		models, _ := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
+		for _, m := range models.GetModels() {
+			list = append(list, candidate{m.GetName(), m.GetDescription()})
+		}
+	case "server", "tool", "tools":
+		servers, _ := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: kind != "server"})
+		for _, server := range servers.GetMcpServers() {
+			if kind != "tool" {
+				list = append(list, candidate{server.GetId(), server.GetDisplayName()})
+			}
+			if kind == "server" {
+				continue
+			}
+			tools, _ := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: server.GetId()})
+			for _, t := range tools.GetTools() {
+				list = append(list, candidate{t.GetId(), firstSentence(t.GetDescription())})
+			}
+		}
+	}
+	return list
+}
+
+// firstSentence is the beginning of a help text or description, on one line.
+func firstSentence(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	for _, end := range []string{". ", ": ", "; ", " ("} {
+		text, _, _ = strings.Cut(text, end)
+	}
+	return strings.TrimSuffix(text, ".")
 }

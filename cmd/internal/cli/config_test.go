@@ -13,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
-	"pawl.dev/cmd/internal/fake"
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/clitest"
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/mcppool-svc/mcppool"
@@ -236,7 +236,7 @@ func TestUpThatCannot(t *testing.T) {
 	w := newWorld(t)
 	w.newErr = errLocked
 	w.pawl("up").expect(t, 1, "", "is in use by another process")
-	if err := serverfile.Write(w.data, serverfile.Info{PID: 7, GRPC: "127.0.0.1:1", HTTP: "127.0.0.1:2"}); err != nil {
+	if err := discover.WriteServerFile(w.data, discover.ServerInfo{PID: 7, GRPC: "127.0.0.1:1", HTTP: "127.0.0.1:2"}); err != nil {
 		t.Fatal(err)
 	}
 	w.pawl("up").expect(t, 1, "", "is in use by another pawl: pid 7, gRPC 127.0.0.1:1, http://127.0.0.1:2\n  next: use that one")
@@ -294,7 +294,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 // Four processes: with the executor's address and the others', every command finds its own.
 func TestFourProcesses(t *testing.T) {
 	w := newWorld(t)
-	executor, pool, planner := fake.Serve(t, w.executor, w.agents), fake.Serve(t, w.pool), fake.Serve(t, fake.Planner{})
+	executor, pool, planner := clitest.Serve(t, w.executor, w.agents), clitest.Serve(t, w.pool), clitest.Serve(t, clitest.Planner{})
 	flags := []string{"--server", executor.Addr, "--pool", pool.Addr, "--planner", planner.Addr}
 	for _, tt := range []struct {
 		args []string

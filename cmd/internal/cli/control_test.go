@@ -13,28 +13,28 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
 )
 
 // doubts plays a task that does not know what became of a call, and goes on with any answer.
-func doubts(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
-	tape.Wait(fake.OutcomeWait("s1", tool, `{"path":"a.txt"}`, "the connection closed")).Play(
-		fake.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_MEDIUM),
-		fake.StepInit("s1", tool), fake.StepInput("s1", tool, `{"path":"a.txt"}`, 1),
-		fake.AskOutcome("s1", tool, `{"path":"a.txt"}`, "the connection closed"), fake.Stop("s1"),
+func doubts(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+	tape.Wait(clitest.OutcomeWait("s1", tool, `{"path":"a.txt"}`, "the connection closed")).Play(
+		clitest.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_MEDIUM),
+		clitest.StepInit("s1", tool), clitest.StepInput("s1", tool, `{"path":"a.txt"}`, 1),
+		clitest.AskOutcome("s1", tool, `{"path":"a.txt"}`, "the connection closed"), clitest.Stop("s1"),
 	)
 }
 
-func settles(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+func settles(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
 	tape.Resume()
 	if req.GetReject() != nil {
-		tape.Play(fake.StepCancel("s1", tool, req.GetReject().GetReason()), fake.Cancelled(req.GetReject().GetReason()))
+		tape.Play(clitest.StepCancel("s1", tool, req.GetReject().GetReason()), clitest.Cancelled(req.GetReject().GetReason()))
 		return nil
 	}
-	tape.Play(fake.StepOutput("s1", tool), fake.Success("Settled."))
+	tape.Play(clitest.StepOutput("s1", tool), clitest.Success("Settled."))
 	return nil
 }
 
@@ -112,13 +112,13 @@ func TestGrant(t *testing.T) {
 }
 
 // pauses plays a pause: at once, or after the running call has come back.
-func pauses(tape *fake.Tape, req *executorv1.PauseTaskRequest) {
-	tape.Wait(fake.PauseWait(req.GetReason())).Play(fake.Status("paused"), fake.Stop("pause"))
+func pauses(tape *clitest.Tape, req *executorv1.PauseTaskRequest) {
+	tape.Wait(clitest.PauseWait(req.GetReason())).Play(clitest.Status("paused"), clitest.Stop("pause"))
 }
 
-func unpauses(tape *fake.Tape, _ *executorv1.ResumeTaskRequest) error {
+func unpauses(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error {
 	tape.Update(func(task *executorv1.Task) { task.PauseRequested = false })
-	tape.Resume().Play(fake.Status("unpaused"), fake.Success("After the pause."))
+	tape.Resume().Play(clitest.Status("unpaused"), clitest.Success("After the pause."))
 	return nil
 }
 
@@ -145,9 +145,9 @@ func TestPauseOfARunningCall(t *testing.T) {
 	runsOn(tape, nil)
 	w.pawl("pause", "last", "-d").expect(t, 0, "task a0000001 pauses when its running call has come back\n", "")
 	w.pawl("tasks").expect(t, 0, "a0000001  pausing", "")
-	w.executor.OnPause = func(tape *fake.Tape, req *executorv1.PauseTaskRequest) {
+	w.executor.OnPause = func(tape *clitest.Tape, req *executorv1.PauseTaskRequest) {
 		go func() {
-			tape.Play(fake.StepOutput("s1", tool))
+			tape.Play(clitest.StepOutput("s1", tool))
 			pauses(tape, req)
 		}()
 	}
@@ -155,7 +155,7 @@ func TestPauseOfARunningCall(t *testing.T) {
 
 	ends := w.executor.Add("end")
 	runsOn(ends, nil)
-	w.executor.OnPause = func(tape *fake.Tape, _ *executorv1.PauseTaskRequest) { go tape.Play(fake.Success("x")) }
+	w.executor.OnPause = func(tape *clitest.Tape, _ *executorv1.PauseTaskRequest) { go tape.Play(clitest.Success("x")) }
 	w.pawl("pause", "last").expect(t, 1, "ended before it could be paused: done\n", "")
 }
 
@@ -164,7 +164,7 @@ func TestPauseWhileAsking(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
 	w.tty, w.typed = true, strings.NewReader("u\n")
-	w.executor.OnCreate = func(tape *fake.Tape, req *executorv1.CreateTaskRequest) {
+	w.executor.OnCreate = func(tape *clitest.Tape, req *executorv1.CreateTaskRequest) {
 		runsOn(tape, req)
 		pauses(tape, &executorv1.PauseTaskRequest{Reason: "lunch"})
 	}
@@ -174,7 +174,9 @@ func TestPauseWhileAsking(t *testing.T) {
 	w.golden("run asks pause", got)
 
 	w.typed = strings.NewReader("c\n")
-	w.executor.OnCancel = func(tape *fake.Tape, req *executorv1.CancelTaskRequest) { tape.Play(fake.Cancelled(req.GetReason())) }
+	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
+		tape.Play(clitest.Cancelled(req.GetReason()))
+	}
 	w.pawl("run", "write").expect(t, 2, "", "⊘ cancelled")
 }
 
@@ -185,59 +187,59 @@ func TestUnpauseToAnOpenQuestion(t *testing.T) {
 	tape := w.executor.Add("write")
 	create, _ := asks(commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 	create(tape, nil)
-	approval := fake.ApprovalWait("s1", tool, `{"path":"a.txt"}`, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
-	w.executor.OnPause = func(tape *fake.Tape, _ *executorv1.PauseTaskRequest) {
-		tape.Wait(approval, fake.PauseWait("")).Play(fake.Status("pause requested"), fake.Stop("s1", "pause"))
+	approval := clitest.ApprovalWait("s1", tool, `{"path":"a.txt"}`, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
+	w.executor.OnPause = func(tape *clitest.Tape, _ *executorv1.PauseTaskRequest) {
+		tape.Wait(approval, clitest.PauseWait("")).Play(clitest.Status("pause requested"), clitest.Stop("s1", "pause"))
 	}
-	w.executor.OnResume = func(tape *fake.Tape, _ *executorv1.ResumeTaskRequest) error {
+	w.executor.OnResume = func(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error {
 		tape.Update(func(task *executorv1.Task) { task.PauseRequested = false })
-		tape.Wait(approval).Play(fake.Status("unpaused"))
+		tape.Wait(approval).Play(clitest.Status("unpaused"))
 		return nil
 	}
 	w.pawl("pause", "last").expect(t, 0, "is paused", "")
 	tape.Wait(approval) // as where the question came while the call that was paused for was running
 	w.pawl("show", "last").expect(t, 0, "the task is paused\n  next: pawl unpause a0000001\n", "")
-	w.pawl("unpause", "last").expect(t, 2, "", "pawl approve "+fake.ID(1))
+	w.pawl("unpause", "last").expect(t, 2, "", "pawl approve "+clitest.ID(1))
 }
 
 // A30, DESIGN 1: a fork shows what is new in it, and starts like any task.
 func TestFork(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
-	w.executor.Add("write").Play(fake.FlowStart("Old name", 0), fake.StepInit("s1", tool), fake.StepOutput("s1", tool), fake.Failed("no"))
-	w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) { tape.Play(fake.Success("Forked.")) }
+	w.executor.Add("write").Play(clitest.FlowStart("Old name", 0), clitest.StepInit("s1", tool), clitest.StepOutput("s1", tool), clitest.Failed("no"))
+	w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) { tape.Play(clitest.Success("Forked.")) }
 	got := w.pawl("fork", "last", "--at", "3", "--goal", " other ")
 	got.expect(t, 0, "Forked.", "task a0000002 goes on from event 3 of a0000001")
 	if strings.Contains(got.err, "Old name") {
 		t.Error(got.whole())
 	}
-	if req := w.executor.Forked[0]; req.GetSeq() != 3 || req.GetGoal() != "other" || req.GetRequestId() == "" || req.GetId() != fake.ID(1) {
+	if req := w.executor.Forked[0]; req.GetSeq() != 3 || req.GetGoal() != "other" || req.GetRequestId() == "" || req.GetId() != clitest.ID(1) {
 		t.Errorf("request: %v", req)
 	}
-	w.pawl("fork", fake.ID(1), "--detach").expect(t, 0, fake.ID(3)+"\n", "pawl watch a0000003 follows it")
-	w.pawl("show", "last").expect(t, 0, "fork of   "+fake.ID(1)+", at event 4", "")
-	w.pawl("fork", fake.ID(1), "--at", "0").expect(t, 64, "", "--at 0 is before the first event")
-	w.pawl("fork", fake.ID(1), "--at", "99").expect(t, 64, "", "no step of the task ended with that event\n  next: pawl watch a0000001 --json shows the events: give the seq")
+	w.pawl("fork", clitest.ID(1), "--detach").expect(t, 0, clitest.ID(3)+"\n", "pawl watch a0000003 follows it")
+	w.pawl("show", "last").expect(t, 0, "fork of   "+clitest.ID(1)+", at event 4", "")
+	w.pawl("fork", clitest.ID(1), "--at", "0").expect(t, 64, "", "--at 0 is before the first event")
+	w.pawl("fork", clitest.ID(1), "--at", "99").expect(t, 64, "", "no step of the task ended with that event\n  next: pawl watch a0000001 --json shows the events: give the seq")
 }
 
 func TestDelete(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	history(w)
-	w.pawl("delete", fake.ID(4)).expect(t, 1, "", "has not ended yet\n  next: pawl cancel")
-	got := w.pawl("delete", fake.ID(1), fake.ID(4), fake.ID(2), fake.ID(1))
+	w.pawl("delete", clitest.ID(4)).expect(t, 1, "", "has not ended yet\n  next: pawl cancel")
+	got := w.pawl("delete", clitest.ID(1), clitest.ID(4), clitest.ID(2), clitest.ID(1))
 	got.expect(t, 1, "task a0000001 is deleted\ntask a0000002 is deleted\n", "! task a0000004: the task has not ended yet\npawl: 1 of 3 tasks are not deleted")
-	w.pawl("show", fake.ID(1)).expect(t, 1, "", "there is no task")
-	w.pawl("delete", fake.ID(3), "nobody").expect(t, 1, "", `"nobody"`) // nothing is deleted before all are known
-	w.pawl("delete", fake.ID(3), "--json").expect(t, 0, "\""+fake.ID(3)+"\"", "")
-	w.pawl("delete", fake.ID(3)).expect(t, 1, "", "there is no task")
+	w.pawl("show", clitest.ID(1)).expect(t, 1, "", "there is no task")
+	w.pawl("delete", clitest.ID(3), "nobody").expect(t, 1, "", `"nobody"`) // nothing is deleted before all are known
+	w.pawl("delete", clitest.ID(3), "--json").expect(t, 0, "\""+clitest.ID(3)+"\"", "")
+	w.pawl("delete", clitest.ID(3)).expect(t, 1, "", "there is no task")
 }
 
 func TestExport(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	chdir(t, "app")
-	w.executor.Add("find 日本 \u009b2J").Play(fake.Success("two files"))
+	w.executor.Add("find 日本 \u009b2J").Play(clitest.Success("two files"))
 	want := func(raw string) {
 		t.Helper()
 		var doc struct{ Goal string }
@@ -246,7 +248,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	plain := w.pawl("export", "last")
-	plain.expect(t, 0, "\u009b", "")
+	plain.expect(t, 0, `\u009b`, "")
 	want(plain.out)
 	w.tty = true
 	shown := w.pawl("export", "last")
@@ -262,7 +264,7 @@ func TestExport(t *testing.T) {
 	want(string(raw))
 	w.pawl("export", "last", "-o", "task.json", "--json").expect(t, 0, `"bytes": `, "")
 	w.pawl("export", "last", "-o", "no/such/folder.json").expect(t, 1, "", "write the document")
-	w.pawl("export", fake.ID(7)).expect(t, 1, "", "there is no task")
+	w.pawl("export", clitest.ID(7)).expect(t, 1, "", "there is no task")
 }
 
 // Half a document is no document: the file does not appear, and what was there stays.
@@ -270,7 +272,7 @@ func TestExportThatBreaksOff(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	chdir(t, "app")
-	w.executor.Add("find").Play(fake.Success("two files"))
+	w.executor.Add("find").Play(clitest.Success("two files"))
 	w.executor.OnWatch = func(_ string, seq uint64) error {
 		if seq < 3 {
 			return nil
@@ -311,7 +313,7 @@ func TestRunWaitsWhereThereWereTooMany(t *testing.T) {
 		t.Errorf("said %d times, asked %d times", n, times)
 	}
 	times = 2
-	w.pawl("fork", "last", "-d").expect(t, 0, fake.ID(2), "too many requests")
+	w.pawl("fork", "last", "-d").expect(t, 0, clitest.ID(2), "too many requests")
 }
 
 // It does not wait for ever, and an interrupt ends it.
@@ -369,7 +371,7 @@ func TestWatchAsks(t *testing.T) {
 	w.serveElsewhere()
 	create, resume := asks(commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 	tape := w.executor.Add("write")
-	tape.Play(fake.StepInit("s0", tool), fake.AskApproval("s0", tool, `{}`, nil), fake.Stop("s0"), fake.StepInput("s0", tool, `{}`, 1), fake.StepOutput("s0", tool))
+	tape.Play(clitest.StepInit("s0", tool), clitest.AskApproval("s0", tool, `{}`, nil), clitest.Stop("s0"), clitest.StepInput("s0", tool, `{}`, 1), clitest.StepOutput("s0", tool))
 	create(tape, nil)
 	w.executor.OnResume = resume
 	w.tty, w.typed = true, strings.NewReader("a\n")
@@ -388,6 +390,6 @@ func TestQueued(t *testing.T) {
 	w.pawl("show", "last").expect(t, 0, "state     queued", "")
 	watching := w.start("watch", "last")
 	watching.saw("the task is queued: it goes on when fewer others run")
-	tape.Play(fake.Success("At last."))
+	tape.Play(clitest.Success("At last."))
 	watching.wait().expect(t, 0, "At last.", "")
 }

@@ -1,4 +1,3 @@
-// Package cli is the command line of pawl: one file per command, each a struct that kong fills and a Run that talks to a
-// server through the generated clients. It shows through package render and asks through package prompt. It knows no
-// service's inside.
+// Package cli is the command line of pawl: its grammar, help and completion, and the run of one command line. The commands are in the
+// packages task, mcp and admin, a struct each that kong fills, with a method Run.
 package cli

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
@@ -14,8 +14,8 @@ func TestQuestionThatEndsWithTheCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			chdir(t, "app")
-			w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
-				tape.Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
+			w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+				tape.Wait(clitest.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(clitest.Stop("s1"))
 			}
 			w.tty, w.typed = tty, strings.NewReader("d\n")
 			got := w.pawl("run", "ask")

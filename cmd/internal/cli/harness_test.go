@@ -17,22 +17,20 @@ import (
 	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/internal/cli"
-	"pawl.dev/cmd/internal/console"
+	"pawl.dev/cmd/internal/cli/admin"
+	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/internal/discover"
-	"pawl.dev/cmd/internal/fake"
-	"pawl.dev/cmd/internal/golden"
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/services/inproc"
-	"pawl.dev/services/serve"
 )
 
 // world is what one or more commands of a test work in: the services, the data folder, the person.
 type world struct {
 	t        *testing.T
-	executor *fake.Executor
-	agents   *fake.Agents
-	pool     *fake.Pool
+	executor *clitest.Executor
+	agents   *clitest.Agents
+	pool     *clitest.Pool
 
 	data    string
 	signals chan os.Signal
@@ -62,7 +60,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, wd: wd, executor: fake.NewExecutor(), agents: fake.NewAgents(), pool: fake.NewPool(),
+		t: t, wd: wd, executor: clitest.NewExecutor(), agents: clitest.NewAgents(), pool: clitest.NewPool(),
 		data: t.TempDir(), signals: make(chan os.Signal, 4), exited: make(chan int, 4), typed: strings.NewReader(""),
 	}
 	t.Setenv("PAWL_DATA", w.data)
@@ -88,11 +86,11 @@ func (s *fakeSuite) Run(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) services() []fake.Registrar {
-	return []fake.Registrar{w.executor, w.agents, w.pool, fake.Planner{}}
+func (w *world) services() []clitest.Registrar {
+	return []clitest.Registrar{w.executor, w.agents, w.pool, clitest.Planner{}}
 }
 
-func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (cli.Suite, error) {
+func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (admin.Suite, error) {
 	if w.newErr != nil {
 		return nil, w.newErr
 	}
@@ -107,9 +105,9 @@ func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (c
 }
 
 // serveElsewhere makes the world's services those of another process that has the data folder.
-func (w *world) serveElsewhere() *fake.Server {
-	server := fake.Serve(w.t, w.services()...)
-	if err := serverfile.Write(w.data, serverfile.Info{PID: os.Getpid(), GRPC: server.Addr}); err != nil {
+func (w *world) serveElsewhere() *clitest.Server {
+	server := clitest.Serve(w.t, w.services()...)
+	if err := discover.WriteServerFile(w.data, discover.ServerInfo{PID: os.Getpid(), GRPC: server.Addr}); err != nil {
 		w.t.Fatal(err)
 	}
 	return server
@@ -155,15 +153,16 @@ type running struct {
 func (w *world) start(args ...string) *running {
 	r := &running{t: w.t, out: &output{new: make(chan struct{}, 1)}, err: &output{new: make(chan struct{}, 1)}, code: make(chan int, 1)}
 	app := &cli.App{
-		Console: &console.Console{
+		UI: &ui.UI{
 			In: w.typed, Out: w.stdout(r.out), Err: r.err, InTTY: w.tty, OutTTY: w.tty, ErrTTY: w.tty,
 			Columns: func() int { return 80 }, Getenv: func(string) string { return "" },
+			Edit: w.edit, Browse: w.browse, Now: func() time.Time { return clitest.Epoch.Add(time.Hour) },
 		},
-		Version: "v1.2.3", Signals: w.signals, Exit: func(code int) { w.exited <- code },
-		NewSuite: w.newSuite, Locked: func(err error) bool { return errors.Is(err, errLocked) },
-		Dial:     func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) },
-		Patience: 200 * time.Millisecond,
-		Edit:     w.edit, Browse: w.browse, Now: func() time.Time { return fake.Epoch.Add(time.Hour) },
+		Host: admin.Host{
+			Version: "v1.2.3", NewSuite: w.newSuite, Locked: func(err error) bool { return errors.Is(err, errLocked) },
+		},
+		Signals: w.signals, Exit: func(code int) { w.exited <- code },
+		Dial: discover.Dial, Patience: 200 * time.Millisecond,
 	}
 	go func() { r.code <- app.Main(context.Background(), args) }()
 	return r
@@ -247,5 +246,5 @@ func (w *world) masked(text string) string {
 // golden compares a result with a file under testdata.
 func (w *world) golden(name string, r result) {
 	w.t.Helper()
-	golden.CheckIn(w.t, filepath.Join(w.wd, "testdata"), name, w.masked(r.whole()))
+	clitest.CheckIn(w.t, filepath.Join(w.wd, "testdata"), name, w.masked(r.whole()))
 }

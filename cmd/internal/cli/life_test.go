@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
@@ -18,8 +18,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runsOn plays a task that runs until something else is played.
-func runsOn(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
-	tape.Play(fake.FlowStart("Take long", commonv1.RiskLevel_RISK_LEVEL_LOW), fake.StepInit("s1", tool), fake.StepInput("s1", tool, `{}`, 1))
+func runsOn(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+	tape.Play(clitest.FlowStart("Take long", commonv1.RiskLevel_RISK_LEVEL_LOW), clitest.StepInit("s1", tool), clitest.StepInput("s1", tool, `{}`, 1))
 }
 
 // Ctrl-C leaves a task that a server runs; it goes on.
@@ -39,8 +39,8 @@ func TestInterruptEmbedded(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
 	w.executor.OnCreate = runsOn
-	w.executor.OnCancel = func(tape *fake.Tape, req *executorv1.CancelTaskRequest) {
-		tape.Play(fake.StepCancel("s1", tool, "told to stop"), fake.Cancelled(req.GetReason()))
+	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
+		tape.Play(clitest.StepCancel("s1", tool, "told to stop"), clitest.Cancelled(req.GetReason()))
 	}
 	run := w.start("run", "long")
 	run.saw("● Take long")
@@ -65,7 +65,7 @@ func TestTerminate(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
 	w.executor.OnCreate = runsOn
-	w.executor.OnCancel = func(*fake.Tape, *executorv1.CancelTaskRequest) { t.Error("cancelled") }
+	w.executor.OnCancel = func(*clitest.Tape, *executorv1.CancelTaskRequest) { t.Error("cancelled") }
 	run := w.start("run", "long")
 	run.saw("● Take long")
 	w.signals <- syscall.SIGTERM
@@ -106,7 +106,7 @@ func TestLinger(t *testing.T) {
 	other := w.executor.Add("other")
 	list := w.start("tasks")
 	list.saw("1 task is still running in this process")
-	other.Play(fake.Success("x"))
+	other.Play(clitest.Success("x"))
 	list.wait().expect(t, 0, "other", "")
 
 	w.executor.Add("another")
@@ -127,7 +127,7 @@ func TestTheServerGoesAway(t *testing.T) {
 	server.Stop()
 	run.saw("went away; waiting for it to come back")
 	w.serveElsewhere()
-	w.executor.Tape(fake.ID(1)).Play(fake.StepOutput("s1", tool), fake.Success("At last."))
+	w.executor.Tape(clitest.ID(1)).Play(clitest.StepOutput("s1", tool), clitest.Success("At last."))
 	got := run.wait()
 	got.expect(t, 0, "At last.", "✓ done")
 	if n := strings.Count(got.err, "Take long"); n != 1 || len(w.suites) > 0 {
@@ -138,11 +138,11 @@ func TestTheServerGoesAway(t *testing.T) {
 func TestNamedServer(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
-	server := fake.Serve(t, w.services()...)
+	server := clitest.Serve(t, w.services()...)
 	create, _ := asks(commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 	w.executor.OnCreate = create
 	got := w.pawl("run", "write", "--server", server.Addr)
-	got.expect(t, 2, "", "pawl approve "+fake.ID(1)+" --server "+server.Addr) // the hint reaches the same server
+	got.expect(t, 2, "", "pawl approve "+clitest.ID(1)+" --server "+server.Addr) // the hint reaches the same server
 	if ids := w.executor.Created[0].GetMcpIds(); len(ids) > 0 || len(w.suites) > 0 {
 		t.Errorf("the folder was offered to a server elsewhere: %q, suites %d", ids, len(w.suites))
 	}

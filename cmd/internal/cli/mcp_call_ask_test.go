@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
@@ -88,7 +88,7 @@ func TestMCPCallLeft(t *testing.T) {
 			w.tty = true
 			w.typed = strings.NewReader(tc.typed)
 			got := w.pawl("mcp", "call", "files/read_file")
-			got.expect(t, exit.Stopped, "", "")
+			got.expect(t, ui.Stopped, "", "")
 			select {
 			case id := <-cancelled:
 				if id == "" || len(w.pool.Calls) > 0 && w.pool.Calls[0].GetCallId() != id {

@@ -13,19 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 func loginWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.pool = fake.NewPool(&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "https://web.example/mcp"}}})
+	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "https://web.example/mcp"}}})
 	w.serveElsewhere()
 	return w
 }
 
-// visit is a browser that comes back with these values.
+// visit is a browser that comes back with these ui.
 func visit(t *testing.T, address string, values url.Values) (int, string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -70,7 +70,7 @@ func TestMCPLogin(t *testing.T) {
 			if status != http.StatusBadRequest {
 				t.Errorf("another login: %d", status)
 			}
-			_, body := visit(t, address, url.Values{"state": {fake.LoginState}, "code": {"code-1"}, "iss": {"https://auth.example"}})
+			_, body := visit(t, address, url.Values{"state": {clitest.LoginState}, "code": {"code-1"}, "iss": {"https://auth.example"}})
 			pages <- body
 		}()
 		return nil
@@ -96,7 +96,7 @@ func TestMCPLoginJSON(t *testing.T) {
 	for !address.MatchString(r.out.String()) {
 		<-r.out.new
 	}
-	if _, body := visit(t, strings.ReplaceAll(address.FindString(r.out.String()), `\u0026`, "&"), url.Values{"state": {fake.LoginState}, "code": {"code-1"}}); !strings.Contains(body, "logged in") {
+	if _, body := visit(t, strings.ReplaceAll(address.FindString(r.out.String()), `\u0026`, "&"), url.Values{"state": {clitest.LoginState}, "code": {"code-1"}}); !strings.Contains(body, "logged in") {
 		t.Errorf("the browser saw:\n%s", body)
 	}
 	w.golden("mcp login json", anyPort(r.wait()))
@@ -107,7 +107,7 @@ func TestMCPLoginFails(t *testing.T) {
 	w.tty = true
 	w.browse = func(address string) error {
 		go func() {
-			if status, body := visit(t, address, url.Values{"state": {fake.LoginState}, "error": {"access_denied"}}); status != http.StatusConflict || !strings.Contains(body, "not logged in") {
+			if status, body := visit(t, address, url.Values{"state": {clitest.LoginState}, "error": {"access_denied"}}); status != http.StatusConflict || !strings.Contains(body, "not logged in") {
 				t.Errorf("%d\n%s", status, body)
 			}
 		}()
@@ -116,7 +116,7 @@ func TestMCPLoginFails(t *testing.T) {
 	w.pawl("mcp", "login", "web").expect(t, 1, "", "is refused")
 	w.pawl("mcp", "login", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
 	w.pawl("mcp", "login").expect(t, 64, "", "which server?")
-	w.pawl("mcp", "login", "web", "--no-browser", "--timeout", "1ms").expect(t, 1, "", "nobody logged in within")
+	w.pawl("mcp", "login", "web", "--no-browser", "--timeout", "1ms").expect(t, 1, "", "no login came within")
 	w.browse = func(string) error { return errors.New("open a browser with xdg-open: no such file") }
 	w.pawl("mcp", "login", "web", "--timeout", "1ms").expect(t, 1, "", "open a browser with xdg-open")
 	w.pool.LoginAddress = "file:///etc/passwd"

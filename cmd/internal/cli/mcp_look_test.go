@@ -9,14 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 func TestMCPTest(t *testing.T) {
 	w := newWorld(t)
-	w.pool = fake.NewPool(stdio("files", "npx"), stdio("broken", "npx"))
+	w.pool = clitest.NewPool(stdio("files", "npx"), stdio("broken", "npx"))
 	ok, failed := mcppoolv1.ServerCheck_STATUS_OK, mcppoolv1.ServerCheck_STATUS_FAILED
 	w.pool.Reports = map[string]*mcppoolv1.TestMcpServerResponse{
 		"files": {Ok: true, ServerInfo: "files 1.0", ProtocolVersion: "2025-11-25", Checks: []*mcppoolv1.ServerCheck{
@@ -38,7 +38,7 @@ func TestMCPTest(t *testing.T) {
 
 func TestMCPLogs(t *testing.T) {
 	w := newWorld(t)
-	w.pool = fake.NewPool(stdio("files", "npx"), stdio("quiet", "npx"), stdio("new", "npx"),
+	w.pool = clitest.NewPool(stdio("files", "npx"), stdio("quiet", "npx"), stdio("new", "npx"),
 		&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x/mcp"}}})
 	w.pool.Logs = map[string]*mcppoolv1.GetMcpServerLogResponse{
 		"files": {Stderr: "starting\nfailed \x1b[31mbadly\n", Truncated: true, LastError: "exit status 3", ConnectTime: timestamppb.New(time.Unix(1, 0))},
@@ -64,12 +64,12 @@ func TestMCPShow(t *testing.T) {
 	s.LastError, s.ServerInfo, s.Capabilities = "it ended", "secure-filesystem-server 0.2.0 (MCP 2025-11-25)", []string{"resources", "prompts"}
 	s.Pinning, s.Isolation, s.Login = mcppoolv1.Pinning_PINNING_ALLOW_NEW, mcppoolv1.Isolation_ISOLATION_TASK, mcppoolv1.LoginState_LOGIN_STATE_REQUIRED
 	s.CallTimeout, s.MaxConnections, s.CacheTtl, s.Roots = durationpb.New(5*time.Minute), 3, durationpb.New(time.Minute), []string{"/src/app"}
-	s.StateTime = timestamppb.New(fake.Epoch.Add(57 * time.Minute))
+	s.StateTime = timestamppb.New(clitest.Epoch.Add(57 * time.Minute))
 	s.Sampling = &mcppoolv1.SamplingPolicy{Model: "fast", MaxRequests: 3}
 	s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}}
 	s.Permissions = []*mcppoolv1.PermissionRule{{Tools: []string{"drop*"}, Users: []string{"bob"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE},
 		Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}}
-	w.pool = fake.NewPool(s)
+	w.pool = clitest.NewPool(s)
 	w.serveElsewhere()
 	w.golden("mcp show", w.pawl("mcp", "show", "files"))
 	w.golden("mcp show json", w.pawl("mcp", "show", "files", "--json"))

@@ -3,7 +3,7 @@ package cli_test
 import (
 	"testing"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
@@ -12,8 +12,8 @@ func text(s string) *mcppoolv1.Content {
 }
 
 func offersOf(w *world) {
-	w.pool = fake.NewPool(stdio("docs", "docs-server"), stdio("empty", "x"))
-	w.pool.Offers = fake.Offers{
+	w.pool = clitest.NewPool(stdio("docs", "docs-server"), stdio("empty", "x"))
+	w.pool.Offers = clitest.Offers{
 		Resources: []*mcppoolv1.ResourceInfo{
 			{Uri: "docs://readme", Name: "readme", Title: "The first thing to read", MimeType: "text/markdown", Size: 12},
 			{Uri: "docs://logo", Name: "logo", Description: "A picture.\nOf a wheel.", MimeType: "image/png"},
@@ -43,7 +43,7 @@ func TestMCPResources(t *testing.T) {
 	w.golden("mcp resources templates", w.pawl("mcp", "resources", "docs", "--templates"))
 	w.pawl("mcp", "resources", "docs", "--templates", "--json").expect(t, 0, `"uriTemplate": "docs://page/{n}"`, "")
 	w.pawl("mcp", "resources", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
-	w.pawl("mcp", "read", "docs", "docs://readme").expect(t, 0, "# Hello \x1b[31m\n", "") // a pipe gets it as it is
+	w.pawl("mcp", "read", "docs", "docs://readme").expect(t, 0, "# Hello ␛[31m\n", "") // in a pipe too
 	w.pawl("mcp", "read", "docs", "docs://logo").expect(t, 0, "\x89PNG\x00", "")
 	w.pawl("mcp", "read", "docs", "docs://logo", "--json").expect(t, 0, `"blob": "iVBORwA="`, "")
 	w.pawl("mcp", "read", "docs", "docs://none").expect(t, 1, "", `no resource "docs://none"`)
@@ -51,7 +51,7 @@ func TestMCPResources(t *testing.T) {
 	w.golden("mcp read", w.pawl("mcp", "read", "docs", "docs://readme"))
 	w.pawl("mcp", "read", "docs", "docs://logo").expect(t, 0, "[docs://logo image/png, 5 bytes]\n", "")
 	w.tty = false
-	w.pool.Offers = fake.Offers{}
+	w.pool.Offers = clitest.Offers{}
 	w.pawl("mcp", "resources", "empty").expect(t, 0, "", "empty lists no resources")
 	w.pawl("mcp", "resources", "empty", "--templates").expect(t, 0, "", "no addresses to fill in")
 	w.pawl("mcp", "prompts", "empty").expect(t, 0, "", "empty has no prompts")

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
@@ -30,11 +30,11 @@ func TestMCPList(t *testing.T) {
 	broken.LastError = "nowhere: there is no such program"
 	off := stdio("off", "x")
 	off.Disabled = true
-	w.pool = fake.NewPool(files, broken, off, workspace("workspace", "/src/app"))
+	w.pool = clitest.NewPool(files, broken, off, workspace("workspace", "/src/app"))
 	w.serveElsewhere()
 	w.golden("mcp list", w.pawl("mcp", "list"))
 	w.golden("mcp list json", w.pawl("mcp", "list", "--active", "--json"))
-	w.pool = fake.NewPool(&mcppoolv1.McpServer{Id: "echo", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "echo"}}})
+	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "echo", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "echo"}}})
 	w.serveElsewhere()
 	w.pawl("mcp", "list").expect(t, 0, "built in\n", "")
 }
@@ -170,7 +170,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 
 func TestMCPActivation(t *testing.T) {
 	w := newWorld(t)
-	w.pool = fake.NewPool(stdio("files", "x"))
+	w.pool = clitest.NewPool(stdio("files", "x"))
 	w.serveElsewhere()
 	w.pawl("mcp", "activate", "files").expect(t, 0, "files is active\n", "")
 	w.pawl("mcp", "deactivate", "files").expect(t, 0, "files is not active\n", "")
@@ -183,7 +183,7 @@ func toolsOf(w *world) {
 	files.Active = true
 	broken := stdio("broken", "x")
 	broken.Active = true
-	w.pool = fake.NewPool(files, broken)
+	w.pool = clitest.NewPool(files, broken)
 	w.pool.Broken = map[string]string{"broken": "it does not start"}
 	w.pool.Tools = map[string][]*commonv1.Tool{"files": {
 		{Id: "files/read_file", McpId: "files", Name: "read_file", Description: "\nReads a file.\nWhole.", Effect: commonv1.Effect_EFFECT_READ,

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
@@ -81,7 +81,7 @@ func TestMCPUpdate(t *testing.T) {
 		t.Run(tc.args, func(t *testing.T) {
 			w := newWorld(t)
 			files, web := twoServers()
-			w.pool = fake.NewPool(files, web)
+			w.pool = clitest.NewPool(files, web)
 			w.serveElsewhere()
 			wantFiles, wantWeb := twoServers()
 			tc.want(wantFiles, wantWeb)
@@ -106,7 +106,7 @@ func TestMCPUpdate(t *testing.T) {
 func TestMCPUpdateMakesPathsAbsolute(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
-	w.pool = fake.NewPool(files)
+	w.pool = clitest.NewPool(files)
 	root := chdir(t, "app")
 	w.serveElsewhere()
 	w.pawl("mcp", "update", "files", "--", "./bin/server").expect(t, 0, "it is another server now", "")
@@ -127,7 +127,7 @@ func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 	} {
 		w := newWorld(t)
 		files, web := twoServers()
-		w.pool = fake.NewPool(files, web)
+		w.pool = clitest.NewPool(files, web)
 		w.pool.Quarantined = map[string][]*mcppoolv1.QuarantinedTool{"files": {{}}}
 		w.serveElsewhere()
 		w.golden("mcp update "+tc.name, w.pawl(append([]string{"mcp", "update"}, strings.Fields(tc.args)...)...))
@@ -135,7 +135,7 @@ func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 	w := newWorld(t)
 	files, web := twoServers()
 	files.Active = false
-	w.pool = fake.NewPool(files, web)
+	w.pool = clitest.NewPool(files, web)
 	w.pool.WantLogin = true
 	w.serveElsewhere()
 	w.pawl("mcp", "update", "web", "--call-timeout", "2m").expect(t, 0, "it wants a login: pawl mcp login web", "")
@@ -145,7 +145,7 @@ func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 func TestMCPUpdateRefusals(t *testing.T) {
 	w := newWorld(t)
 	files, web := twoServers()
-	w.pool = fake.NewPool(files, web)
+	w.pool = clitest.NewPool(files, web)
 	w.pool.Broken = map[string]string{"files": "files cannot be started: no such program"}
 	w.serveElsewhere()
 	for args, want := range map[string]struct {
@@ -178,7 +178,7 @@ func TestMCPUpdateRefusals(t *testing.T) {
 func TestMCPUpdateLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
-	w.pool = fake.NewPool(files)
+	w.pool = clitest.NewPool(files)
 	w.pool.OnGet = func(s *mcppoolv1.McpServer) { s.Etag = "before" }
 	w.serveElsewhere()
 	w.pawl("mcp", "update", "files", "--env", "A=9").expect(t, 1, "", "changed since you read it")
@@ -192,7 +192,7 @@ func TestMCPUpdateFromAFile(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
 	files.AutoActivate = true
-	w.pool = fake.NewPool(files)
+	w.pool = clitest.NewPool(files)
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	if err := os.WriteFile(path, []byte(`{"mcpServers": {"Files": {"command": "/opt/fs", "cwd": "/opt", "timeout": 5}, "b": {"url": "http://b"}}}`), 0o600); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
@@ -18,7 +18,7 @@ import (
 func TestRunGivesTheFolder(t *testing.T) {
 	w := newWorld(t)
 	root := chdir(t, "My App")
-	w.pool = fake.NewPool(
+	w.pool = clitest.NewPool(
 		&mcppoolv1.McpServer{Id: "github", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x"}}},
 		&mcppoolv1.McpServer{Id: "idle", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://y"}}},
 		workspace("workspace", "/elsewhere"), workspace("workspace-other-000000", "/other"),
@@ -53,7 +53,7 @@ func workspace(id, root string) *mcppoolv1.McpServer {
 func TestRunUsesTheServersWorkspaceWhereItIsThisFolder(t *testing.T) {
 	w := newWorld(t)
 	root := chdir(t, "app")
-	w.pool = fake.NewPool(workspace("workspace", root))
+	w.pool = clitest.NewPool(workspace("workspace", root))
 	w.executor.OnCreate = answers
 	w.pawl("run", "find").expect(t, 0, "", "")
 	if diff := cmp.Diff([]string{"workspace"}, w.executor.Created[0].GetMcpIds()); diff != "" {
@@ -64,7 +64,7 @@ func TestRunUsesTheServersWorkspaceWhereItIsThisFolder(t *testing.T) {
 func TestRunAsAnAgentUsesItsServers(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
-	w.agents = fake.NewAgents(&executorv1.Agent{Id: "reader", McpIds: []string{"files"}}, &executorv1.Agent{Id: "any"})
+	w.agents = clitest.NewAgents(&executorv1.Agent{Id: "reader", McpIds: []string{"files"}}, &executorv1.Agent{Id: "any"})
 	w.executor.OnCreate = answers
 	for _, tc := range []struct {
 		args []string

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
@@ -12,36 +12,36 @@ import (
 const tool = "files/write_file"
 
 // answers plays a task that reads something and answers.
-func answers(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
+func answers(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
 	tape.Play(
-		fake.FlowStart("Find it", commonv1.RiskLevel_RISK_LEVEL_LOW),
-		fake.StepInit("s1", "files/read_file"),
-		fake.StepInput("s1", "files/read_file", `{"path":"a.txt"}`, 1),
-		fake.StepOutput("s1", "files/read_file"),
-		fake.StepInit("s2", "FINAL"),
-		fake.Text("a", "It is "), fake.Text("a", "there."),
-		fake.Success("It is there."),
+		clitest.FlowStart("Find it", commonv1.RiskLevel_RISK_LEVEL_LOW),
+		clitest.StepInit("s1", "files/read_file"),
+		clitest.StepInput("s1", "files/read_file", `{"path":"a.txt"}`, 1),
+		clitest.StepOutput("s1", "files/read_file"),
+		clitest.StepInit("s2", "FINAL"),
+		clitest.Text("a", "It is "), clitest.Text("a", "there."),
+		clitest.Success("It is there."),
 	)
 }
 
 // asks plays a task that wants approval, and does what the answer says.
-func asks(level commonv1.RiskLevel) (create func(*fake.Tape, *executorv1.CreateTaskRequest), resume func(*fake.Tape, *executorv1.ResumeTaskRequest) error) {
-	create = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
+func asks(level commonv1.RiskLevel) (create func(*clitest.Tape, *executorv1.CreateTaskRequest), resume func(*clitest.Tape, *executorv1.ResumeTaskRequest) error) {
+	create = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
 		input := `{"path":"a.txt"}`
-		tape.Wait(fake.ApprovalWait("s1", tool, input, level)).Play(
-			fake.FlowStart("Write it", level),
-			fake.StepInit("s1", tool),
-			fake.AskApproval("s1", tool, input, &commonv1.Risk{Level: level}),
-			fake.Stop("s1"),
+		tape.Wait(clitest.ApprovalWait("s1", tool, input, level)).Play(
+			clitest.FlowStart("Write it", level),
+			clitest.StepInit("s1", tool),
+			clitest.AskApproval("s1", tool, input, &commonv1.Risk{Level: level}),
+			clitest.Stop("s1"),
 		)
 	}
-	resume = func(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+	resume = func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
 		tape.Resume()
 		if req.GetReject() != nil {
-			tape.Play(fake.StepCancel("s1", tool, req.GetReject().GetReason()), fake.Cancelled(req.GetReject().GetReason()))
+			tape.Play(clitest.StepCancel("s1", tool, req.GetReject().GetReason()), clitest.Cancelled(req.GetReject().GetReason()))
 			return nil
 		}
-		tape.Play(fake.StepInput("s1", tool, `{"path":"a.txt"}`, 1), fake.StepOutput("s1", tool), fake.Success("Written."))
+		tape.Play(clitest.StepInput("s1", tool, `{"path":"a.txt"}`, 1), clitest.StepOutput("s1", tool), clitest.Success("Written."))
 		return nil
 	}
 	return create, resume
@@ -82,14 +82,14 @@ func TestExitCodes(t *testing.T) {
 		last *executorv1.ExecutorEvent
 		code int
 	}{
-		"done":      {fake.Success("x"), 0},
-		"failed":    {fake.Failed("no"), 1},
-		"cancelled": {fake.Cancelled("no"), 2},
+		"done":      {clitest.Success("x"), 0},
+		"failed":    {clitest.Failed("no"), 1},
+		"cancelled": {clitest.Cancelled("no"), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			chdir(t, "app")
-			w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) { tape.Play(tc.last) }
+			w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) { tape.Play(tc.last) }
 			if got := w.pawl("run", "x"); got.code != tc.code {
 				t.Error(got.whole())
 			}
@@ -141,7 +141,7 @@ func TestRunAsksAgain(t *testing.T) {
 	w.tty, w.typed = true, strings.NewReader("e\n{\"pth\": 1}\na\na\n")
 	create, resume := asks(commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 	w.executor.OnCreate = create
-	w.executor.OnResume = func(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+	w.executor.OnResume = func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
 		if req.GetApprove().GetInputJson() != "" {
 			return invalidInput()
 		}
@@ -163,7 +163,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"run", "x", "--workspace", "missing"}, "missing"},
 		{[]string{"run", "x", "--workspace", ".", "--no-workspace"}, "exclude each other"},
 		{[]string{"run", "x", "--nonsense"}, "unknown flag --nonsense"},
-		{[]string{"rnu", "x"}, `there is no command rnu, did you mean "run"?`},
+		{[]string{"rnu", "x"}, `unexpected argument rnu, did you mean "run"?`},
 		{[]string{"tasks", "--status", "odd"}, "--status must be one of"},
 		{[]string{"tasks", "--limit", "0"}, "--limit must be from 1 to 1000"},
 		{[]string{"approve", "last", "--edit", "--input", "{}"}, "can't be used together"},
@@ -174,11 +174,15 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"outcome", "last", "--retry", "--skip", "x"}, "can't be used together"},
 		{[]string{"outcome", "last", "--output", "written"}, "the output must be one JSON object"},
 		{[]string{"run", "x", "--max-time", "soon"}, "--max-time"},
+		{[]string{"run", "x", "--max-time=-3s"}, "--max-time -3s"},
+		{[]string{"run", "x", "--max-time", "0s"}, "--max-time 0s: it must be more than 0"},
+		{[]string{"run", "x", "--max-tool-calls", "0"}, "--max-tool-calls 0: it must be more than 0"},
+		{[]string{"fork", "last", "--wait-timeout", "0s"}, "--wait-timeout 0s: it must be more than 0"},
 		{[]string{"delete"}, "<task> is missing"},
-		{[]string{"nosuch"}, "there is no command nosuch\n  next: pawl --help"},
-		{[]string{"mcp", "lst"}, "there is no command lst"},
+		{[]string{"nosuch"}, "unexpected argument nosuch\n  next: pawl --help"},
+		{[]string{"mcp", "lst"}, "unexpected argument lst"},
 		{[]string{"models", "x"}, "unexpected argument x"},
-		{[]string{"run", "x", "--max-time", "-3s"}, "--max-time -3s: it cannot be negative"},
+		{[]string{"run", "x", "--max-time", "-3s"}, "--max-time: expected duration value"},
 		{[]string{"mcp", "add", "x", "--call-timeout=-5s", "--", "cmd"}, "--call-timeout -5s: a time cannot be negative\n  next: --call-timeout 90s"},
 		{[]string{"mcp", "add", "x", "--pinning", "foo", "--", "cmd"}, "--pinning must be one of \"approve-changes\","},
 		{[]string{"mcp", "update", "x", "--trusted", "--no-trusted"}, "--trusted and --no-trusted exclude each other"},
@@ -205,8 +209,8 @@ func TestRunDetached(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
 	w.serveElsewhere()
-	w.pawl("run", "find", "--detach").expect(t, 0, fake.ID(1)+"\n", "pawl watch a0000001 follows it")
-	w.pawl("run", "find", "--detach", "--json").expect(t, 0, `"id": "`+fake.ID(2)+`"`, "")
+	w.pawl("run", "find", "--detach").expect(t, 0, clitest.ID(1)+"\n", "pawl watch a0000001 follows it")
+	w.pawl("run", "find", "--detach", "--json").expect(t, 0, `"id": "`+clitest.ID(2)+`"`, "")
 }
 
 func TestRunAgainWithItsRequestID(t *testing.T) {
@@ -214,7 +218,7 @@ func TestRunAgainWithItsRequestID(t *testing.T) {
 	chdir(t, "app")
 	w.executor.OnCreate = answers
 	for range 2 {
-		w.pawl("run", "find", "--request-id", "r1").expect(t, 0, "It is there.", fake.ID(1))
+		w.pawl("run", "find", "--request-id", "r1").expect(t, 0, "It is there.", clitest.ID(1))
 	}
 	if len(w.executor.Created) != 1 {
 		t.Error("it was created twice")
@@ -227,19 +231,19 @@ func TestRunAsksOneAfterTheOther(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
 	w.tty, w.typed = true, strings.NewReader("b.txt\n\na\n")
-	w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
-		tape.Wait(fake.ParamsWait("s1", tool, "which file?", paramsSchema)).Play(
-			fake.StepInit("s1", tool), fake.AskParams("s1", tool, "which file?", paramsSchema), fake.Stop("s1"))
+	w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+		tape.Wait(clitest.ParamsWait("s1", tool, "which file?", paramsSchema)).Play(
+			clitest.StepInit("s1", tool), clitest.AskParams("s1", tool, "which file?", paramsSchema), clitest.Stop("s1"))
 	}
 	_, resume := asks(commonv1.RiskLevel_RISK_LEVEL_LOW)
-	w.executor.OnResume = func(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+	w.executor.OnResume = func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
 		if req.GetParams() == nil {
 			return resume(tape, req)
 		}
 		input := req.GetParams().GetContentJson()
-		wait := fake.ApprovalWait("s1", tool, input, commonv1.RiskLevel_RISK_LEVEL_LOW)
+		wait := clitest.ApprovalWait("s1", tool, input, commonv1.RiskLevel_RISK_LEVEL_LOW)
 		wait.Id = "wait-again"
-		tape.Resume().Wait(wait).Play(fake.AskApproval("s1", tool, input, nil), fake.Stop("again"))
+		tape.Resume().Wait(wait).Play(clitest.AskApproval("s1", tool, input, nil), clitest.Stop("again"))
 		return nil
 	}
 	got := w.pawl("run", "write")
@@ -255,18 +259,18 @@ func TestRunAsksWhatAServerAsks(t *testing.T) {
 			w := newWorld(t)
 			chdir(t, "app")
 			w.tty, w.typed = tty, strings.NewReader("a\nBern\n\ny\n")
-			first, second := fake.InputWait("s1", tool, "a", "which city?", inputSchema, ""), fake.InputWait("s1", tool, "b", "sign in", "", "https://example.com/sign-in")
-			w.executor.OnCreate = func(tape *fake.Tape, _ *executorv1.CreateTaskRequest) {
+			first, second := clitest.InputWait("s1", tool, "a", "which city?", inputSchema, ""), clitest.InputWait("s1", tool, "b", "sign in", "", "https://example.com/sign-in")
+			w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
 				tape.Wait(first, second).Play(
-					fake.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_LOW), fake.StepInit("s1", tool), fake.StepInput("s1", tool, `{"to":"ann"}`, 1),
-					fake.AskInput("s1", tool, "a", "which city?", ""), fake.AskInput("s1", tool, "b", "sign in", "https://example.com/sign-in"), fake.Stop("a", "b"))
+					clitest.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_LOW), clitest.StepInit("s1", tool), clitest.StepInput("s1", tool, `{"to":"ann"}`, 1),
+					clitest.AskInput("s1", tool, "a", "which city?", ""), clitest.AskInput("s1", tool, "b", "sign in", "https://example.com/sign-in"), clitest.Stop("a", "b"))
 			}
-			w.executor.OnResume = func(tape *fake.Tape, req *executorv1.ResumeTaskRequest) error {
+			w.executor.OnResume = func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
 				if req.GetWaitId() == first.GetId() {
-					tape.Wait(second).Play(fake.Status("answered"))
+					tape.Wait(second).Play(clitest.Status("answered"))
 					return nil
 				}
-				tape.Resume().Play(fake.GoesOn("s1", tool, "answered"), fake.StepOutput("s1", tool), fake.Success("Written."))
+				tape.Resume().Play(clitest.GoesOn("s1", tool, "answered"), clitest.StepOutput("s1", tool), clitest.Success("Written."))
 				return nil
 			}
 			w.serveElsewhere()

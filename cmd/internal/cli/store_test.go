@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/services/inproc"
 )
@@ -57,7 +57,7 @@ func TestStoreInUse(t *testing.T) {
 		w.pawl("store", command).expect(t, 1, "", "is in use by another process\n  next: stop that process")
 	}
 	w.pawl("store", "info").expect(t, 0, "1: 1 done", "") // by that process
-	if err := serverfile.Write(w.data, serverfile.Info{PID: os.Getpid(), GRPC: "127.0.0.1:1"}); err != nil {
+	if err := discover.WriteServerFile(w.data, discover.ServerInfo{PID: os.Getpid(), GRPC: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	w.pawl("store", "compact").expect(t, 1, "", "gRPC 127.0.0.1:1\n  next: stop it with kill ")

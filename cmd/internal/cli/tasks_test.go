@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
@@ -20,11 +20,11 @@ const paramsSchema = `{"type":"object","properties":{"path":{"type":["string","n
 
 // history has a task in each state.
 func history(w *world) {
-	w.executor.Add("find TODOs").Play(fake.Success("two files"))
-	w.executor.Add("break it").Play(fake.Failed("it broke"))
-	w.executor.Add("stop it").Play(fake.Cancelled("enough"))
-	w.executor.Add("write\nit").Wait(fake.ApprovalWait("s1", tool, `{"path":"a.txt"}`, commonv1.RiskLevel_RISK_LEVEL_HIGH)).Play(fake.Stop("s1"))
-	w.executor.Add("ask for it").Wait(fake.ParamsWait("s1", tool, "which file?", paramsSchema)).Play(fake.Stop("s1"))
+	w.executor.Add("find TODOs").Play(clitest.Success("two files"))
+	w.executor.Add("break it").Play(clitest.Failed("it broke"))
+	w.executor.Add("stop it").Play(clitest.Cancelled("enough"))
+	w.executor.Add("write\nit").Wait(clitest.ApprovalWait("s1", tool, `{"path":"a.txt"}`, commonv1.RiskLevel_RISK_LEVEL_HIGH)).Play(clitest.Stop("s1"))
+	w.executor.Add("ask for it").Wait(clitest.ParamsWait("s1", tool, "which file?", paramsSchema)).Play(clitest.Stop("s1"))
 }
 
 func TestTasks(t *testing.T) {
@@ -43,21 +43,21 @@ func TestShow(t *testing.T) {
 	w.serveElsewhere()
 	history(w)
 	for name, ref := range map[string]string{
-		"show done": fake.ID(1), "show failed": "a0000002", "show approval": "last", "show params": "0000a0000005",
+		"show done": clitest.ID(1), "show failed": "a0000002", "show approval": "last", "show params": "0000a0000005",
 	} {
 		if ref == "last" {
-			ref = fake.ID(4)
+			ref = clitest.ID(4)
 		}
 		w.golden(name, w.pawl("show", ref))
 	}
-	w.pawl("show", "last").expect(t, 0, fake.ID(5), "")
+	w.pawl("show", "last").expect(t, 0, clitest.ID(5), "")
 }
 
 func TestShowSteps(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	at := func(s int) *timestamppb.Timestamp {
-		return timestamppb.New(fake.Epoch.Add(time.Duration(s) * time.Second))
+		return timestamppb.New(clitest.Epoch.Add(time.Duration(s) * time.Second))
 	}
 	w.executor.Add("do it").Update(func(task *executorv1.Task) {
 		task.ActiveSteps = []*executorv1.Step{
@@ -67,7 +67,7 @@ func TestShowSteps(t *testing.T) {
 				Error: &commonv1.ErrorMessage{ErrMsg: "no space\x1b[2J"}, Outcome: commonv1.Outcome_OUTCOME_UNKNOWN},
 			{Id: "3", Type: executorv1.StepType_STEP_TYPE_FINAL, ToolId: "FINAL", Status: executorv1.StepStatus_STEP_STATUS_SUCCESS},
 		}
-	}).Play(fake.Success("Done."))
+	}).Play(clitest.Success("Done."))
 	w.golden("show steps short", w.pawl("show", "last"))
 	w.golden("show steps", w.pawl("show", "last", "--steps"))
 	w.golden("show steps json", w.pawl("show", "last", "--steps", "--json"))
@@ -88,7 +88,7 @@ func TestTaskReferences(t *testing.T) {
 			t.Errorf("%s: %s", ref, got.whole())
 		}
 	}
-	w.pawl("show", strings.ToUpper(fake.ID(1))).expect(t, 0, "find TODOs", "")
+	w.pawl("show", strings.ToUpper(clitest.ID(1))).expect(t, 0, "find TODOs", "")
 }
 
 // A9: the answer goes to the one open wait, and the task is followed to its next stop.
@@ -132,11 +132,11 @@ func TestApproveCannot(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"approve", fake.ID(1)}, "waits for nothing; it is done"},
-		{[]string{"approve", fake.ID(4), "wait-s2"}, "no open wait wait-s2"},
-		{[]string{"approve", fake.ID(5)}, "waits for parameters, not for approval\n  next: pawl params a0000005 path=… depth=…"},
-		{[]string{"params", fake.ID(4), "a=b"}, "waits for approval, not for parameters\n  next: pawl approve a0000004, or pawl reject a0000004"},
-		{[]string{"approve", fake.ID(4), "--edit"}, "there is no editor"},
+		{[]string{"approve", clitest.ID(1)}, "waits for nothing; it is done"},
+		{[]string{"approve", clitest.ID(4), "wait-s2"}, "no open wait wait-s2"},
+		{[]string{"approve", clitest.ID(5)}, "waits for parameters, not for approval\n  next: pawl params a0000005 path=… depth=…"},
+		{[]string{"params", clitest.ID(4), "a=b"}, "waits for approval, not for parameters\n  next: pawl approve a0000004, or pawl reject a0000004"},
+		{[]string{"approve", clitest.ID(4), "--edit"}, "there is no editor"},
 	} {
 		w.pawl(tc.args...).expect(t, 1, "", tc.says)
 	}
@@ -164,11 +164,11 @@ func TestParams(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.serveElsewhere()
-			w.executor.OnResume = func(tape *fake.Tape, _ *executorv1.ResumeTaskRequest) error {
-				tape.Resume().Play(fake.Success("Thanks."))
+			w.executor.OnResume = func(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error {
+				tape.Resume().Play(clitest.Success("Thanks."))
 				return nil
 			}
-			w.executor.Add("ask").Wait(fake.ParamsWait("s1", tool, "which?", paramsSchema)).Play(fake.Stop("s1"))
+			w.executor.Add("ask").Wait(clitest.ParamsWait("s1", tool, "which?", paramsSchema)).Play(clitest.Stop("s1"))
 			w.pawl(append([]string{"params", "last"}, tc.args...)...).expect(t, 0, "Thanks.", "")
 			if diff := cmp.Diff(tc.want, w.executor.Resumed[0].GetParams(), protocmp.Transform()); diff != "" {
 				t.Error(diff)
@@ -180,7 +180,7 @@ func TestParams(t *testing.T) {
 func TestParamsThatDoNotFit(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
-	w.executor.Add("ask").Wait(fake.ParamsWait("s1", tool, "which?", paramsSchema)).Play(fake.Stop("s1"))
+	w.executor.Add("ask").Wait(clitest.ParamsWait("s1", tool, "which?", paramsSchema)).Play(clitest.Stop("s1"))
 	w.pawl("params", "last", "depth=two").expect(t, 64, "", "depth: a whole number is wanted")
 	w.pawl("params", "last", "pth=x").expect(t, 64, "", "pth is not asked for; there is path, depth")
 }
@@ -205,11 +205,11 @@ func TestInput(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.serveElsewhere()
-			w.executor.OnResume = func(tape *fake.Tape, _ *executorv1.ResumeTaskRequest) error {
-				tape.Resume().Play(fake.GoesOn("s1", tool, "answered"), fake.StepOutput("s1", tool), fake.Success("Thanks."))
+			w.executor.OnResume = func(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error {
+				tape.Resume().Play(clitest.GoesOn("s1", tool, "answered"), clitest.StepOutput("s1", tool), clitest.Success("Thanks."))
 				return nil
 			}
-			w.executor.Add("ask").Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
+			w.executor.Add("ask").Wait(clitest.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(clitest.Stop("s1"))
 			w.pawl(append([]string{"input", "last"}, tc.args...)...).expect(t, 0, "Thanks.", "")
 			if diff := cmp.Diff(tc.want, w.executor.Resumed[0].GetInput(), protocmp.Transform()); diff != "" {
 				t.Error(diff)
@@ -221,7 +221,7 @@ func TestInput(t *testing.T) {
 func TestInputThatDoesNotFit(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
-	w.executor.Add("ask").Wait(fake.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(fake.Stop("s1"))
+	w.executor.Add("ask").Wait(clitest.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(clitest.Stop("s1"))
 	w.pawl("input", "last", "days=two").expect(t, 64, "", "days: a whole number is wanted")
 	w.pawl("input", "last", "town=x").expect(t, 64, "", "town is not asked for; there is city, days")
 	w.pawl("input", "last", "days=2").expect(t, 64, "", "city: required, and not given\n  next: pawl input last city=… [days=…]")
@@ -234,8 +234,8 @@ func TestShowInput(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	w.executor.Add("ask for it").Wait(
-		fake.InputWait("s1", tool, "a", "which city?", inputSchema, ""), fake.InputWait("s1", tool, "b", "sign in", "", "https://example.com/sign-in"),
-	).Play(fake.Stop("a", "b"))
+		clitest.InputWait("s1", tool, "a", "which city?", inputSchema, ""), clitest.InputWait("s1", tool, "b", "sign in", "", "https://example.com/sign-in"),
+	).Play(clitest.Stop("a", "b"))
 	w.golden("show input", w.pawl("show", "last"))
 }
 
@@ -243,7 +243,7 @@ func TestAnswerAndLeave(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	create, _ := asks(commonv1.RiskLevel_RISK_LEVEL_LOW)
-	w.executor.OnResume = func(tape *fake.Tape, _ *executorv1.ResumeTaskRequest) error { tape.Resume(); return nil }
+	w.executor.OnResume = func(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error { tape.Resume(); return nil }
 	create(w.executor.Add("write"), nil)
 	w.pawl("approve", "last", "-d").expect(t, 0, "task a0000001 is running\n", "")
 	w.pawl("cancel", "last", "-d", "--json").expect(t, 0, `"status": "EXECUTOR_STATUS_RUNNING"`, "")
@@ -253,11 +253,13 @@ func TestCancel(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	history(w)
-	w.executor.OnCancel = func(tape *fake.Tape, req *executorv1.CancelTaskRequest) { tape.Play(fake.Cancelled(req.GetReason())) }
-	w.pawl("cancel", fake.ID(4), "--reason", "enough").expect(t, 0, "⊘ task a0000004 is cancelled\n", "")
-	w.pawl("cancel", fake.ID(1)).expect(t, 0, "task a0000001 had ended before: done\n", "")
-	w.executor.OnCancel = func(tape *fake.Tape, _ *executorv1.CancelTaskRequest) { go tape.Play(fake.Success("x")) }
-	w.pawl("cancel", fake.ID(5)).expect(t, 1, "ended before it could be cancelled: done", "")
+	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
+		tape.Play(clitest.Cancelled(req.GetReason()))
+	}
+	w.pawl("cancel", clitest.ID(4), "--reason", "enough").expect(t, 0, "⊘ task a0000004 is cancelled\n", "")
+	w.pawl("cancel", clitest.ID(1)).expect(t, 0, "task a0000001 had ended before: done\n", "")
+	w.executor.OnCancel = func(tape *clitest.Tape, _ *executorv1.CancelTaskRequest) { go tape.Play(clitest.Success("x")) }
+	w.pawl("cancel", clitest.ID(5)).expect(t, 1, "ended before it could be cancelled: done", "")
 }
 
 // Watching waits along where the task waits, and says how to answer.

@@ -1,4 +1,3 @@
-// Package discover finds the server that a command talks to: the one that was named, the one that serves the data
-// folder, the one on the default port, or one that is started inside this process. A Session finds it again when it
-// goes away. It knows nothing of tasks.
+// Package discover finds the server that a command talks to: the one that was named, the one that has the data folder, or one that it
+// starts in this process. It finds the workspace server of the current folder too.
 package discover

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"pawl.dev/cmd/internal/exit"
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/services/serve"
 )
 
 // Kind is how a server was found.
@@ -60,20 +62,40 @@ type Conn interface {
 type Config struct {
 	Server   string          // given by the user; nothing else is tried then
 	Parts    map[string]Part // beside Server, by package of the services; others are the server's own
-	DataDir  string
-	Key      string // the API key to send
-	Fallback string // the address to try when the data folder names none; "" for none
+	DataDir  string          // "": the usual one
+	Key      string          // the API key to send
+	Flags    string          // reach the same server from another command line
+	Fallback string          // the address to try when the data folder names none; "" for none
 
 	Dial   func(addr, key string) (Conn, error)
-	Start  func(ctx context.Context) (Suite, error) // nil: never start one
-	Locked func(err error) bool                     // says that another process holds the data folder; nil: never
-	Alive  func(pid int) bool                       // nil: serverfile.Alive
+	Start  func(ctx context.Context, dataDir string) (Suite, error) // nil: never start one
+	Locked func(err error) bool                                     // says that another process holds the data folder; nil: never
+	Alive  func(pid int) bool                                       // nil: Alive
 
 	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s if 0.
 	Patience time.Duration
 	// ReconnectPatience is how long to wait for a server that went away; 30 s if 0. A server that stops gracefully first finishes
 	// its running calls.
 	ReconnectPatience time.Duration
+}
+
+// DefaultGRPC is where `pawl up` listens.
+const DefaultGRPC = "127.0.0.1:7411"
+
+// Dir is the data folder, absolute.
+func (c *Config) Dir() (string, error) {
+	if c.DataDir != "" {
+		return filepath.Abs(c.DataDir)
+	}
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) { // unset, or invalid by the XDG rules
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", ui.Errorf("there is no home folder to keep data in: %v", err).Then("say where with --data DIR or PAWL_DATA")
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "pawl"), nil
 }
 
 const (
@@ -101,7 +123,7 @@ func New(cfg Config) *Finder {
 		cfg.ReconnectPatience = reconnectPatience
 	}
 	if cfg.Alive == nil {
-		cfg.Alive = serverfile.Alive
+		cfg.Alive = Alive
 	}
 	if cfg.Locked == nil {
 		cfg.Locked = func(error) bool { return false }
@@ -139,7 +161,11 @@ func (f *Finder) existing(ctx context.Context) (*Server, error) {
 	if f.cfg.Server != "" {
 		return f.named(ctx)
 	}
-	if info := serverfile.Read(f.cfg.DataDir); info != nil && info.GRPC != "" && f.cfg.Alive(info.PID) {
+	dir, err := f.cfg.Dir()
+	if err != nil {
+		return nil, err
+	}
+	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && f.cfg.Alive(info.PID) {
 		if server, err := f.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
 			return server, nil
 		}
@@ -154,7 +180,11 @@ func (f *Finder) existing(ctx context.Context) (*Server, error) {
 
 // start runs a suite in this process. It outlives the search for a server: its context is not bound to the search's patience.
 func (f *Finder) start(ctx context.Context) (*Server, error) {
-	suite, err := f.cfg.Start(context.WithoutCancel(ctx))
+	dir, err := f.cfg.Dir()
+	if err != nil {
+		return nil, err
+	}
+	suite, err := f.cfg.Start(context.WithoutCancel(ctx), dir)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +194,7 @@ func (f *Finder) start(ctx context.Context) (*Server, error) {
 func (f *Finder) named(ctx context.Context) (*Server, error) {
 	server, err := f.dial(ctx, f.cfg.Server, Named, answerTimeout)
 	if err != nil {
-		return nil, exit.Newf("no server answers at %s: %s", f.cfg.Server, Plainly(err)).
+		return nil, ui.Errorf("no server answers at %s: %s", f.cfg.Server, Plainly(err)).
 			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
 	}
 	if home, ok := server.Conn.(Conn); ok && len(f.cfg.Parts) > 0 {
@@ -199,9 +229,18 @@ func (f *Finder) dial(ctx context.Context, addr string, kind Kind, timeout time.
 // heldError explains a data folder that stays locked by a process that does not answer.
 func (f *Finder) heldError(cause error) error {
 	who := "another process"
-	if info := serverfile.Read(f.cfg.DataDir); info != nil {
+	dir, _ := f.cfg.Dir() // it is known: it was found locked
+	if info := ReadServerFile(dir); info != nil {
 		who = fmt.Sprintf("another process (pid %d, gRPC %s)", info.PID, info.GRPC)
 	}
-	return exit.Wrap(cause, "the data folder %s is held by %s, which does not answer", f.cfg.DataDir, who).
+	return ui.WrapError(cause, "the data folder %s is held by %s, which does not answer", dir, who).
 		Then("wait until it has ended or end it, or use another folder with --data DIR")
+}
+
+// Dial connects to a server, or to several replicas of one: a list with commas, or dns:///name:port.
+func Dial(addr, key string) (Conn, error) {
+	if serve.Several(addr) {
+		return serve.DialReplicas(addr, key)
+	}
+	return serve.Dial(addr, key)
 }

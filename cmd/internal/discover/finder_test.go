@@ -16,10 +16,9 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/internal/discover"
-	"pawl.dev/cmd/internal/exit"
-	"pawl.dev/cmd/internal/fake"
-	"pawl.dev/cmd/internal/serverfile"
+	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/services/serve"
 )
 
@@ -40,7 +39,7 @@ func dial(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key
 func config(t *testing.T) discover.Config {
 	return discover.Config{
 		DataDir: t.TempDir(), Dial: dial, Patience: 300 * time.Millisecond,
-		Start:  func(context.Context) (discover.Suite, error) { return &suite{}, nil },
+		Start:  func(context.Context, string) (discover.Suite, error) { return &suite{}, nil },
 		Locked: func(err error) bool { return errors.Is(err, errLocked) },
 	}
 }
@@ -48,7 +47,7 @@ func config(t *testing.T) discover.Config {
 // note writes server.json for this process, which lives.
 func note(t *testing.T, dir, addr string) {
 	t.Helper()
-	if err := serverfile.Write(dir, serverfile.Info{PID: os.Getpid(), GRPC: addr}); err != nil {
+	if err := discover.WriteServerFile(dir, discover.ServerInfo{PID: os.Getpid(), GRPC: addr}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,12 +99,12 @@ func TestOpen(t *testing.T) {
 	}{
 		{"nothing runs", func(*testing.T, *discover.Config) string { return "inside" }, discover.Embedded},
 		{"the data folder names a server", func(t *testing.T, cfg *discover.Config) string {
-			addr := fake.Serve(t).Addr
+			addr := clitest.Serve(t).Addr
 			note(t, cfg.DataDir, addr)
 			return addr
 		}, discover.Running},
 		{"the note's process is dead, its port taken by another", func(t *testing.T, cfg *discover.Config) string {
-			note(t, cfg.DataDir, fake.Serve(t).Addr)
+			note(t, cfg.DataDir, clitest.Serve(t).Addr)
 			cfg.Alive = func(int) bool { return false }
 			return "inside"
 		}, discover.Embedded},
@@ -124,44 +123,44 @@ func TestOpen(t *testing.T) {
 			return addr
 		}, discover.Running},
 		{"the note's server is stopping", func(t *testing.T, cfg *discover.Config) string {
-			server := fake.Serve(t)
+			server := clitest.Serve(t)
 			server.Health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 			note(t, cfg.DataDir, server.Addr)
 			return "inside"
 		}, discover.Embedded},
 		{"a broken note", func(t *testing.T, cfg *discover.Config) string {
-			if err := os.WriteFile(cfg.DataDir+"/"+serverfile.Name, []byte("{"), 0o600); err != nil {
+			if err := os.WriteFile(cfg.DataDir+"/"+"server.json", []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return "inside"
 		}, discover.Embedded},
 		{"only the default port answers", func(t *testing.T, cfg *discover.Config) string {
-			cfg.Fallback = fake.Serve(t).Addr
+			cfg.Fallback = clitest.Serve(t).Addr
 			return cfg.Fallback
 		}, discover.Running},
 		{"the data folder goes before the default port", func(t *testing.T, cfg *discover.Config) string {
-			addr := fake.Serve(t).Addr
+			addr := clitest.Serve(t).Addr
 			note(t, cfg.DataDir, addr)
-			cfg.Fallback = fake.Serve(t).Addr
+			cfg.Fallback = clitest.Serve(t).Addr
 			return addr
 		}, discover.Running},
 		{"a server is named", func(t *testing.T, cfg *discover.Config) string {
-			note(t, cfg.DataDir, fake.Serve(t).Addr)
-			cfg.Server = fake.Serve(t).Addr
+			note(t, cfg.DataDir, clitest.Serve(t).Addr)
+			cfg.Server = clitest.Serve(t).Addr
 			return cfg.Server
 		}, discover.Named},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := config(t)
 			addr := tc.arrange(t, &cfg)
-			session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+			session, err := opened(t, cfg, func(string) {})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := session.Server(); got.Kind != tc.kind || got.Addr != addr {
+			if got := session.Opened(); got.Kind != tc.kind || got.Addr != addr {
 				t.Errorf("got %v %s, want %v %s", got.Kind, got.Addr, tc.kind, addr)
 			}
-			if local := session.Server().Local(); local != (tc.kind != discover.Named) {
+			if local := session.Opened().Local(); local != (tc.kind != discover.Named) {
 				t.Errorf("local: %v", local)
 			}
 			if err := session.Close(); err != nil {
@@ -174,14 +173,14 @@ func TestOpen(t *testing.T) {
 // A server that is named and not there is an error: nothing else is used instead.
 func TestNamedNeverFallsBack(t *testing.T) {
 	cfg := config(t)
-	note(t, cfg.DataDir, fake.Serve(t).Addr)
+	note(t, cfg.DataDir, clitest.Serve(t).Addr)
 	cfg.Server = closed(t)
-	cfg.Start = func(context.Context) (discover.Suite, error) {
+	cfg.Start = func(context.Context, string) (discover.Suite, error) {
 		t.Error("a suite was started")
 		return &suite{}, nil
 	}
 	_, err := discover.New(cfg).Open(t.Context())
-	var e *exit.Error
+	var e *ui.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, "no server answers at "+cfg.Server) || e.Next == "" {
 		t.Errorf("got %v", err)
 	}
@@ -199,20 +198,20 @@ func TestNoneMayBeStarted(t *testing.T) {
 func TestRaceForTheDataFolder(t *testing.T) {
 	cfg := config(t)
 	cfg.Patience = 10 * time.Second
-	server := fake.Serve(t)
+	server := clitest.Serve(t)
 	tries := 0
-	cfg.Start = func(context.Context) (discover.Suite, error) {
+	cfg.Start = func(context.Context, string) (discover.Suite, error) {
 		if tries++; tries == 3 {
 			note(t, cfg.DataDir, server.Addr)
 		}
 		return nil, fmt.Errorf("open: %w", errLocked)
 	}
-	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	session, err := opened(t, cfg, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if got := session.Server(); got.Kind != discover.Running || got.Addr != server.Addr {
+	if got := session.Opened(); got.Kind != discover.Running || got.Addr != server.Addr {
 		t.Errorf("got %v %s", got.Kind, got.Addr)
 	}
 }
@@ -222,7 +221,7 @@ func TestRaceWithOneThatEnds(t *testing.T) {
 	cfg := config(t)
 	cfg.Patience = 10 * time.Second
 	tries := 0
-	cfg.Start = func(context.Context) (discover.Suite, error) {
+	cfg.Start = func(context.Context, string) (discover.Suite, error) {
 		if tries++; tries < 3 {
 			return nil, errLocked
 		}
@@ -236,10 +235,10 @@ func TestRaceWithOneThatEnds(t *testing.T) {
 
 func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
 	cfg := config(t)
-	cfg.Start = func(context.Context) (discover.Suite, error) { return nil, errLocked }
+	cfg.Start = func(context.Context, string) (discover.Suite, error) { return nil, errLocked }
 	note(t, cfg.DataDir, closed(t))
 	_, err := discover.New(cfg).Open(t.Context())
-	var e *exit.Error
+	var e *ui.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, fmt.Sprintf("pid %d", os.Getpid())) || !strings.Contains(e.Next, "--data") {
 		t.Errorf("got %v", err)
 	}
@@ -251,7 +250,7 @@ func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
 func TestStartThatFailsIsNotTriedAgain(t *testing.T) {
 	cfg := config(t)
 	broken, tries := errors.New("disk full"), 0
-	cfg.Start = func(context.Context) (discover.Suite, error) { tries++; return nil, broken }
+	cfg.Start = func(context.Context, string) (discover.Suite, error) { tries++; return nil, broken }
 	if _, err := discover.New(cfg).Open(t.Context()); !errors.Is(err, broken) || tries != 1 {
 		t.Errorf("got %v after %d tries", err, tries)
 	}
@@ -261,8 +260,16 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	cfg := config(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.Patience = time.Hour
-	cfg.Start = func(context.Context) (discover.Suite, error) { cancel(); return nil, errLocked }
+	cfg.Start = func(context.Context, string) (discover.Suite, error) { cancel(); return nil, errLocked }
 	if _, err := discover.New(cfg).Open(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// opened is a session that has found or started its server.
+func opened(t *testing.T, cfg discover.Config, note func(string)) (*discover.Session, error) {
+	t.Helper()
+	s := discover.New(cfg).Session(note)
+	_, err := s.Server(t.Context())
+	return s, err
 }

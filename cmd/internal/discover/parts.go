@@ -11,13 +11,14 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/services/serve"
 )
 
-// Part is where a part of the suite is that may run in a process of its own.
+// Part is where a part of the suite is that may run in processes of its own.
 type Part struct {
 	Name string // what people call it
-	Addr string
+	Addr string // of several replicas a list with commas, or dns:///name:port
 	// Given: the user named it, so that it is asked whatever the server itself offers. Else it is a guess, for a server that lacks the part.
 	Given bool
 }
@@ -51,7 +52,7 @@ func (p *parts) Invoke(ctx context.Context, method string, args, reply any, opts
 	if err != nil {
 		return err
 	}
-	return c.Invoke(ctx, method, args, reply, opts...)
+	return c.Invoke(oneReplica(ctx), method, args, reply, opts...)
 }
 
 // NewStream implements grpc.ClientConnInterface.
@@ -60,8 +61,12 @@ func (p *parts) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 	if err != nil {
 		return nil, err
 	}
-	return c.NewStream(ctx, desc, method, opts...)
+	return c.NewStream(oneReplica(ctx), desc, method, opts...)
 }
+
+// oneReplica makes all calls of command lines go to one of several replicas, as long as it is there: each keeps its calls in flight, and the
+// logins that were begun, for itself.
+func oneReplica(ctx context.Context) context.Context { return serve.WithAffinity(ctx, "pawl") }
 
 // of is the process that a method is called at: /pawl.mcppool.v1.McpPoolService/CallTool.
 func (p *parts) of(ctx context.Context, method string) (Conn, error) {
@@ -100,7 +105,7 @@ func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, er
 	if !part.Given {
 		return p.home, nil
 	}
-	return nil, exit.Newf("no %s answers at %s: %s", part.Name, part.Addr, Plainly(err)).
+	return nil, ui.Errorf("no %s answers at %s: %s", part.Name, part.Addr, Plainly(err)).
 		Then("correct --pool or --planner (PAWL_POOL, PAWL_PLANNER), or leave it out")
 }
 

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/internal/discover"
-	"pawl.dev/cmd/internal/fake"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -18,8 +18,8 @@ const poolPackage, plannerPackage = "pawl.mcppool.v1", "pawl.planner.v1"
 
 // Of several processes one is named, and the others are found by what they offer: where they were named, or else at a guess.
 func TestParts(t *testing.T) {
-	executor, pool, planner := fake.Serve(t, fake.NewExecutor()), fake.Serve(t, fake.NewPool()), fake.Serve(t, fake.Planner{})
-	whole := fake.Serve(t, fake.NewExecutor(), fake.NewPool(), fake.Planner{})
+	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool()), clitest.Serve(t, clitest.Planner{})
+	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(), clitest.Planner{})
 	nobody := closed(t)
 	for name, tt := range map[string]struct {
 		server        string
@@ -38,7 +38,7 @@ func TestParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t)
 			cfg.Server, cfg.Parts = tt.server, map[string]discover.Part{poolPackage: tt.pool, plannerPackage: tt.planner}
-			session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+			session, err := opened(t, cfg, func(string) {})
 			if err != nil {
 				t.Fatal(err)
 			}

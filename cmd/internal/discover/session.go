@@ -11,39 +11,75 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"pawl.dev/cmd/internal/exit"
+	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 )
 
-// Session is a connection to a server, and to the next one when that goes away.
+// Session is a connection to a server, and to the next one when that goes away. It opens at its first call.
 type Session struct {
+	Tasks   executorv1.ExecutorServiceClient
+	Agents  executorv1.AgentServiceClient
+	Pool    mcppoolv1.McpPoolServiceClient
+	Planner plannerv1.PlannerServiceClient
+
 	finder *Finder
 	note   func(string) // tells the user what happens
 
 	mu     sync.Mutex // guards server
-	server *Server
+	server *Server    // nil before the first call
 }
 
-// NewSession opens the first server. note is told when the server is lost and found.
-func (f *Finder) NewSession(ctx context.Context, note func(string)) (*Session, error) {
-	server, err := f.Open(ctx)
-	if err != nil {
-		return nil, err
+// Session makes a session. note is told when the server is lost.
+func (f *Finder) Session(note func(string)) *Session {
+	s := &Session{finder: f, note: note}
+	s.Tasks, s.Agents = executorv1.NewExecutorServiceClient(s), executorv1.NewAgentServiceClient(s)
+	s.Pool, s.Planner = mcppoolv1.NewMcpPoolServiceClient(s), plannerv1.NewPlannerServiceClient(s)
+	return s
+}
+
+// Config says where the session looks for servers.
+func (s *Session) Config() Config { return s.finder.cfg }
+
+// Flags reach the same server from another command line; they begin with a space or are empty.
+func (s *Session) Flags() string { return s.finder.cfg.Flags }
+
+// Server returns the server in use, and finds or starts one first if there is none yet.
+func (s *Session) Server(ctx context.Context) (*Server, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == nil {
+		server, err := s.finder.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.server = server
 	}
-	return &Session{finder: f, note: note, server: server}, nil
+	return s.server, nil
 }
 
-// Server is the one in use.
-func (s *Session) Server() *Server {
+// Opened returns the server in use; nil before the first call.
+func (s *Session) Opened() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.server
 }
 
-// Close ends the connection, and the suite where it runs in this process.
+// Embedded reports whether the server runs in this process and ends with it.
+func (s *Session) Embedded() bool {
+	server := s.Opened()
+	return server != nil && server.Kind == Embedded
+}
+
+// Close ends the connection, and a server in this process.
 func (s *Session) Close() error {
-	return s.Server().close()
+	if server := s.Opened(); server != nil {
+		return server.close()
+	}
+	return nil
 }
 
 // Reconnect finds a server again after lost went away; later callers get the server that the first one found. It never starts a
@@ -55,7 +91,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 		return s.server, nil
 	}
 	if lost.Kind == Embedded {
-		return nil, exit.Newf("the server inside this command ended").Then("run the command again; tasks go on where they were")
+		return nil, ui.Errorf("the server inside this command ended").Then("run the command again; tasks go on where they were")
 	}
 	s.note("the server at " + lost.Addr + " went away; waiting for it to come back")
 	server, err := s.await(ctx, lost.Addr)
@@ -86,36 +122,40 @@ func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 				return nil, ctx.Err()
 			}
 			if cfg.Server != "" {
-				return nil, exit.Wrap(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
+				return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
 					Then("start it again, then repeat the command; tasks go on where they were")
 			}
-			return nil, exit.Wrap(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
+			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
 				Then("start one with pawl up, then repeat the command; tasks go on where they were")
 		}
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. A call whose server went away is made again at the next one, so only
-// calls that may be repeated may go this way; all unary calls of the contracts may.
+// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away, which all unary calls of the contracts allow.
 func (s *Session) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	for try := 1; ; try++ {
-		server := s.Server()
+	server, err := s.Server(ctx)
+	for attempt := 1; err == nil; attempt++ {
 		err := server.Conn.Invoke(ctx, method, args, reply, opts...)
-		if err == nil || try == tries || !Gone(err) || ctx.Err() != nil {
+		if err == nil || attempt == maxAttempts || !Gone(err) || ctx.Err() != nil {
 			return err
 		}
-		if _, reErr := s.Reconnect(ctx, server); reErr != nil {
-			return reErr
+		if server, err = s.Reconnect(ctx, server); err != nil {
+			return err
 		}
 	}
+	return err
 }
 
-// tries is how often a call is made in all because its server went away.
-const tries = 3
+// maxAttempts bounds how often a call is made because its server went away.
+const maxAttempts = 3
 
-// NewStream implements grpc.ClientConnInterface. Streams are not begun anew: who reads one knows what it has seen.
+// NewStream implements grpc.ClientConnInterface. It repeats no stream: the reader knows what it has seen.
 func (s *Session) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return s.Server().Conn.NewStream(ctx, desc, method, opts...)
+	server, err := s.Server(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return server.Conn.NewStream(ctx, desc, method, opts...)
 }
 
 // Gone says whether err means that the server itself went away, and not that it refused.

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/internal/discover"
-	"pawl.dev/cmd/internal/exit"
-	"pawl.dev/cmd/internal/fake"
+	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
@@ -29,7 +29,7 @@ type inside struct {
 
 func (s *inside) Conn() grpc.ClientConnInterface { return s.conn }
 
-func newInside(services ...fake.Registrar) *inside {
+func newInside(services ...clitest.Registrar) *inside {
 	s := &inside{conn: inproc.New(nil, nil)}
 	for _, service := range services {
 		service.Register(s.conn)
@@ -39,17 +39,17 @@ func newInside(services ...fake.Registrar) *inside {
 
 // The server ends in the middle of a session and is started again elsewhere: a call is repeated there.
 func TestCallIsRepeatedAtTheNextServer(t *testing.T) {
-	first, second := fake.NewExecutor(), fake.NewExecutor()
+	first, second := clitest.NewExecutor(), clitest.NewExecutor()
 	first.Add("one")
 	second.Add("two")
-	server := fake.Serve(t, first)
+	server := clitest.Serve(t, first)
 	cfg := config(t)
 	note(t, cfg.DataDir, server.Addr)
 	cfg.Start = neverStart(t)
 	var notes []string
-	session, err := discover.New(cfg).NewSession(t.Context(), func(s string) {
+	session, err := opened(t, cfg, func(s string) {
 		notes = append(notes, s)
-		note(t, cfg.DataDir, fake.Serve(t, second).Addr)
+		note(t, cfg.DataDir, clitest.Serve(t, second).Addr)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +63,14 @@ func TestCallIsRepeatedAtTheNextServer(t *testing.T) {
 		}
 		server.Stop()
 	}
-	if session.Server().Kind != discover.Running || len(notes) != 1 || !strings.Contains(notes[0], "went away") {
-		t.Errorf("kind %v, notes %q", session.Server().Kind, notes)
+	if session.Opened().Kind != discover.Running || len(notes) != 1 || !strings.Contains(notes[0], "went away") {
+		t.Errorf("kind %v, notes %q", session.Opened().Kind, notes)
 	}
 }
 
 // neverStart fails the test if a client becomes a server.
-func neverStart(t *testing.T) func(context.Context) (discover.Suite, error) {
-	return func(context.Context) (discover.Suite, error) {
+func neverStart(t *testing.T) func(context.Context, string) (discover.Suite, error) {
+	return func(context.Context, string) (discover.Suite, error) {
 		t.Error("the client took the data folder over")
 		return newInside(), nil
 	}
@@ -78,18 +78,18 @@ func neverStart(t *testing.T) func(context.Context) (discover.Suite, error) {
 
 // A server that does not come back ends the session with advice; the client does not take its place.
 func TestClientDoesNotBecomeAServer(t *testing.T) {
-	server := fake.Serve(t, fake.NewExecutor())
+	server := clitest.Serve(t, clitest.NewExecutor())
 	cfg := config(t)
 	note(t, cfg.DataDir, server.Addr)
 	cfg.Start, cfg.ReconnectPatience = neverStart(t), 100*time.Millisecond
-	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	session, err := opened(t, cfg, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
 	server.Stop()
 	_, err = executorv1.NewExecutorServiceClient(session).ListTasks(t.Context(), &executorv1.ListTasksRequest{})
-	var e *exit.Error
+	var e *ui.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, "did not come back within 100ms") || !strings.Contains(e.Next, "start one with pawl up") {
 		t.Errorf("%#v", err)
 	}
@@ -97,27 +97,27 @@ func TestClientDoesNotBecomeAServer(t *testing.T) {
 
 func TestASuiteInsideIsNotReplaced(t *testing.T) {
 	cfg := config(t)
-	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	session, err := opened(t, cfg, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session.Reconnect(t.Context(), session.Server()); err == nil {
+	if _, err := session.Reconnect(t.Context(), session.Opened()); err == nil {
 		t.Error("a second suite was started in this process")
 	}
 }
 
 func TestWhoComesSecondGetsWhatTheFirstFound(t *testing.T) {
 	cfg := config(t)
-	server := fake.Serve(t)
+	server := clitest.Serve(t)
 	note(t, cfg.DataDir, server.Addr)
-	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {})
+	session, err := opened(t, cfg, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	lost := session.Server()
+	lost := session.Opened()
 	server.Stop()
-	note(t, cfg.DataDir, fake.Serve(t).Addr)
+	note(t, cfg.DataDir, clitest.Serve(t).Addr)
 	first, err1 := session.Reconnect(t.Context(), lost)
 	second, err2 := session.Reconnect(t.Context(), lost)
 	if err := errors.Join(err1, err2); err != nil || first != second {
@@ -152,14 +152,14 @@ func TestNamedServerComesBack(t *testing.T) {
 	}
 	addr := lis.Addr().String()
 	lis.Close()
-	executor := fake.NewExecutor()
+	executor := clitest.NewExecutor()
 	executor.Add("one")
 	cfg := config(t)
 	cfg.Server = addr
-	server := fake.ServeAt(t, addr, executor)
+	server := clitest.ServeAt(t, addr, executor)
 	back := make(chan struct{})
-	session, err := discover.New(cfg).NewSession(t.Context(), func(string) {
-		fake.ServeAt(t, addr, executor)
+	session, err := opened(t, cfg, func(string) {
+		clitest.ServeAt(t, addr, executor)
 		close(back)
 	})
 	if err != nil {

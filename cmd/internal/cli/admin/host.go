@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/alecthomas/kong"
+	"google.golang.org/grpc"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/cmd/suite"
+)
+
+// Suite is everything in one process, as package suite builds it.
+type Suite interface {
+	Run(ctx context.Context) error
+	Conn() grpc.ClientConnInterface
+	GRPCAddr() string
+	HTTPAddr() string
+}
+
+// Host runs servers in this process.
+type Host struct {
+	Version string
+	// NewSuite builds a suite; it listens already and serves once Run is called.
+	NewSuite func(ctx context.Context, cfg suite.Config, log *slog.Logger) (Suite, error)
+	// Locked reports whether NewSuite failed because another process holds the data folder.
+	Locked func(error) bool
+}
+
+// LogLevel is what services in this process log: a level of slog, off, or default.
+type LogLevel string
+
+func (l LogLevel) logger(u *ui.UI, usual slog.Level) *slog.Logger {
+	level := usual
+	if l != "default" && l != "" && level.UnmarshalText([]byte(l)) != nil || l == "off" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(u.Err, &slog.HandlerOptions{Level: level}))
+}
+
+// silent is above all levels: nothing is logged.
+const silent = slog.LevelError + 4
+
+// embedded is a suite inside this process.
+type embedded struct {
+	Suite
+
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// Embed runs a suite with the settings of a plain `pawl up`, at a port of the system's choice so that other commands find it. No folder is the
+// server `workspace` in it: a task that waits now may go on from a command in another folder.
+func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLevel) (discover.Suite, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cfg := suite.Config{DataDir: dataDir, GRPCAddr: "127.0.0.1:0", Version: h.Version, Models: os.Getenv("PAWL_MODELS")}
+	err := kong.ApplyDefaults(&cfg.Executor)
+	var s Suite
+	if err == nil {
+		s, err = h.NewSuite(ctx, cfg, level.logger(u, silent))
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	e := &embedded{Suite: s, cancel: cancel, ended: make(chan error, 1)}
+	go func() { e.ended <- s.Run(ctx) }()
+	return e, nil
+}
+
+// Stop ends the suite gracefully.
+func (e *embedded) Stop() error {
+	e.cancel()
+	return <-e.ended
+}

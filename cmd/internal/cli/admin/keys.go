@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/services/identity"
+)
+
+// KeysCmd is `pawl keys`. It works on the file, not on a server: servers follow the file.
+type KeysCmd struct {
+	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys."`
+
+	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Make an API key; it is printed this once."`
+	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
+	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Take a key away; servers refuse it within 2 seconds."`
+}
+
+func (c *KeysCmd) open() (*identity.KeyFile, error) {
+	if c.Keys == "" {
+		return nil, ui.Usagef("which key file?").Then("--keys FILE or PAWL_KEYS; pawl up --keys FILE uses the same one")
+	}
+	file, err := identity.OpenKeyFile(c.Keys)
+	if err != nil {
+		return nil, ui.Errorf("%v", err)
+	}
+	return file, nil
+}
+
+// keyView is a key as --json shows it.
+type keyView struct {
+	ID      string          `json:"id"`
+	Sub     string          `json:"sub"`
+	Roles   []identity.Role `json:"roles"`
+	Note    string          `json:"note,omitempty"`
+	Created time.Time       `json:"created"`
+	Token   string          `json:"token,omitempty"`
+}
+
+func viewOf(key identity.Key, token string) keyView {
+	return keyView{ID: key.ID, Sub: key.Sub, Roles: key.Roles, Note: key.Note, Created: key.Created, Token: token}
+}
+
+// KeysAddCmd is `pawl keys add`.
+type KeysAddCmd struct {
+	Sub  string   `arg:"" help:"Whose key: the user's id."`
+	Role []string `enum:"user,operator,service" default:"user" help:"What it may do (repeatable): ${enum}."`
+	Note string   `placeholder:"TEXT" help:"What it is for."`
+}
+
+// Run makes a key.
+func (c *KeysAddCmd) Run(u *ui.UI, keys *KeysCmd) error {
+	file, err := keys.open()
+	if err != nil {
+		return err
+	}
+	roles := make([]identity.Role, len(c.Role))
+	for i, r := range c.Role {
+		roles[i] = identity.Role(r)
+	}
+	token, key, err := file.Add(c.Sub, roles, c.Note)
+	if err != nil {
+		return ui.Errorf("%v", err)
+	}
+	if u.JSON {
+		return u.Document(viewOf(key, token))
+	}
+	u.Printf("%s\n", token)
+	u.Note("key %s of %s; this token is not shown again", key.ID, key.Sub)
+	return nil
+}
+
+// KeysListCmd is `pawl keys list`.
+type KeysListCmd struct{}
+
+// Run lists keys.
+func (c *KeysListCmd) Run(u *ui.UI, keys *KeysCmd) error {
+	file, err := keys.open()
+	if err != nil {
+		return err
+	}
+	views, t := []keyView{}, u.Table("ID", "USER", "ROLES", "CREATED", "NOTE")
+	for _, key := range file.List() {
+		views = append(views, viewOf(key, ""))
+		var roles []string
+		for _, r := range key.Roles {
+			roles = append(roles, string(r))
+		}
+		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(u.Now().Location()).Format("2006-01-02 15:04"), key.Note)
+	}
+	return u.List(map[string][]keyView{"keys": views}, t, "no keys; pawl keys add USER makes one")
+}
+
+// KeysRemoveCmd is `pawl keys remove`.
+type KeysRemoveCmd struct {
+	ID string `arg:"" help:"The key's id, as pawl keys list shows it."`
+}
+
+// Run removes a key.
+func (c *KeysRemoveCmd) Run(u *ui.UI, keys *KeysCmd) error {
+	file, err := keys.open()
+	if err != nil {
+		return err
+	}
+	if err := file.Remove(c.ID); err != nil {
+		return ui.Errorf("%v", err).Then("pawl keys list --keys %s", keys.Keys)
+	}
+	return u.Result(map[string]string{"removed": c.ID}, "key %s is removed", c.ID)
+}

@@ -1,0 +1,209 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/cmd/suite"
+	"pawl.dev/executor-svc/executor"
+	"pawl.dev/mcppool-svc/mcppool"
+	"pawl.dev/services/serve"
+	"pawl.dev/services/telemetry"
+)
+
+// DefaultHTTP is where `pawl up` offers REST.
+const DefaultHTTP = "127.0.0.1:7410"
+
+// UpCmd is `pawl up`.
+type UpCmd struct {
+	HTTP        string   `name:"http" default:"${http}" placeholder:"ADDR" help:"Where REST listens (default ${default}); none: nowhere."`
+	GRPC        string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Where gRPC listens (default ${default}); none: nowhere."`
+	MCPConfig   []string `name:"mcp-config" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with MCP servers in the mcpServers format (repeatable)."`
+	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without, everyone on this machine may do everything."`
+	Workspace   string   `type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
+	NoWorkspace bool     `help:"Run no MCP server workspace."`
+	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans where nothing else is said."`
+	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON), which MCP servers may ask that have sampling."`
+	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
+	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
+
+	Executor executor.Config `embed:"" group:"limits"`
+	DataDir  struct{}        `kong:"-"` // of Executor: --data is the whole program's
+
+	Pool PoolFlags `embed:"" group:"pool"`
+}
+
+// PoolFlags are the pool's settings that neither this command nor the executor has a flag of that name for.
+type PoolFlags struct {
+	mcppool.Config `embed:""`
+
+	DataDir      struct{}      `kong:"-"`
+	MCPConfigs   struct{}      `kong:"-"`
+	Workspace    struct{}      `kong:"-"`
+	DrainTimeout struct{}      `kong:"-"`
+	Drain        time.Duration `name:"pool-drain-timeout" placeholder:"DURATION" help:"As --drain-timeout, of calls that no task makes; 7s where 0."`
+}
+
+func (f PoolFlags) config() mcppool.Config {
+	cfg := f.Config
+	cfg.DrainTimeout = f.Drain
+	return cfg
+}
+
+// none as an address: do not listen.
+const none = "none"
+
+// Run serves until the context ends.
+func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Session, level LogLevel) (err error) {
+	serve.RelaxGC()
+	began := u.Now()
+	cfg, err := c.config(h, session.Config())
+	if err != nil {
+		return err
+	}
+	shutdown, err := telemetry.Setup(ctx, "pawl", h.Version)
+	if err != nil {
+		return ui.Errorf("%v", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, shutdown(ctx))
+	}()
+	s, err := h.NewSuite(ctx, cfg, level.logger(u, slog.LevelWarn))
+	if err != nil {
+		return h.upError(cfg.DataDir, err)
+	}
+	if err := showUp(u, session.Flags(), cfg, s, u.Now().Sub(began)); err != nil {
+		return err
+	}
+	if err := s.Run(ctx); err != nil {
+		return ui.Errorf("%v", err)
+	}
+	if !u.JSON {
+		u.Note("stopped")
+	}
+	return nil
+}
+
+func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
+	cfg := suite.Config{
+		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Models: c.Models, Executor: c.Executor, Pool: c.Pool.config(), Version: h.Version,
+		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
+		HTTPAddr: listenAddr(c.HTTP), GRPCAddr: listenAddr(c.GRPC),
+	}
+	var err error
+	if cfg.DataDir, err = at.Dir(); err != nil {
+		return cfg, err
+	}
+	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
+		return cfg, ui.Usagef("--server is for commands that use a server; this one is a server").Then("--grpc ADDR says where it listens")
+	}
+	switch {
+	case c.NoWorkspace && c.Workspace != "":
+		return cfg, ui.Usagef("--workspace and --no-workspace exclude each other").Then("leave one of them out")
+	case !c.NoWorkspace && c.Workspace == "":
+		cfg.Workspace, err = os.Getwd()
+	}
+	return cfg, err
+}
+
+func listenAddr(addr string) string {
+	if addr == none {
+		return ""
+	}
+	return addr
+}
+
+// upError explains why the server could not start; a data folder in use is explained by who uses it.
+func (h *Host) upError(dir string, err error) error {
+	if !h.Locked(err) {
+		return ui.Errorf("%v", err)
+	}
+	held, pid := inUse(dir, err)
+	if pid == 0 {
+		return held.Then("stop that process, or use another folder with --data DIR")
+	}
+	return held.Then("use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR", pid)
+}
+
+// inUse says who has a data folder; the pid is 0 where that is not known.
+func inUse(dir string, err error) (*ui.Error, int) {
+	info := discover.ReadServerFile(dir)
+	if info == nil {
+		return ui.WrapError(err, "the data folder %s is in use by another process", dir), 0
+	}
+	where := "gRPC " + info.GRPC
+	if info.HTTP != "" {
+		where += ", http://" + info.HTTP
+	}
+	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where), info.PID
+}
+
+// upView is what --json prints once the server listens.
+type upView struct {
+	PID       int    `json:"pid"`
+	GRPC      string `json:"grpc,omitempty"`
+	HTTP      string `json:"http,omitempty"`
+	Data      string `json:"data"`
+	Workspace string `json:"workspace,omitempty"`
+	Version   string `json:"version"`
+}
+
+// showUp says where the server listens and what to try.
+func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duration) error {
+	if u.JSON {
+		return u.Document(upView{
+			PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Data: cfg.DataDir, Workspace: cfg.Workspace, Version: cfg.Version,
+		})
+	}
+	st := u.OutStyle()
+	u.Printf("%s %s\n", st.Bold("pawl "+cfg.Version+" is up"), st.Dim("("+ui.Duration(took)+")"))
+	rest := ""
+	if s.HTTPAddr() != "" {
+		rest = "http://" + s.HTTPAddr()
+	}
+	u.Printf("%s%s%s%s", st.Field("REST", 9, rest), st.Field("gRPC", 9, s.GRPCAddr()), st.Field("data", 9, cfg.DataDir), st.Field("workspace", 9, cfg.Workspace))
+	u.Printf("\n%s\n", st.Dim("try"))
+	for _, line := range tryNext(flags, cfg, s) {
+		u.Printf("  %s\n", line)
+	}
+	u.Printf("\n")
+	return nil
+}
+
+// tryNext are three commands that work as they stand.
+func tryNext(flags string, cfg suite.Config, s Suite) []string {
+	auth := ""
+	if cfg.KeysFile != "" {
+		flags += " --key KEY"
+		auth = ` -H "Authorization: Bearer KEY"`
+	}
+	lines := []string{fmt.Sprintf(`pawl run --auto%s "Which files mention TODO?"`, flags)}
+	if s.HTTPAddr() == "" {
+		return append(lines, "pawl tasks"+flags, "pawl mcp tools"+flags)
+	}
+	url := "http://" + reachable(s.HTTPAddr())
+	return append(lines,
+		fmt.Sprintf(`curl -N%s -H "Content-Type: application/json" -H "Accept: text/event-stream" -d '{"goal":"How many Go files are there?","autoExecute":true}' %s/v1/tasks:run`, auth, url),
+		fmt.Sprintf("curl%s %s/v1/tasks", auth, url))
+}
+
+// reachable is an address to call where the one that is listened on stands for all.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,126 @@
+package mcp
+
+import (
+	"context"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// Cmd is `pawl mcp`.
+type Cmd struct {
+	List       ListCmd       `cmd:"" group:"sub" help:"List MCP servers."`
+	Show       ShowCmd       `cmd:"" group:"sub" help:"Show one MCP server."`
+	Add        AddCmd        `cmd:"" group:"sub" help:"Register an MCP server."`
+	Update     UpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server; what is not named stays."`
+	Remove     RemoveCmd     `cmd:"" group:"sub" help:"Remove an MCP server."`
+	Activate   ActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
+	Deactivate DeactivateCmd `cmd:"" group:"sub" help:"The contrary of activate."`
+	Tools      ToolsCmd      `cmd:"" group:"sub" help:"List the tools of your servers, or of one."`
+	Approve    ApproveCmd    `cmd:"" group:"sub" help:"Let a quarantined tool be used: one that is new or has changed."`
+	Test       TestCmd       `cmd:"" group:"sub" help:"Say what is wrong with a server, and what to do."`
+	Logs       LogsCmd       `cmd:"" group:"sub" help:"Show what a server's program wrote to stderr."`
+	Login      LoginCmd      `cmd:"" group:"sub" help:"Log in to a server that wants it."`
+	Logout     LogoutCmd     `cmd:"" group:"sub" help:"Forget the login to a server."`
+	Call       CallCmd       `cmd:"" group:"sub" help:"Call a tool."`
+	Resources  ResourcesCmd  `cmd:"" group:"sub" help:"List the resources of a server."`
+	Read       ReadCmd       `cmd:"" group:"sub" help:"Read a resource."`
+	Prompts    PromptsCmd    `cmd:"" group:"sub" help:"List the prompts of a server."`
+	Prompt     PromptCmd     `cmd:"" group:"sub" help:"Show a prompt with its places filled in."`
+	Workspace  WorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
+}
+
+// ListCmd is `pawl mcp list`.
+type ListCmd struct {
+	Active bool `help:"Only those that your tasks may use."`
+}
+
+// Run lists servers.
+func (c *ListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	list, err := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: c.Active})
+	if err != nil {
+		return err
+	}
+	t := u.Table("ID", "ACTIVE", "CONNECTION", "WHAT")
+	for _, server := range list.GetMcpServers() {
+		t.Row(server.GetId(), activity(server), ui.EnumName(server.GetState()), transportText(server))
+		if server.GetLastError() != "" {
+			t.Row("", "", "", "✗ "+ui.Brief(server.GetId(), server.GetLastError()))
+		}
+	}
+	return u.List(list, t, "no MCP servers; pawl mcp add registers one")
+}
+
+func activity(s *mcppoolv1.McpServer) string {
+	switch {
+	case s.GetDisabled():
+		return "disabled"
+	case s.GetActive():
+		return "yes"
+	}
+	return "no"
+}
+
+// transportText says what a server is: its command line, its address or the folder it shows.
+func transportText(s *mcppoolv1.McpServer) string {
+	switch t := s.GetTransport().(type) {
+	case *mcppoolv1.McpServer_Stdio:
+		text := t.Stdio.GetCommand()
+		for _, arg := range t.Stdio.GetArgs() {
+			text += " " + arg
+		}
+		return text
+	case *mcppoolv1.McpServer_Http:
+		return t.Http.GetUrl()
+	case *mcppoolv1.McpServer_Builtin:
+		if t.Builtin.GetRoot() == "" {
+			return "built in"
+		}
+		return "files of " + t.Builtin.GetRoot()
+	}
+	return ""
+}
+
+// RemoveCmd is `pawl mcp remove`.
+type RemoveCmd struct {
+	ID string `arg:"" complete:"server" help:"The server."`
+}
+
+// Run removes a server.
+func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	answer, err := s.Pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: c.ID})
+	if err != nil {
+		return err
+	}
+	return u.Result(answer, "%s is removed", c.ID)
+}
+
+// ActivateCmd is `pawl mcp activate`.
+type ActivateCmd struct {
+	ID string `arg:"" complete:"server" help:"The server."`
+}
+
+// Run activates a server.
+func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	server, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: c.ID})
+	return showActivity(u, server, err)
+}
+
+// DeactivateCmd is `pawl mcp deactivate`.
+type DeactivateCmd struct {
+	ID string `arg:"" complete:"server" help:"The server."`
+}
+
+// Run deactivates a server.
+func (c *DeactivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	server, err := s.Pool.DeactivateMcpServer(ctx, &mcppoolv1.DeactivateMcpServerRequest{Id: c.ID})
+	return showActivity(u, server, err)
+}
+
+func showActivity(u *ui.UI, server *mcppoolv1.McpServer, err error) error {
+	if err != nil {
+		return err
+	}
+	return u.Result(server, "%s is %s", server.GetId(), map[bool]string{true: "active", false: "not active"}[server.GetActive()])
+}

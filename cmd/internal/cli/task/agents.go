@@ -1,0 +1,174 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// AgentsCmd is `pawl agents`.
+type AgentsCmd struct {
+	List   AgentsListCmd   `cmd:"" default:"1" group:"sub" help:"List your agents."`
+	Show   AgentsShowCmd   `cmd:"" group:"sub" help:"Show an agent."`
+	Create AgentsCreateCmd `cmd:"" group:"sub" help:"Create an agent."`
+	Update AgentsUpdateCmd `cmd:"" group:"sub" help:"Change an agent."`
+	Delete AgentsDeleteCmd `cmd:"" group:"sub" help:"Delete an agent; tasks that run as it go on."`
+}
+
+// AgentsListCmd is `pawl agents list`.
+type AgentsListCmd struct{}
+
+// Run lists agents.
+func (c *AgentsListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	list, err := discover.All(ctx, s.Agents.ListAgents, &executorv1.ListAgentsRequest{})
+	if err != nil {
+		return err
+	}
+	t := u.Table("ID", "ASKS", "MODEL", "SERVERS", "WHAT")
+	for _, agent := range list.GetAgents() {
+		t.Row(agent.GetId(), cmp.Or(ui.EnumName(agent.GetConfirm()), "always"), cmp.Or(agent.GetModel(), "default"),
+			cmp.Or(strings.Join(agent.GetMcpIds(), ","), "all"), cmp.Or(agent.GetDescription(), agent.GetDisplayName()))
+	}
+	return u.List(list, t, "no agents; tasks run as the default one. pawl agents create ID makes one")
+}
+
+// AgentsShowCmd is `pawl agents show`.
+type AgentsShowCmd struct {
+	ID string `arg:"" complete:"agent" help:"The agent."`
+}
+
+// Run shows an agent.
+func (c *AgentsShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	agent, err := s.Agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: c.ID})
+	return showAgent(u, agent, "", err)
+}
+
+// AgentFields are what an agent is.
+type AgentFields struct {
+	Name           *string  `placeholder:"TEXT" help:"A name for people."`
+	Description    *string  `placeholder:"TEXT" help:"What it is for; planners read it."`
+	MCP            []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"An MCP server it may use (repeatable; none: all that are active)."`
+	Model          *string  `complete:"model" placeholder:"NAME" help:"The model that plans."`
+	Confirm        *string  `enum:"always,by-risk,never" help:"When a person is asked: ${enum}. never is for operators."`
+	MaxSteps       *uint32  `placeholder:"N" help:"Steps a task may take (default 25)."`
+	MaxFailedSteps *uint32  `placeholder:"N" help:"Failed steps that end a task (default 3)."`
+
+	BudgetFlags
+	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens where it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
+}
+
+// apply writes the fields that were given into the agent and returns their names.
+func (f *AgentFields) apply(agent *executorv1.Agent) []string {
+	var mask []string
+	set := func(name string, given bool, write func()) {
+		if given {
+			write()
+			mask = append(mask, name)
+		}
+	}
+	set("display_name", f.Name != nil, func() { agent.DisplayName = *f.Name })
+	set("description", f.Description != nil, func() { agent.Description = *f.Description })
+	set("mcp_ids", f.MCP != nil, func() { agent.McpIds = f.MCP })
+	set("model", f.Model != nil, func() { agent.Model = *f.Model })
+	set("confirm", f.Confirm != nil, func() { agent.Confirm = ui.EnumValue[executorv1.Confirm](*f.Confirm) })
+	set("max_steps", f.MaxSteps != nil, func() { agent.MaxSteps = *f.MaxSteps })
+	set("max_failed_steps", f.MaxFailedSteps != nil, func() { agent.MaxFailedSteps = *f.MaxFailedSteps })
+	set("budget", f.given(), func() { agent.Budget = f.over(agent.GetBudget()) })
+	set("wait_timeout", f.WaitTimeout != nil, func() { agent.WaitTimeout = f.waitTimeout() })
+	set("on_unknown_outcome", f.OnUnknownOutcome != nil, func() { agent.OnUnknownOutcome = ui.EnumValue[executorv1.OnUnknownOutcome](*f.OnUnknownOutcome) })
+	return mask
+}
+
+// AgentsCreateCmd is `pawl agents create`.
+type AgentsCreateCmd struct {
+	ID string `arg:"" help:"Its id: lower-case letters, digits and -."`
+	AgentFields
+}
+
+// Run creates an agent.
+func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	agent := &executorv1.Agent{}
+	c.apply(agent)
+	made, err := s.Agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: c.ID, Agent: agent})
+	return showAgent(u, made, "is created", err)
+}
+
+// AgentsUpdateCmd is `pawl agents update`.
+type AgentsUpdateCmd struct {
+	ID string `arg:"" complete:"agent" help:"The agent."`
+	AgentFields
+	AllServers bool `name:"all-servers" xor:"servers" help:"Let it use all active MCP servers again."`
+}
+
+// Run changes an agent.
+func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	mask := c.apply(&executorv1.Agent{})
+	if c.AllServers {
+		if c.MCP != nil {
+			return ui.Usagef("--mcp and --all-servers exclude each other").Then("leave one of them out")
+		}
+		mask = append(mask, "mcp_ids")
+	}
+	if len(mask) == 0 {
+		return ui.Usagef("nothing is to be changed").Then("pawl agents update --help shows what can be")
+	}
+	agent := &executorv1.Agent{Id: c.ID}
+	if c.given() { // the budget is one field: what is not named of it stays as it is
+		old, err := s.Agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: c.ID})
+		if err != nil {
+			return err
+		}
+		agent.Budget, agent.Etag = old.GetBudget(), old.GetEtag()
+	}
+	c.apply(agent)
+	changed, err := s.Agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{Agent: agent, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
+	return showAgent(u, changed, "is changed", err)
+}
+
+// AgentsDeleteCmd is `pawl agents delete`.
+type AgentsDeleteCmd struct {
+	ID string `arg:"" complete:"agent" help:"The agent."`
+}
+
+// Run deletes an agent.
+func (c *AgentsDeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	answer, err := s.Agents.DeleteAgent(ctx, &executorv1.DeleteAgentRequest{Id: c.ID})
+	if err != nil {
+		return err
+	}
+	return u.Result(answer, "agent %s is deleted", c.ID)
+}
+
+// showAgent prints an agent behind what was done with it, or returns the error.
+func showAgent(u *ui.UI, agent *executorv1.Agent, done string, err error) error {
+	if err != nil {
+		return err
+	}
+	if u.JSON {
+		return u.Document(agent)
+	}
+	st := u.OutStyle()
+	u.Printf("%s\n", strings.TrimSpace("agent "+st.Bold(ui.Line(agent.GetId()))+" "+done))
+	row := func(name, value string) { u.Printf("%s", st.Field(name, 8, value)) }
+	row("name", agent.GetDisplayName())
+	row("for", agent.GetDescription())
+	row("servers", cmp.Or(strings.Join(agent.GetMcpIds(), ", "), "all that are active"))
+	row("model", cmp.Or(agent.GetModel(), "default"))
+	row("asks", cmp.Or(ui.EnumName(agent.GetConfirm()), "always"))
+	row("limits", fmt.Sprintf("%d steps, %d failed", cmp.Or(agent.GetMaxSteps(), 25), cmp.Or(agent.GetMaxFailedSteps(), 3)))
+	row("budget", budgetText(agent.GetBudget()))
+	if t := agent.GetWaitTimeout().AsDuration(); t > 0 {
+		row("waits", "lapse after "+ui.Duration(t))
+	}
+	if name := onUnknownName(agent.GetOnUnknownOutcome()); name != "ask" {
+		row("outcomes", name+" where one is not known")
+	}
+	return nil
+}

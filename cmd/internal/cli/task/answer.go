@@ -1,0 +1,114 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// compose makes the answer to a wait.
+type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
+
+// answer answers a wait of a task, one of these kinds, and follows the task to its next stop.
+func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, make compose, kinds ...executorv1.WaitKind) error {
+	id, err := taskID(ctx, s, target.Task)
+	if err != nil {
+		return err
+	}
+	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	if task, err = stopping(ctx, u, s, task); err != nil {
+		return err
+	}
+	wait, err := openWait(task, waitID, s.Flags(), kinds...)
+	if err != nil {
+		return err
+	}
+	req, err := make(ctx, wait)
+	if err != nil {
+		return err
+	}
+	req.Id, req.WaitId = id, wait.GetId()
+	resumed, err := s.Tasks.ResumeTask(ctx, req)
+	if err != nil {
+		return err
+	}
+	if target.Detach {
+		return left(u, resumed)
+	}
+	return attend(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias).run(ctx)
+}
+
+// patience is how long an answer waits for a task that is still on its way to its question.
+const patience = 30 * time.Second
+
+// stopping returns the task once it waits or has ended: who answers right after starting one means its first question.
+func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
+	if !onItsWay(task) {
+		return task, nil
+	}
+	if !u.JSON {
+		u.Note("%s", "task "+ui.ShortID(task.GetId())+" has no question yet; waiting for one")
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	stopped, err := await(waiting, s, task, func(*executorv1.Task) bool { return true })
+	if err != nil && ctx.Err() == nil { // the task itself tells how it stands
+		return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
+	}
+	return stopped, err
+}
+
+func onItsWay(task *executorv1.Task) bool {
+	switch task.GetStatus() {
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING:
+		return !task.GetCancelRequested()
+	}
+	return false
+}
+
+// openWait is the wait that is meant: the one that is named, else the only one that can be answered so.
+func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
+	id := ui.ShortID(task.GetId())
+	waits := slices.DeleteFunc(slices.Clone(task.GetWaits()), func(w *executorv1.Wait) bool {
+		return waitID != "" && w.GetId() != waitID
+	})
+	fits := slices.DeleteFunc(slices.Clone(waits), func(w *executorv1.Wait) bool { return !slices.Contains(kinds, w.GetKind()) })
+	switch {
+	case len(task.GetWaits()) == 0:
+		return nil, ui.Errorf("task %s waits for nothing; it is %s", id, ui.StateName(task)).Then("pawl show %s%s", id, flags)
+	case len(waits) == 0:
+		return nil, ui.Errorf("task %s has no open wait %s", id, waitID).Then("pawl show %s%s lists its waits", id, flags)
+	case len(fits) == 0:
+		return nil, otherKind(id, waits[0], kinds[0], flags)
+	case len(fits) > 1:
+		ids := make([]string, len(fits))
+		for i, w := range fits {
+			ids[i] = w.GetId()
+		}
+		return nil, ui.Errorf("task %s has %d open waits: %s", id, len(fits), strings.Join(ids, ", ")).
+			Then("name the wait too; pawl show %s%s shows what each is about", id, flags)
+	}
+	return fits[0], nil
+}
+
+// otherKind says which commands answer a wait.
+func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags string) error {
+	commands := make([]string, 0, 4)
+	for _, w := range ways(id, wait, flags) {
+		commands = append(commands, w.Command)
+	}
+	return ui.Errorf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))
+}
+
+// left shows a task that is not followed further.
+func left(u *ui.UI, task *executorv1.Task) error {
+	return u.Result(task, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
+}

@@ -1,0 +1,231 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// view shows events.
+type view interface {
+	Event(ev *executorv1.ExecutorEvent)
+	// Tick is called while nothing happens.
+	Tick(now time.Time)
+	// Suspend makes room for other output.
+	Suspend()
+}
+
+// attendance stays with a task: shows its events, asks the person where it waits, and ends where it ends.
+type attendance struct {
+	u    *ui.UI
+	s    *discover.Session
+	view view
+	ask  *Asker // nil: no person is there to ask
+
+	task  string
+	after uint64
+	// past makes waits no reason to stop: the watcher waits along.
+	past bool
+	// open are waits that were asked by an event; they are dealt with once all events up to `until` have been shown.
+	open  []string
+	until uint64
+	// owned: an interrupt cancels the task, if it runs in this process.
+	owned bool
+
+	asking     *question
+	interrupts int
+	idle       int  // ticks since the last event
+	queued     bool // it was said since then that the task is
+}
+
+// question is a wait that the person is being asked for.
+type question struct {
+	wait    *executorv1.Wait
+	cancel  context.CancelFunc
+	answers chan answered
+}
+
+type answered struct {
+	answer Answer
+	err    error
+}
+
+// run attends until the task ends or stops; the exit code tells which.
+func (t *attendance) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer t.view.Suspend()
+	items := Follow(ctx, t.s, t.task, t.after)
+	interrupts, release := t.u.Signals.Take()
+	defer release()
+	ticks := time.NewTicker(tickEvery)
+	defer ticks.Stop()
+	for {
+		done, err := t.next(ctx, items, interrupts, ticks.C)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// next deals with one thing that happens; done ends the attendance.
+func (t *attendance) next(ctx context.Context, items <-chan Item, interrupts <-chan struct{}, ticks <-chan time.Time) (done bool, err error) {
+	var answers chan answered
+	if t.asking != nil {
+		answers = t.asking.answers
+	}
+	select {
+	case item, open := <-items:
+		if !open {
+			return true, t.settled(ctx)
+		}
+		if item.Err != nil {
+			return true, item.Err
+		}
+		return t.event(ctx, item.Event)
+	case a := <-answers:
+		return t.answered(ctx, a)
+	case <-interrupts:
+		return t.interrupted(ctx)
+	case <-ticks:
+		t.tick(ctx)
+	case <-ctx.Done():
+		return true, t.leaving()
+	}
+	return false, nil
+}
+
+const (
+	tickEvery = 100 * time.Millisecond
+	// longIdle is how many ticks nothing may happen before it is worth a word that the task is queued.
+	longIdle = 15
+)
+
+func (t *attendance) tick(ctx context.Context) {
+	if t.asking != nil {
+		return
+	}
+	if !t.queued {
+		t.view.Tick(t.u.Now())
+	}
+	if t.idle++; t.idle != longIdle {
+		return
+	}
+	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err == nil && task.GetQueued() {
+		t.queued = true
+		t.view.Suspend()
+		t.u.Note("the task is queued: it goes on when fewer others run")
+	}
+}
+
+func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
+	if t.asking != nil && !t.stillOpen(ctx, t.asking.wait.GetId()) {
+		t.stopAsking()
+		t.u.Eprintf("\n")
+		t.u.Note("it was answered elsewhere")
+	}
+	t.idle, t.queued = 0, false
+	t.view.Event(ev)
+	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+		wait := t.asking.wait // the event stands in the middle of the question: it is put again
+		t.stopAsking()
+		t.startAsking(ctx, wait)
+	}
+	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
+		return true, t.settled(ctx)
+	case executorv1.EventType_EVENT_TYPE_FLOW_FAILED:
+		return true, ui.Exit(ui.Failed)
+	case executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
+		return true, ui.Exit(ui.Stopped)
+	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
+		t.open, t.until = ev.GetFlowStop().GetWaitIds(), ev.GetSeq()
+	}
+	if len(t.open) > 0 && ev.GetSeq() >= t.until {
+		return t.stop(ctx, ev.GetSeq())
+	}
+	return false, nil
+}
+
+// stop deals with a task that waits: the person is asked, or told what to do. Where more has happened since, that is
+// shown first.
+func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
+	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err != nil {
+		return true, err
+	}
+	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(t.open, w.GetId()) })
+	if i >= 0 && seq < task.GetLastSeq() {
+		t.until = task.GetLastSeq()
+		return false, nil
+	}
+	t.open = nil
+	if i < 0 {
+		return false, nil // answered since
+	}
+	t.view.Suspend()
+	if t.asking != nil {
+		t.stopAsking()
+	}
+	if t.ask == nil {
+		howToGoOn(t.u, t.s, task)
+		if t.past {
+			return false, nil
+		}
+		return true, ui.Exit(ui.Stopped)
+	}
+	t.startAsking(ctx, task.GetWaits()[i])
+	return false, nil
+}
+
+func (t *attendance) startAsking(ctx context.Context, wait *executorv1.Wait) {
+	ctx, cancel := context.WithCancel(ctx)
+	t.asking = &question{wait: wait, cancel: cancel, answers: make(chan answered, 1)}
+	go func(q *question) {
+		answer, err := t.ask.Ask(ctx, wait)
+		q.answers <- answered{answer, err}
+	}(t.asking)
+}
+
+func (t *attendance) stopAsking() {
+	t.asking.cancel()
+	<-t.asking.answers
+	t.asking = nil
+}
+
+func (t *attendance) stillOpen(ctx context.Context, waitID string) bool {
+	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	return err == nil && slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == waitID })
+}
+
+// settled is the exit of a task whose end was seen before.
+func (t *attendance) settled(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return t.leaving()
+	}
+	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err != nil {
+		return err
+	}
+	return codeOf(task)
+}
+
+// codeOf is how a command ends whose task is like that. A task that could do nothing of what it tried was answered, but
+// no script should take it for done.
+func codeOf(task *executorv1.Task) error {
+	switch task.GetStatus() {
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS:
+		if n := task.GetErrorCount(); n > 0 && n >= task.GetStepCount() {
+			return ui.Exit(ui.Failed)
+		}
+		return nil
+	case executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR:
+		return ui.Exit(ui.Failed)
+	}
+	return ui.Exit(ui.Stopped)
+}

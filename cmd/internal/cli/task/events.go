@@ -1,0 +1,219 @@
+package task
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// EventsConfig says where events are shown and how.
+type EventsConfig struct {
+	Log io.Writer // steps, warnings and the closing line
+	Out io.Writer // the answer
+
+	Live  bool // a line of Log may be written over
+	Apart bool // blank lines around the answer: Out is a terminal, where the steps are too
+	Style ui.Style
+
+	Columns func() int                 // of the terminal; 0 where there is none
+	Alias   func(toolID string) string // how a tool is called here; nil: by its id
+}
+
+// Events shows a task's events as they come. It is used by one goroutine.
+type Events struct {
+	cfg   EventsConfig
+	live  ui.LiveLine
+	steps map[string]*stepView
+	order []string // running steps, oldest first
+
+	named     bool      // the flow's name was shown
+	first     time.Time // of the first event, where it was seen
+	fromStart bool
+	toolSteps int
+	failed    map[string]bool // steps whose newest attempt failed
+	answer    answerView
+	last      *executorv1.ExecutorEvent
+	since     time.Time // nothing was heard; zero until somebody looked
+}
+
+// stepView is what is shown of a step that is not finished.
+type stepView struct {
+	tool, input, progress string
+	final                 bool
+	started               time.Time
+	asked                 time.Time // since when a person is to answer; zero while the call runs
+	attempt               uint32
+	announced             bool // a line said that it is running
+}
+
+// NewEvents begins to show a task's events.
+func NewEvents(cfg EventsConfig) *Events {
+	if cfg.Columns == nil {
+		cfg.Columns = func() int { return 0 }
+	}
+	if cfg.Alias == nil {
+		cfg.Alias = func(id string) string { return id }
+	}
+	return &Events{cfg: cfg, live: ui.LiveLine{W: cfg.Log, On: cfg.Live}, steps: map[string]*stepView{}, failed: map[string]bool{}}
+}
+
+// Event shows one event.
+func (e *Events) Event(ev *executorv1.ExecutorEvent) {
+	if ev.GetSeq() == 1 {
+		e.first, e.fromStart = ev.GetTime().AsTime(), true
+	}
+	e.last = ev
+	e.heard()
+	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_STEP_ERROR:
+		e.failed[ev.GetFlow().GetStepId()] = true
+	case executorv1.EventType_EVENT_TYPE_STEP_INPUT:
+		delete(e.failed, ev.GetFlow().GetStepId())
+	}
+	switch p := ev.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_ToolsLoaded:
+		e.toolsLoaded(p.ToolsLoaded)
+	case *executorv1.ExecutorEvent_FlowStart:
+		e.flowStart(p.FlowStart)
+	case *executorv1.ExecutorEvent_TextAdd:
+		e.live.Clear()
+		e.answer.add(e.cfg, p.TextAdd)
+	case *executorv1.ExecutorEvent_FlowSuccess:
+		e.live.Clear()
+		e.answer.complete(e.cfg, p.FlowSuccess)
+		e.answered()
+	case *executorv1.ExecutorEvent_FlowFailed:
+		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(errorText(p.FlowFailed.GetError()), e.cfg.Columns(), 10, 2))
+		e.closing("  ", "")
+	case *executorv1.ExecutorEvent_FlowCancel:
+		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), because(p.FlowCancel.GetReason()))
+		e.closing("  ", "")
+	default:
+		e.step(ev)
+	}
+}
+
+// Tick redraws the line of what is running; call it a few times a second while nothing happens.
+func (e *Events) Tick(now time.Time) {
+	if e.answer.open {
+		return
+	}
+	if len(e.order) == 0 {
+		e.quiet(now)
+		return
+	}
+	if !e.cfg.Live {
+		e.announce(now)
+		return
+	}
+	s := e.steps[e.order[len(e.order)-1]]
+	e.live.Draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.order)-1))
+}
+
+// Suspend takes the line that is written over away, so that something else can be printed.
+func (e *Events) Suspend() {
+	e.live.Clear()
+	e.answer.end(e.cfg)
+}
+
+// slow is how long a step runs before a log that cannot be written over says so.
+const slow = 2 * time.Second
+
+func (e *Events) announce(now time.Time) {
+	for _, id := range e.order {
+		s := e.steps[id]
+		if s.announced || now.Sub(s.started) < slow {
+			continue
+		}
+		s.announced = true
+		e.line("%s", e.stepLine(e.cfg.Style.Cyan("…"), s, 0, 0))
+	}
+}
+
+func (e *Events) toolsLoaded(t *executorv1.ToolsLoaded) {
+	for _, s := range t.GetSkipped() {
+		text := fmt.Sprintf("! server %s is left out: %s", s.GetMcpId(), ui.Brief(s.GetMcpId(), s.GetMessage()))
+		e.line("%s", e.cfg.Style.Yellow(ui.Wrap(text, e.cfg.Columns(), 0, 2)))
+	}
+}
+
+func (e *Events) flowStart(f *executorv1.FlowStart) {
+	if e.named {
+		return
+	}
+	e.named = true
+	name := ui.Wrap(ui.Line(f.GetName()), e.cfg.Columns(), 2, 2)
+	used := ui.Width(name[strings.LastIndexByte(name, '\n')+1:])
+	if used == ui.Width(name) {
+		used += 2 // behind the mark
+	}
+	e.line("%s %s%s", e.cfg.Style.Cyan("●"), e.cfg.Style.Bold(name), e.cfg.Style.Dim(ui.Wrap(riskText("  ", f.GetRisk()), e.cfg.Columns(), used, 0)))
+}
+
+// line prints one line of the log, after whatever stands unfinished.
+func (e *Events) line(format string, args ...any) {
+	e.Suspend()
+	ui.Put(e.cfg.Log, fmt.Sprintf(format, args...)+"\n")
+}
+
+// answered closes a task that has its answer, and says where steps failed on the way.
+func (e *Events) answered() {
+	switch {
+	case len(e.failed) == 0:
+		e.closing(e.cfg.Style.Green("✓")+" ", "done · ")
+	case e.fromStart && len(e.failed) == e.toolSteps:
+		e.closing(e.cfg.Style.Red("✗")+" ", "no step succeeded · ")
+	default:
+		e.closing(e.cfg.Style.Yellow("!")+" ", fmt.Sprintf("done, but %s failed · ", ui.Plural(len(e.failed), "step")))
+	}
+}
+
+// closing is the last line: which task it was, what it took.
+func (e *Events) closing(mark, word string) {
+	parts := []string{"task " + e.last.GetTaskId()}
+	if e.fromStart {
+		parts = append(parts, ui.Plural(e.toolSteps, "step"))
+	}
+	if d := e.took(); d > 0 {
+		parts = append(parts, ui.Duration(d))
+	}
+	if u := e.last.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens", u.GetInputTokens()+u.GetOutputTokens()))
+	}
+	e.line("%s%s", mark, e.cfg.Style.Dim(word+strings.Join(parts, " · ")))
+}
+
+func (e *Events) took() time.Duration {
+	if e.fromStart {
+		return e.last.GetTime().AsTime().Sub(e.first)
+	}
+	return e.last.GetUsage().GetElapsed().AsDuration()
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + ui.Line(reason)
+}
+
+func errorText(m *commonv1.ErrorMessage) string {
+	if m.GetErrMsg() == "" {
+		return "no reason was given"
+	}
+	return m.GetErrMsg()
+}
+
+// riskText is "risk medium: why" behind prefix; "" where no risk was assessed.
+func riskText(prefix string, r *commonv1.Risk) string {
+	name := ui.EnumName(r.GetLevel())
+	if name == "" {
+		return ""
+	}
+	return prefix + "risk " + name + because(r.GetReason())
+}

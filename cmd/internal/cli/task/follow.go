@@ -1,0 +1,169 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// Item is one event, or the error that ended the stream.
+type Item struct {
+	Event *executorv1.ExecutorEvent
+	Err   error
+}
+
+// futile is how many streams in a row may end without a new event before it is an error.
+const futile = 5
+
+// Follow sends the events of a task after a seq, over as many connections as it takes: none is lost and none comes twice. The channel is
+// closed after the last event of the task (at once if that was seen before), after an error item, or when ctx is done.
+func Follow(ctx context.Context, s *discover.Session, taskID string, after uint64) <-chan Item {
+	f := &follower{s: s, id: taskID, seq: after, out: make(chan Item)}
+	go func() {
+		defer close(f.out)
+		if err := f.run(ctx); err != nil && ctx.Err() == nil {
+			f.send(ctx, Item{Err: err})
+		}
+	}()
+	return f.out
+}
+
+// last reports whether ev is the last event of its task.
+func last(ev *executorv1.ExecutorEvent) bool {
+	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS, executorv1.EventType_EVENT_TYPE_FLOW_FAILED,
+		executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
+		return true
+	}
+	return false
+}
+
+type follower struct {
+	s   *discover.Session
+	id  string
+	seq uint64 // of the last event that was sent on
+	out chan Item
+}
+
+func (f *follower) run(ctx context.Context) error {
+	for n := 0; ; n++ {
+		server, err := f.s.Server(ctx)
+		if err != nil {
+			return err
+		}
+		before := f.seq
+		ended, err := f.stream(ctx, server.Conn)
+		switch {
+		case ended:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !discover.Gone(err):
+			return err
+		}
+		if err == nil {
+			if ended, err = f.ended(ctx); ended || err != nil {
+				return err
+			}
+		}
+		if f.seq > before {
+			n = 0
+		}
+		if n == futile {
+			return ui.Errorf("the event stream of task %s broke off %d times without a new event", f.id, futile).
+				Then("pawl watch %s --after %d%s", f.id, f.seq, f.s.Flags())
+		}
+		if err := f.again(ctx, server, err, n); err != nil {
+			return err
+		}
+	}
+}
+
+// ended says whether nothing can come after the last event that was seen.
+func (f *follower) ended(ctx context.Context) (bool, error) {
+	task, err := f.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: f.id})
+	return task.GetEndTime() != nil && task.GetLastSeq() <= f.seq, err
+}
+
+// again finds a server for the next stream. One that ended the stream without an error may still be there.
+func (f *follower) again(ctx context.Context, server *discover.Server, cause error, n int) error {
+	if cause != nil {
+		_, err := f.s.Reconnect(ctx, server)
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(n) * 100 * time.Millisecond):
+	}
+	return nil
+}
+
+// stream reads one stream; ended says that the task's last event came.
+func (f *follower) stream(ctx context.Context, conn grpc.ClientConnInterface) (ended bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := executorv1.NewExecutorServiceClient(conn).WatchTask(ctx, &executorv1.WatchTaskRequest{Id: f.id, AfterSeq: f.seq})
+	if err != nil {
+		return false, err
+	}
+	for {
+		ev, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if ev.GetSeq() <= f.seq {
+			continue // seen before
+		}
+		if ev.GetSeq() != f.seq+1 {
+			return false, nil // one is missing: ask again for what comes after the last one
+		}
+		f.seq = ev.GetSeq()
+		if !f.send(ctx, Item{Event: ev}) {
+			return false, ctx.Err()
+		}
+		if last(ev) {
+			return true, nil
+		}
+	}
+}
+
+func (f *follower) send(ctx context.Context, item Item) bool {
+	select {
+	case f.out <- item:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// await follows a task until it stops in a way that done accepts, or has ended, and returns it as it is then.
+func await(ctx context.Context, s *discover.Session, task *executorv1.Task, done func(*executorv1.Task) bool) (*executorv1.Task, error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for item := range Follow(watching, s, task.GetId(), task.GetLastSeq()) {
+		if item.Err != nil {
+			return nil, item.Err
+		}
+		if item.Event.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+			continue
+		}
+		now, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
+		if err != nil || done(now) {
+			return now, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
+}

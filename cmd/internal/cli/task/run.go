@@ -1,0 +1,132 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// RunCmd is `pawl run`.
+type RunCmd struct {
+	Goal string `arg:"" optional:"" help:"What you want, in plain words. May be left out where a playbook says it."`
+
+	Auto         bool     `help:"Ask by risk only: what merely reads runs by itself. Without: the agent's policy, else each step is asked for."`
+	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
+	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
+	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
+	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
+	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese where your locale is, else as the goal is written)."`
+	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
+	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
+	NoWorkspace  bool     `help:"Give the task no folder."`
+	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
+	Detach       bool     `short:"d" help:"Print the task's id and do not wait for it."`
+
+	BudgetFlags
+}
+
+// Run creates the task and stays with it.
+func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	req, err := c.request(u)
+	if err != nil {
+		return err
+	}
+	folder, err := c.scope(ctx, u, s, req)
+	if err != nil {
+		return err
+	}
+	task, err := admitted(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
+	if err != nil {
+		return err
+	}
+	if c.Detach {
+		return detached(u, s, task)
+	}
+	t := attend(u, s, task.GetId(), 0, u.Err, folder.Alias)
+	t.owned = true
+	return t.run(ctx)
+}
+
+// request is what the command line says.
+func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	req := &executorv1.CreateTaskRequest{
+		Goal: strings.TrimSpace(c.Goal), AgentId: c.Agent, McpIds: c.MCP, ConversationId: c.Conversation,
+		Model: c.Model, RequestId: c.RequestID, Language: language(c.Language, u.Getenv),
+		Budget: c.over(nil), WaitTimeout: c.waitTimeout(),
+	}
+	if c.Auto {
+		req.AutoExecute = &c.Auto
+	}
+	if c.Playbook != "" {
+		var err error
+		if req.Playbook, err = readPlaybook(u, c.Playbook); err != nil {
+			return nil, err
+		}
+	}
+	if req.Goal == "" && req.Playbook == "" {
+		return nil, ui.Usagef("there is no goal").Then(`pawl run "what you want", or pawl run --playbook FILE`)
+	}
+	if c.NoWorkspace && c.Workspace != "" {
+		return nil, ui.Usagef("--workspace and --no-workspace exclude each other").Then("leave one of them out")
+	}
+	if req.RequestId == "" {
+		req.RequestId = uuid.NewString() // so that creating it again after a lost connection is harmless
+	}
+	return req, nil
+}
+
+// scope fills in the servers that the task may use.
+func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (discover.Folder, error) {
+	server, err := s.Server(ctx)
+	switch {
+	case err != nil:
+		return discover.Folder{}, err
+	case !server.Local() && c.Workspace != "":
+		return discover.Folder{}, ui.Usagef("--workspace is for a server on this machine, and --server names one that may be elsewhere").
+			Then("leave one of them out; pawl mcp list --server … shows the servers there are")
+	case !server.Local() || c.NoWorkspace:
+		return discover.Folder{}, nil
+	case s.Shared() && c.Workspace == "":
+		u.Note("with an API key the current folder is not offered to the task; --workspace DIR offers it, to all users of the server")
+		return discover.Folder{}, nil
+	}
+	f, err := s.Workspace(ctx, c.Workspace)
+	if err != nil && c.Workspace == "" {
+		u.Warn("this folder is not offered to the task: %s (--no-workspace leaves it out without this warning)", ui.AsError(err).Message)
+		return discover.Folder{}, nil
+	}
+	if err != nil {
+		return discover.Folder{}, err
+	}
+	return f, f.Scope(ctx, s, req, c.Workspace != "")
+}
+
+// detached prints the id of a task that is not followed.
+func detached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
+	if !u.JSON {
+		defer u.Note("pawl watch %s%s follows it", ui.ShortID(task.GetId()), s.Flags())
+	}
+	return u.Result(task, "%s", task.GetId())
+}
+
+// language is the one that was named, else Chinese if the locale is; else the planner goes by the goal.
+func language(name *string, getenv func(string) string) commonv1.Language {
+	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
+	switch {
+	case name != nil:
+		return ui.EnumValue[commonv1.Language](*name)
+	case strings.HasPrefix(locale, "zh"):
+		return commonv1.Language_LANGUAGE_ZH
+	}
+	return commonv1.Language_LANGUAGE_UNSPECIFIED
+}

@@ -1,0 +1,221 @@
+package task
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// step shows an event about a step; events of kinds that are not known here are passed over.
+func (e *Events) step(ev *executorv1.ExecutorEvent) {
+	id := ev.GetFlow().GetStepId()
+	switch p := ev.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_StepInit:
+		s := e.view(id, ev)
+		s.tool = p.StepInit.GetToolId()
+		if s.final = s.tool == "FINAL"; !s.final {
+			e.toolSteps++
+		}
+	case *executorv1.ExecutorEvent_StepInput:
+		s := e.view(id, ev)
+		s.input, s.progress, s.started, s.attempt = p.StepInput.GetInputJson(), "", ev.GetTime().AsTime(), ev.GetAttempt()
+		e.run(id)
+		e.Tick(s.started)
+	case *executorv1.ExecutorEvent_ToolProgress:
+		e.view(id, ev).progress = progressText(p.ToolProgress)
+		e.Tick(ev.GetTime().AsTime())
+	case *executorv1.ExecutorEvent_StepOutput:
+		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
+	case *executorv1.ExecutorEvent_StepError:
+		e.finished(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
+	case *executorv1.ExecutorEvent_StepCancel:
+		e.finished(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(because(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
+	case *executorv1.ExecutorEvent_StepWaitingForStart:
+		e.waiting(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
+	case *executorv1.ExecutorEvent_StepWaitingForParam:
+		e.waiting(id, ev, "", "needs parameters: "+ui.Line(p.StepWaitingForParam.GetMessage()))
+	case *executorv1.ExecutorEvent_InputRequired:
+		e.inputRequired(id, ev, p.InputRequired)
+	case *executorv1.ExecutorEvent_StatusChanged:
+		e.status(p.StatusChanged.GetReason())
+		if ev.GetFlow().GetStepStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
+			e.goesOn(id, ev)
+		}
+	}
+}
+
+// inputRequired shows what a tool's server asks for in the middle of a call.
+func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *executorv1.InputRequired) {
+	s := e.view(id, ev)
+	if s.asked.IsZero() {
+		s.asked = ev.GetTime().AsTime()
+	}
+	e.waiting(id, ev, "", "asks: "+ui.Line(in.GetMessage()))
+	if in.GetUrl() != "" {
+		e.line("    %s", e.cfg.Style.Bold(ui.Line(in.GetUrl())))
+	}
+}
+
+// goesOn takes the time that a person took out of the step's.
+func (e *Events) goesOn(id string, ev *executorv1.ExecutorEvent) {
+	s := e.view(id, ev)
+	if !s.asked.IsZero() {
+		s.started = s.started.Add(ev.GetTime().AsTime().Sub(s.asked))
+	}
+	s.asked = time.Time{}
+	e.run(id)
+}
+
+// startText is why a step that is waiting does not run: it needs approval, or it ran and nobody knows what came of it.
+func startText(w *executorv1.StepWaitingForStart) string {
+	if w.GetOutcomeUnknown() {
+		return "it is not known whether it ran: " + ui.Line(errorText(w.GetError()))
+	}
+	return "needs approval" + riskText(", ", w.GetRisk())
+}
+
+// status shows a change that has a reason, such as a pause; the others show by what else happens.
+func (e *Events) status(reason string) {
+	switch {
+	case reason == "":
+	case strings.HasPrefix(reason, "pause"):
+		e.line("%s %s", e.cfg.Style.Yellow("⏸"), ui.Line(reason))
+	default:
+		e.line("%s", e.cfg.Style.Dim("· "+ui.Line(reason)))
+	}
+}
+
+func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
+	s := e.steps[id]
+	if s == nil {
+		s = &stepView{tool: ev.GetFlow().GetStepName(), started: ev.GetTime().AsTime()}
+		s.final = ev.GetFlow().GetStepType() == executorv1.StepType_STEP_TYPE_FINAL
+		e.steps[id] = s
+	}
+	return s
+}
+
+func (e *Events) run(id string) {
+	if !slices.Contains(e.order, id) {
+		e.order = append(e.order, id)
+	}
+}
+
+func (e *Events) stop(id string) {
+	e.order = slices.DeleteFunc(e.order, func(o string) bool { return o == id })
+}
+
+func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
+	s := e.view(id, ev)
+	e.stop(id)
+	s.announced, s.progress = false, ""
+	if s.final && detail == "" { // the answer speaks for itself
+		return
+	}
+	took := time.Duration(-1)
+	if s.attempt > 0 {
+		took = ev.GetTime().AsTime().Sub(s.started)
+	}
+	e.line("%s", e.stepLine(mark, s, took, 0))
+	if detail != "" {
+		e.line("    %s", ui.Wrap(ui.Failure(detail), e.cfg.Columns(), 4, 4))
+	}
+}
+
+func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why string) {
+	s := e.view(id, ev)
+	if input != "" {
+		s.input = input
+	}
+	e.stop(id)
+	s.progress = ""
+	e.line("%s", e.stepLine(e.cfg.Style.Yellow("⏸"), s, -1, 0))
+	e.line("    %s", e.cfg.Style.Yellow(ui.Wrap(why, e.cfg.Columns(), 4, 4)))
+}
+
+// plainColumns is the width of lines that go to no terminal.
+const plainColumns = 200
+
+// stepLine is mark, tool, input, progress and time on one line that fits. took < 0 shows no time; others counts
+// further running steps.
+func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others int) string {
+	columns := e.cfg.Columns()
+	if columns <= 0 {
+		columns = plainColumns
+	}
+	var tail string
+	if s.progress != "" {
+		tail += "  " + s.progress
+	}
+	if others > 0 {
+		tail += "  (and " + ui.Plural(others, "more step") + ")"
+	}
+	if s.attempt > 1 {
+		tail += "  attempt " + fmt.Sprint(s.attempt)
+	}
+	clock := ""
+	if took > 0 || took == 0 && e.cfg.Live {
+		clock = "  " + ui.Duration(took)
+	}
+	room := columns - 1
+	tool := ui.Fit(ui.Line(e.cfg.Alias(s.tool)), max(room-2-ui.Width(clock), 10))
+	room -= 2 + ui.Width(tool) + ui.Width(clock)
+	tail = ui.Fit(tail, max(room, 1))
+	room -= ui.Width(tail) + 1
+	input := ""
+	if text := ui.CompactJSON(s.input); text != "" && room > 8 {
+		input = " " + ui.Fit(text, room)
+	}
+	st := e.cfg.Style
+	return mark + " " + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
+}
+
+func progressText(p *executorv1.ToolProgress) string {
+	text := ui.Number(p.GetProgress())
+	if p.GetTotal() > 0 {
+		text += "/" + ui.Number(p.GetTotal())
+	}
+	if p.GetMessage() != "" {
+		text += " " + ui.Line(p.GetMessage())
+	}
+	return text
+}
+
+// failureText is an error and what is known of its call, where the error does not say so itself.
+func failureText(e *commonv1.ErrorMessage, o commonv1.Outcome) string {
+	text := ui.Text(errorText(e))
+	if e.GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
+		return text
+	}
+	return text + outcomeText(o)
+}
+
+func outcomeText(o commonv1.Outcome) string {
+	switch o {
+	case commonv1.Outcome_OUTCOME_UNKNOWN:
+		return "\nit is not known whether the tool ran"
+	case commonv1.Outcome_OUTCOME_NOT_EXECUTED:
+		return "\nthe tool did not run"
+	}
+	return ""
+}
+
+// stepMark is the mark of a step's status.
+func stepMark(s ui.Style, status executorv1.StepStatus) string {
+	switch status {
+	case executorv1.StepStatus_STEP_STATUS_SUCCESS:
+		return s.Green("✓")
+	case executorv1.StepStatus_STEP_STATUS_ERROR:
+		return s.Red("✗")
+	case executorv1.StepStatus_STEP_STATUS_CANCELLED:
+		return s.Yellow("⊘")
+	case executorv1.StepStatus_STEP_STATUS_WAITING, executorv1.StepStatus_STEP_STATUS_PARAM:
+		return s.Yellow("⏸")
+	}
+	return s.Cyan("…")
+}

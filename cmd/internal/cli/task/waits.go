@@ -1,0 +1,125 @@
+package task
+
+import (
+	"slices"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+const (
+	waitApproval = executorv1.WaitKind_WAIT_KIND_APPROVAL
+	waitParams   = executorv1.WaitKind_WAIT_KIND_PARAMS
+	waitOutcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
+	waitPause    = executorv1.WaitKind_WAIT_KIND_PAUSE
+	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
+)
+
+// waitsTo says what a task waits for, after the word waits.
+func waitsTo(kind executorv1.WaitKind) string {
+	switch kind {
+	case waitParams:
+		return "for parameters"
+	case waitOutcome:
+		return "for word of what became of a call"
+	case waitPause:
+		return "to be unpaused"
+	case waitInput:
+		return "for what its server asks"
+	}
+	return "for approval"
+}
+
+// ways are the commands that answer a wait; flags reach the same server.
+func ways(taskID string, wait *executorv1.Wait, flags string) []Way {
+	way := func(command, args, means string) Way {
+		return Way{Command: "pawl " + command + " " + taskID + args + flags, Means: means}
+	}
+	switch wait.GetKind() {
+	case waitParams:
+		return []Way{way("params", paramsHint(wait), "")}
+	case waitOutcome:
+		return []Way{
+			way("outcome", " --retry", "call it again; its effect may happen twice"),
+			way("outcome", " --output JSON", "it ran, and gave this"),
+			way("outcome", " --skip REASON", "go on without it"),
+			way("reject", "", "cancel the task"),
+		}
+	case waitPause:
+		return []Way{way("unpause", "", "")}
+	case waitInput:
+		if wait.GetUrl() != "" {
+			return []Way{way("input", " --done", "you opened it, and did what it asks"), way("input", " --decline", "say no; the tool goes on without")}
+		}
+		return []Way{way("input", paramsHint(wait), ""), way("input", " --decline", "say no; the tool goes on without")}
+	}
+	return []Way{way("approve", "", ""), way("reject", "", "")}
+}
+
+// which names a wait where a command alone could mean another one.
+func which(task *executorv1.Task, wait *executorv1.Wait) string {
+	if wait.GetKind() != waitInput || !slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool {
+		return w.GetKind() == waitInput && w.GetId() != wait.GetId()
+	}) {
+		return ""
+	}
+	return " --wait " + wait.GetId()
+}
+
+// asksFor is a wait in a line, for those who did not see it with the events.
+func asksFor(wait *executorv1.Wait) string {
+	if wait.GetKind() == waitPause {
+		return "the task waits to be unpaused"
+	}
+	text := wait.GetToolId() + " waits " + waitsTo(wait.GetKind())
+	if wait.GetMessage() != "" {
+		text += ": " + wait.GetMessage()
+	}
+	if wait.GetUrl() != "" {
+		text += " (" + wait.GetUrl() + ")"
+	}
+	return text
+}
+
+// howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
+// went to a program as JSON, it is said here.
+func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
+	st := u.ErrStyle()
+	lost := false
+	for _, wait := range Waits(task) {
+		if u.JSON {
+			u.Eprintf("%s %s\n", st.Yellow("⏸"), ui.Line(asksFor(wait)))
+		}
+		if goesAway(wait, s.Embedded()) {
+			lost = true
+			continue
+		}
+		if input := wait.GetInputJson(); input != "" && input != "{}" && wait.GetKind() != waitInput {
+			u.Eprintf("    input:\n%s\n", ui.PrettyJSON(input, "    "))
+		}
+		u.Eprintf("%s", Ways(st, ways(task.GetId(), wait, which(task, wait)+s.Flags())))
+	}
+	if lost {
+		u.Note(tooLate)
+	}
+}
+
+// tooLate says why nobody can answer a server's question, and what to do.
+const tooLate = "the question ends with this command, because the server that asks runs in it: it cannot be answered later; " +
+	"start pawl up in another terminal, and run the task again there"
+
+// goesAway says whether a question ends with this process: its call, and the server that asks, run in it.
+func goesAway(wait *executorv1.Wait, embedded bool) bool {
+	return embedded && wait.GetKind() == waitInput
+}
+
+// laterHint says how to come back to a wait that was left open.
+func laterHint(u *ui.UI, s *discover.Session, taskID string, wait *executorv1.Wait) {
+	if goesAway(wait, s.Embedded()) {
+		u.Note(tooLate)
+		return
+	}
+	id := ui.ShortID(taskID)
+	u.Note("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, s.Flags())[0].Command, id, s.Flags())
+}

@@ -1,0 +1,91 @@
+package clitest
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+)
+
+// ForkTask makes a task with the events of another one up to a seq (0: all), and plays OnCreate on it.
+func (e *Executor) ForkTask(_ context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error) {
+	if e.OnAdmit != nil {
+		if err := e.OnAdmit(); err != nil {
+			return nil, err
+		}
+	}
+	from, err := e.find(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	e.Forked = append(e.Forked, req)
+	seq := req.GetSeq()
+	if seq > uint64(len(from.events)) {
+		e.mu.Unlock()
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "no step ends there").
+			WithViolation("seq", "no step ends there")
+	}
+	if seq == 0 {
+		seq = uint64(len(from.events))
+	}
+	t := e.add(&executorv1.Task{Goal: req.GetGoal(), ForkedFrom: &executorv1.Fork{TaskId: req.GetId(), Seq: seq}})
+	events := from.events[:seq]
+	e.mu.Unlock()
+	t.Play(events...)
+	task := t.Snapshot()
+	if e.OnCreate != nil {
+		e.OnCreate(t, nil)
+	}
+	return task, nil
+}
+
+// DeleteTask takes a task that has ended away.
+func (e *Executor) DeleteTask(_ context.Context, req *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
+	t, err := e.find(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if t.Snapshot().GetEndTime() == nil {
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED, "the task has not ended yet")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.tapes, req.GetId())
+	for i, id := range e.order {
+		if id == req.GetId() {
+			e.order = append(e.order[:i:i], e.order[i+1:]...)
+			break
+		}
+	}
+	return &executorv1.DeleteTaskResponse{}, nil
+}
+
+// ExportTask sends the task in pieces of 7 bytes, so that characters are cut too. After the first OnWatch error it fails.
+func (e *Executor) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExportTaskResponse]) error {
+	t, err := e.find(req.GetId())
+	if err != nil {
+		return err
+	}
+	raw, err := protojson.Marshal(proto.Message(t.Snapshot()))
+	if err != nil {
+		return err
+	}
+	for seq := uint64(0); len(raw) > 0; seq++ {
+		if err := e.watched(req.GetId(), seq); err != nil {
+			return err
+		}
+		n := min(len(raw), 7)
+		if err := stream.Send(&executorv1.ExportTaskResponse{Data: raw[:n]}); err != nil {
+			return err
+		}
+		raw = raw[n:]
+	}
+	return nil
+}

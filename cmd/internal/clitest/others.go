@@ -1,0 +1,115 @@
+package clitest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+)
+
+// Agents keeps agents in memory.
+type Agents struct {
+	executorv1.UnimplementedAgentServiceServer
+
+	mu     sync.Mutex // guards what follows
+	agents []*executorv1.Agent
+	Masks  [][]string // of the updates that came
+}
+
+// NewAgents has these agents.
+func NewAgents(agents ...*executorv1.Agent) *Agents { return &Agents{agents: agents} }
+
+// Register implements what services implement.
+func (s *Agents) Register(r grpc.ServiceRegistrar) { executorv1.RegisterAgentServiceServer(r, s) }
+
+func (s *Agents) find(id string) (int, error) {
+	i := slices.IndexFunc(s.agents, func(a *executorv1.Agent) bool { return a.GetId() == id })
+	if i < 0 {
+		return 0, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "there is no agent %q", id)
+	}
+	return i, nil
+}
+
+// CreateAgent adds an agent.
+func (s *Agents) CreateAgent(_ context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := proto.CloneOf(req.GetAgent())
+	a.Id = req.GetAgentId()
+	s.agents = append(s.agents, a)
+	slices.SortFunc(s.agents, func(a, b *executorv1.Agent) int { return strings.Compare(a.GetId(), b.GetId()) })
+	return proto.CloneOf(a), nil
+}
+
+// GetAgent returns an agent.
+func (s *Agents) GetAgent(_ context.Context, req *executorv1.GetAgentRequest) (*executorv1.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.find(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return proto.CloneOf(s.agents[i]), nil
+}
+
+// ListAgents lists all agents.
+func (s *Agents) ListAgents(context.Context, *executorv1.ListAgentsRequest) (*executorv1.ListAgentsResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := &executorv1.ListAgentsResponse{}
+	for _, a := range s.agents {
+		list.Agents = append(list.Agents, proto.CloneOf(a))
+	}
+	return list, nil
+}
+
+// UpdateAgent replaces an agent whole; the mask is recorded only.
+func (s *Agents) UpdateAgent(_ context.Context, req *executorv1.UpdateAgentRequest) (*executorv1.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.find(req.GetAgent().GetId())
+	if err != nil {
+		return nil, err
+	}
+	s.Masks = append(s.Masks, req.GetUpdateMask().GetPaths())
+	s.agents[i] = proto.CloneOf(req.GetAgent())
+	return proto.CloneOf(s.agents[i]), nil
+}
+
+// DeleteAgent removes an agent.
+func (s *Agents) DeleteAgent(_ context.Context, req *executorv1.DeleteAgentRequest) (*executorv1.DeleteAgentResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.find(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	s.agents = slices.Delete(s.agents, i, i+1)
+	return &executorv1.DeleteAgentResponse{}, nil
+}
+
+// Planner has two models and plans nothing.
+type Planner struct {
+	plannerv1.UnimplementedPlannerServiceServer
+}
+
+// Register implements what services implement.
+func (p Planner) Register(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }
+
+// ListModels lists them.
+func (Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{
+		{Name: "offline", Description: "Deterministic; needs no key.", IsDefault: true, CanPlan: true},
+		{Name: "playbook", Description: "Follows steps that a person wrote.", CanPlan: true},
+		{Name: "fast", Description: "openai gpt-5-mini", CanGenerate: true, IsGenerateDefault: true},
+	}}, nil
+}

@@ -1,0 +1,215 @@
+package discover
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// WorkspaceID is the id of the built-in server of `pawl up`. On a command line it means the workspace server of the current folder.
+const WorkspaceID = "workspace"
+
+// Folder is the workspace server of one folder; its zero value is none.
+type Folder struct {
+	id   string
+	root string
+}
+
+// Shared reports whether the server may have users who must not see each other's folders.
+func (s *Session) Shared() bool { return s.finder.cfg.Key != "" && !s.Embedded() }
+
+// Workspace makes sure that the pool has a workspace server for dir ("": the current folder), active for the caller.
+func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
+	root, err := realPath(dir)
+	if err != nil {
+		return Folder{}, err
+	}
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: WorkspaceID})
+	if err != nil || !shows(server, root) {
+		if server, err = folderServer(ctx, s, root); err != nil {
+			return Folder{}, err
+		}
+	}
+	if !server.GetActive() {
+		if server, err = s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: server.GetId()}); err != nil {
+			return Folder{}, err
+		}
+	}
+	return Folder{id: server.GetId(), root: root}, nil
+}
+
+// folderServer returns the folder's own server and registers it where it is not there yet.
+func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpServer, error) {
+	id := folderID(root)
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+	if status.Code(err) != codes.NotFound {
+		return server, err
+	}
+	server, err = s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{
+		McpServerId: id,
+		McpServer: &mcppoolv1.McpServer{
+			DisplayName:   "workspace " + filepath.Base(root),
+			Description:   "The files of " + root,
+			OnlyWhenNamed: true, // it means something only where somebody stands in that folder
+			Transport:     &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: WorkspaceID, Root: root}},
+		},
+	})
+	if status.Code(err) == codes.AlreadyExists { // another command was faster
+		return s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+	}
+	return server, err
+}
+
+// folderID names a folder's server: readable, and different for each folder.
+func folderID(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	slug := slugOf(filepath.Base(root), 40)
+	if slug != "" {
+		slug += "-"
+	}
+	return WorkspaceID + "-" + slug + hex.EncodeToString(sum[:3])
+}
+
+// slugOf makes lower-case letters, digits and hyphens of a name, at most n of them.
+func slugOf(name string, n int) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	slug := b.String()
+	return strings.Trim(slug[:min(len(slug), n)], "-")
+}
+
+func realPath(dir string) (string, error) {
+	abs, err := filepath.Abs(dir) // "" is the current folder
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", ui.Errorf("the folder cannot be used: %v", err)
+	}
+	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+		return "", ui.Errorf("%s is not a folder", abs)
+	}
+	return abs, nil
+}
+
+func isWorkspace(server *mcppoolv1.McpServer) bool {
+	return server.GetBuiltin().GetName() == WorkspaceID
+}
+
+func shows(server *mcppoolv1.McpServer, root string) bool {
+	return isWorkspace(server) && !server.GetDisabled() && filepath.Clean(server.GetBuiltin().GetRoot()) == root
+}
+
+// Scope makes the task use this folder and no other: with the servers that --mcp names, else with the agent's own ones,
+// else with all that are active. chosen says that the person named the folder.
+func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
+	req.Playbook = f.Playbook(req.GetPlaybook())
+	if len(req.GetMcpIds()) > 0 {
+		for i, id := range req.GetMcpIds() {
+			req.McpIds[i] = f.Real(id)
+		}
+		return nil
+	}
+	if req.GetAgentId() != "" {
+		agent, err := s.Agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: req.GetAgentId()})
+		if err != nil {
+			return err
+		}
+		if ids := agent.GetMcpIds(); len(ids) > 0 {
+			if chosen {
+				req.McpIds = append([]string{f.id}, without(ids, f.id)...)
+			}
+			return nil
+		}
+	}
+	others, err := activeServers(ctx, s)
+	req.McpIds = append([]string{f.id}, others...)
+	return err
+}
+
+// activeServers are the caller's active servers that show no folder.
+func activeServers(ctx context.Context, s *Session) ([]string, error) {
+	list, err := All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: true})
+	var ids []string
+	for _, s := range list.GetMcpServers() {
+		if !isWorkspace(s) && !s.GetOnlyWhenNamed() && !s.GetDisabled() {
+			ids = append(ids, s.GetId())
+		}
+	}
+	return ids, err
+}
+
+func without(ids []string, id string) []string {
+	var rest []string
+	for _, i := range ids {
+		if i != id {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+// Real is the server that an id on the command line means.
+func (f Folder) Real(id string) string {
+	if id == WorkspaceID && f.id != "" {
+		return f.id
+	}
+	return id
+}
+
+// Alias is the name of a tool for the person: the contrary of Real.
+func (f Folder) Alias(toolID string) string {
+	if rest, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
+		return WorkspaceID + "/" + rest
+	}
+	return toolID
+}
+
+// MeantWorkspace is the current folder's workspace server if id is WorkspaceID; it is registered if needed. On a server with keys, and on
+// one elsewhere, the word is an id like any other.
+func (s *Session) MeantWorkspace(ctx context.Context, id string) (Folder, error) {
+	if id != WorkspaceID {
+		return Folder{}, nil
+	}
+	server, err := s.Server(ctx)
+	if err != nil || !server.Local() || s.Shared() {
+		return Folder{}, err
+	}
+	return s.Workspace(ctx, "")
+}
+
+// KnownWorkspace is the current folder's workspace server if it is registered. It never fails: it only serves to show shorter names.
+func (s *Session) KnownWorkspace(ctx context.Context) Folder {
+	server, err := s.Server(ctx)
+	if err != nil || !server.Local() {
+		return Folder{}
+	}
+	root, err := realPath("")
+	if err != nil {
+		return Folder{}
+	}
+	for _, id := range []string{WorkspaceID, folderID(root)} {
+		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+		if err == nil && shows(server, root) {
+			return Folder{id: id, root: root}
+		}
+	}
+	return Folder{}
+}

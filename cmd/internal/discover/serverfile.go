@@ -1,0 +1,83 @@
+package discover
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// serverFile names, in a data folder, which process serves it and where. It does not say whether that process still lives.
+const serverFile = "server.json"
+
+// ServerInfo says which process serves a data folder.
+type ServerInfo struct {
+	PID       int       `json:"pid"`
+	GRPC      string    `json:"grpc,omitempty"` // empty: it does not listen there
+	HTTP      string    `json:"http,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	Started   time.Time `json:"started"`
+	Workspace string    `json:"workspace,omitempty"`
+	DataDir   string    `json:"data,omitempty"`
+}
+
+// WriteServerFile puts the note there as a whole, readable by its owner alone.
+func WriteServerFile(dataDir string, info ServerInfo) error {
+	raw, err := json.MarshalIndent(info, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", serverFile, err)
+	}
+	tmp, err := os.CreateTemp(dataDir, serverFile+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", serverFile, err)
+	}
+	_, err = tmp.Write(append(raw, '\n'))
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dataDir, serverFile))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", serverFile, err)
+	}
+	return nil
+}
+
+// ReadServerFile returns the note; nil where there is none or it cannot be understood (a newer or a broken one says nothing).
+func ReadServerFile(dataDir string) *ServerInfo {
+	raw, err := os.ReadFile(filepath.Join(dataDir, serverFile))
+	if err != nil {
+		return nil
+	}
+	var info ServerInfo
+	if json.Unmarshal(raw, &info) != nil || info.PID <= 0 {
+		return nil
+	}
+	return &info
+}
+
+// RemoveServerFile takes the note away if it is the one of process pid.
+func RemoveServerFile(dataDir string, pid int) error {
+	info := ReadServerFile(dataDir)
+	if info == nil || info.PID != pid {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(dataDir, serverFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", serverFile, err)
+	}
+	return nil
+}
+
+// Alive says whether a process of that id exists.
+func Alive(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	err = p.Signal(syscall.Signal(0))
+	return !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH)
+}

@@ -1,0 +1,103 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode/utf16"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// JSONLine writes m as protojson on one line: what a stream with --json consists of.
+func JSONLine(w io.Writer, m proto.Message) error {
+	raw, err := MarshalJSON(m)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(raw, '\n'))
+	return err
+}
+
+// Document writes value as one indented JSON document: a message as protojson, any other value as encoding/json does.
+func (u *UI) Document(value any) error {
+	raw, err := marshalValue(value)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	out.WriteByte('\n')
+	_, err = u.Out.Write(out.Bytes())
+	return err
+}
+
+func marshalValue(value any) ([]byte, error) {
+	if m, ok := value.(proto.Message); ok {
+		return MarshalJSON(m)
+	}
+	raw, err := marshal(value)
+	return harmlessJSON(raw), err
+}
+
+// MarshalJSON is compact protojson. The protobuf library varies its white space on purpose; this takes it out.
+func MarshalJSON(m proto.Message) ([]byte, error) {
+	raw, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, raw); err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
+	}
+	return harmlessJSON(out.Bytes()), nil
+}
+
+// harmlessJSON writes the characters that a terminal would obey as escapes, which mean the same in JSON.
+func harmlessJSON(raw []byte) []byte {
+	obeyed := func(r rune) bool { return r != '\n' && harmful(r) } // a line end is white space here
+	if !bytes.ContainsFunc(raw, obeyed) {
+		return raw
+	}
+	var out bytes.Buffer
+	for _, r := range string(raw) {
+		switch {
+		case !obeyed(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.Bytes()
+}
+
+// CompactJSON is raw on one line, for people: without needless spaces and harmless. What is no JSON is shown as it is.
+func CompactJSON(raw string) string {
+	if raw == "" || raw == "{}" {
+		return ""
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, []byte(raw)); err != nil {
+		return Line(raw)
+	}
+	return string(harmlessJSON(out.Bytes()))
+}
+
+// PrettyJSON is raw over several lines, each behind prefix; numbers stay exactly as they are.
+func PrettyJSON(raw, prefix string) string {
+	if raw == "" {
+		raw = "{}"
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(raw), prefix, "  "); err != nil {
+		return prefix + Line(raw)
+	}
+	return prefix + string(harmlessJSON(bytes.TrimSpace(out.Bytes())))
+}
