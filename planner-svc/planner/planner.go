@@ -16,6 +16,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/api"
 	"pawl.dev/planner-svc/internal/contextcache"
+	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
@@ -84,21 +85,22 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG, "the default model: %s", errs.From(err).Message)
 		}
 	}
+	planWith := func(m llm.Model) *plan.Model { return plan.NewModel(m, prompts, cfg.ModelTries, deps.Log) }
 	for _, m := range named.List() {
-		list = append(list, plan.NewModel(m, prompts, cfg.ModelTries, deps.Log))
+		list = append(list, planWith(m))
 	}
 	find := func(name string) (plan.Planner, error) {
 		m, err := named.Find(name)
 		if err != nil {
 			return nil, err
 		}
-		return plan.NewModel(m, prompts, cfg.ModelTries, deps.Log), nil
+		return planWith(m), nil
 	}
 	planners, err := plan.NewPlanners(cfg.DefaultModel, find, list...)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	return &Service{server: api.New(planners, contextcache.New(cfg.contexts()), playbooks, named), named: named}, nil
+	return &Service{server: api.New(planners, contextcache.New(cfg.contexts()), playbooks, named, planWith), named: named}, nil
 }
 
 // named opens the operator's models.

@@ -10,6 +10,7 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/contextcache"
+	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
@@ -22,6 +23,7 @@ type Server struct {
 	contexts  *contextcache.Store
 	playbooks Playbooks
 	models    *models.Book
+	planWith  func(llm.Model) *plan.Model
 }
 
 // Playbooks parses playbooks; it is implemented by playbook.Planner.
@@ -31,9 +33,9 @@ type Playbooks interface {
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
-// New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them.
-func New(planners *plan.Planners, contexts *contextcache.Store, playbooks Playbooks, named *models.Book) *Server {
-	return &Server{planners: planners, contexts: contexts, playbooks: playbooks, models: named}
+// New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them. planWith returns the planner of a model.
+func New(planners *plan.Planners, contexts *contextcache.Store, playbooks Playbooks, named *models.Book, planWith func(llm.Model) *plan.Model) *Server {
+	return &Server{planners: planners, contexts: contexts, playbooks: playbooks, models: named, planWith: planWith}
 }
 
 // caller refuses calls without a principal.

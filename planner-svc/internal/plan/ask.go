@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/llm"
@@ -52,6 +53,20 @@ func ask[T any](ctx context.Context, m *Model, s *session, r *llm.Request, outpu
 		}
 		r.Messages = append(r.Messages, llm.AssistantText(text), llm.UserText(page))
 	}
+}
+
+// Structured asks for JSON of a schema. The reply's text is JSON that fits it.
+func (m *Model) Structured(ctx context.Context, r *llm.Request, outputSchema string) (*llm.Reply, error) {
+	s := m.session(&plannerv1.TaskContext{})
+	if _, err := schema.Compile(outputSchema); err != nil {
+		return nil, invalid("output_schema_json", "%w", err)
+	}
+	answer, err := ask[json.RawMessage](ctx, m, s, r, llm.Output{Name: "output", Schema: outputSchema}, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.reply.Text, s.reply.Usage = string(*answer), s.used
+	return s.reply, nil
 }
 
 // wrong logs a reply that cannot be used and keeps it for the error.

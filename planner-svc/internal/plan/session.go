@@ -24,7 +24,8 @@ type session struct {
 	tc    *plannerv1.TaskContext
 	log   *slog.Logger
 	used  llm.Usage
-	last  string // the last reply that could not be used; for errors
+	reply *llm.Reply // the last one
+	last  string     // the last reply that could not be used; for errors
 }
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.
@@ -43,6 +44,7 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	if err != nil {
 		return nil, s.fail(err)
 	}
+	s.reply = reply
 	return reply, nil
 }
 
