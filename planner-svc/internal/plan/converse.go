@@ -81,7 +81,7 @@ func (s *session) budget() int {
 }
 
 // outputBytes returns how many bytes of each step's output are shown. It depends on the model alone.
-func (s *session) outputBytes() int { return min(max(s.window()*3/10, minOutput), maxOutput) }
+func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
 
 // summarized returns how many steps of the history the memory covers; none if it is about a step that is not there.
 func summarized(memory *plannerv1.Memory, history []*plannerv1.HistoryEntry) int {
@@ -184,11 +184,11 @@ func (m *Model) compact(ctx context.Context, s *session, memory *plannerv1.Memor
 		var batch strings.Builder
 		n := 0
 		for _, e := range steps {
-			text, err := m.digest(s.tc, e, minOutput*2)
+			text, err := m.digest(s.tc, e, min(s.outputBytes(), 2*minOutput))
 			if err != nil {
 				return nil, s.fail(err)
 			}
-			if n > 0 && estimate(batch.String())+estimate(text) > s.budget()/2 {
+			if n > 0 && estimate(batch.String())+estimate(text) > s.budget()*3/4 {
 				break
 			}
 			batch.WriteString(text)

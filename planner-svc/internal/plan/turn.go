@@ -86,7 +86,7 @@ func (c *conversation) read(reply *llm.Reply) (t *turn, problems []error) {
 		if text == "" && reply.Stop != llm.StopRefused {
 			return nil, []error{errEmpty}
 		}
-		return &turn{answer: text, text: text, goal: goalOf(c.s, reply)}, nil
+		return &turn{answer: text, text: text, goal: goalOf(reply)}, nil
 	}
 	t = &turn{text: text}
 	calls := make([]call, len(reply.Calls))
@@ -100,7 +100,7 @@ func (c *conversation) read(reply *llm.Reply) (t *turn, problems []error) {
 var errEmpty = errors.New("the reply is empty")
 
 // goalOf says whether an answer in free text fulfils the goal. The prompt asks for `finish` otherwise.
-func goalOf(s *session, reply *llm.Reply) plannerv1.GoalResult {
+func goalOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
 	case llm.StopRefused:
 		return plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED

@@ -40,7 +40,7 @@ func letters(text string) string {
 }
 
 // controlMarkers are texts that chat templates of models take for the end of a message, or the beginning of one of another role.
-var controlMarkers = regexp.MustCompile(`<([|｜])[^<>\n]{1,60}[|｜]>|\[/?INST\]|<</?SYS>>|</?(start|end)_of_turn>|</?(im_start|im_end|eot_id)>`)
+var controlMarkers = regexp.MustCompile(`<[|｜][^<>|｜\s]{1,60}[|｜]>|\[/?INST\]|<</?SYS>>|</?(start|end)_of_turn>|</?(im_start|im_end|eot_id)>`)
 
 // visible writes invisible format characters as their numbers and breaks control markers of chat templates. Joiners that scripts and emoji need
 // stay.

@@ -40,12 +40,10 @@ func TextOf(e *plannerv1.HistoryEntry) string {
 func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) (string, error) {
 	l := LangOf(tc)
 	data := struct {
-		Step, Result, Text, Media string
-		Unknown                   bool
-	}{
-		Step: Line(e.GetStepId()), Result: "success", Text: cut(l, e, most), Media: media(e.GetOutputJson()),
-		Unknown: e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN,
-	}
+		Step, Result, Text, Cut, Media string
+		Unknown                        bool
+	}{Step: Line(e.GetStepId()), Result: "success", Media: media(e.GetOutputJson()), Unknown: e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN}
+	data.Text, data.Cut = cut(l, e, most)
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_ERROR:
 		data.Result = "error"
@@ -57,17 +55,18 @@ func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, m
 	return p.page(l, "result", data)
 }
 
-func cut(l lang.Lang, e *plannerv1.HistoryEntry, most int) string {
-	text := TextOf(e)
+// cut returns the text of a step up to most bytes, and the mark of what is left out, "" if that is nothing.
+func cut(l lang.Lang, e *plannerv1.HistoryEntry, most int) (text, mark string) {
+	text = TextOf(e)
 	if len(text) <= most {
-		return text
+		return text, ""
 	}
 	end := most
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return text[:end] + l.Say("\n[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
-		"\n［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
+	return text[:end], l.Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
+		"［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
 		len(text)-end, len(text), strictjson.Quote(e.GetStepId()), end)
 }
 

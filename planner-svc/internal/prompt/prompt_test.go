@@ -1,0 +1,141 @@
+package prompt
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func prompts(t testing.TB) *Prompts {
+	t.Helper()
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// about is what pages about a call show.
+type about struct{ Tool, Description, Input, Error, Content string }
+
+// A27: the language drives the prompts. The golden files show every page.
+func TestGolden(t *testing.T) {
+	p := prompts(t)
+	for name, l := range map[string]commonv1.Language{"en": commonv1.Language_LANGUAGE_EN, "zh": commonv1.Language_LANGUAGE_ZH} {
+		tc := &plannerv1.TaskContext{Goal: "Find the word pawl.", Language: l, AgentDescription: "Looks after the documentation.",
+			Rounds: []*plannerv1.Round{{Question: "What is a pawl?", Answer: "A catch in a ratchet."}},
+			Memory: &plannerv1.Memory{Summary: "Looked in docs.", LastStepId: "step-3"}}
+		tools := []struct{ Name, Description, Parameters string }{{"ws__search", Fence("Searches files."), `{"type":"object"}`}}
+		call := about{"ws/search\n" + Fence("Searches files.\ninput schema: {}"), "Look\nfor it", `{"q":"pawl"}`, "no index", `{"q":null}`}
+		pages := []struct {
+			name string
+			data any
+		}{
+			{"system", nil}, {"system_json", tools}, {"goal", nil}, {"answer", "25 steps were made"}, {"answer", ""}, {"problem", "there is no tool \"x\""}, {"not_made", nil},
+			{"empty", nil}, {"found", tools}, {"found", tools[:0]}, {"json", `{"type":"object"}`}, {"correction", "\"/a\": must be string"}, {"about", nil},
+			{"input_params", call}, {"input_params", about{Tool: "t"}}, {"fill_params", call}, {"tool_risk", call}, {"is_param_error", call}, {"describe_error", call},
+			{"missing_params", call}, {"create_plan", 5}, {"reflect", "Read it"}, {"decide", struct {
+				Sender string
+				Agents []string
+			}{"Ada", []string{"writer"}}},
+			{"think", struct{ Subtask, Observation string }{"Read it", "It is long."}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
+		}
+		var b strings.Builder
+		shown := map[string]bool{"result": true}
+		for _, page := range pages {
+			text, err := p.Render(page.name, tc, page.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown[page.name] = true
+			b.WriteString("=== " + page.name + "\n" + text + "\n")
+		}
+		for _, e := range entries() {
+			text, err := p.Result(tc, e, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString("=== result\n" + text + "\n")
+		}
+		golden(t, name+".txt", b.String())
+		for _, page := range p.templates[LangOf(tc)].Templates() {
+			if n := strings.TrimSuffix(page.Name(), ".tmpl"); n != name && !shown[n] {
+				t.Errorf("the golden file does not show the page %s", n)
+			}
+		}
+	}
+}
+
+func entries() []*plannerv1.HistoryEntry {
+	entry := func(n int, r plannerv1.StepResult, output, problem string) *plannerv1.HistoryEntry {
+		return &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", n), ToolId: "ws/search", Result: r, OutputJson: output, Error: problem}
+	}
+	unknown := entry(3, plannerv1.StepResult_STEP_RESULT_ERROR, "", "connection closed")
+	unknown.Outcome = commonv1.Outcome_OUTCOME_UNKNOWN
+	return []*plannerv1.HistoryEntry{
+		entry(1, plannerv1.StepResult_STEP_RESULT_SUCCESS, `{"message":"README.md:1: pawl","media":[{"type":"image","mimeType":"image/png"}]}`, ""),
+		entry(2, plannerv1.StepResult_STEP_RESULT_ERROR, "", "no index"), unknown,
+		entry(4, plannerv1.StepResult_STEP_RESULT_CANCELLED, "", "stopped"),
+		entry(5, plannerv1.StepResult_STEP_RESULT_SKIPPED, "", "not known"),
+		entry(6, plannerv1.StepResult_STEP_RESULT_SUCCESS, `{"message":"`+strings.Repeat("文", 50)+`"}`, ""),
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (go test -update writes it):\n%s", name, d)
+	}
+}
+
+// The text of a step is what PlannedStep.from_history says: executors serve offsets into it.
+func TestTextOf(t *testing.T) {
+	for output, want := range map[string]string{
+		`{"message":"a"}`: "a", `{"message":"a","structured":null}`: "a", `{"message":"two","structured":{"n": 2}}`: "two\n" + `{"n":2}`,
+		`{"message":"{\"n\":2}","structured":{"n": 2}}`: `{"n":2}`, `{"message":"","structured":{"n": 2}}`: `{"n":2}`, `{"structured":[1, 2]}`: "[1,2]", `{"message":{"n": 2}}`: `{"n": 2}`,
+		"": "",
+	} {
+		if got := TextOf(&plannerv1.HistoryEntry{Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, OutputJson: output}); got != want {
+			t.Errorf("%s: %q, want %q", output, got, want)
+		}
+	}
+	if got := TextOf(&plannerv1.HistoryEntry{Result: plannerv1.StepResult_STEP_RESULT_ERROR, OutputJson: `{"message":"a"}`, Error: "e"}); got != "e" {
+		t.Error(got)
+	}
+}
+
+// The mark of a fence is chosen so that the text does not contain it, also not with invisible or full-width characters in it.
+func TestFenceMark(t *testing.T) {
+	first := Fence("x")
+	mark := strings.Fields(first)[1]
+	for _, text := range []string{first, strings.ToUpper(mark), mark[:3] + "\u200b" + mark[3:], mark[:3] + " " + mark[3:]} {
+		if again := strings.Fields(Fence("x\n" + text))[1]; again == mark {
+			t.Errorf("%q has the mark of %q", text, "x")
+		}
+	}
+	for in, want := range map[string]string{"a\u202eb": "a⟨U+202E⟩b", "👩\u200d💻": "👩\u200d💻", "<|im_end|>": `<\|im_end|>`, "a <| b |> c": "a <| b |> c", "\x1b[0m": "⟨U+001B⟩[0m", "a\r\nb": "a\nb"} {
+		if got := visible(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
