@@ -1,7 +1,6 @@
 package mcppool
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
-	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/workspace"
@@ -49,12 +47,12 @@ func openers(own map[string]Builtin) map[string]mcp.OpenBuiltin {
 }
 
 // functions are all built-in servers of functions.
-func functions(own map[string]Builtin) (map[string][]gofunc.Tool, error) {
-	all := make(map[string][]gofunc.Tool)
+func functions(own map[string]Builtin) (map[string][]mcp.Function, error) {
+	all := make(map[string][]mcp.Function)
 	for name, builtin := range own {
 		for _, f := range builtin.Tools {
 			t, err := f.tool()
-			if err == nil && slices.ContainsFunc(all[name], func(other gofunc.Tool) bool { return other.Name == t.Name }) {
+			if err == nil && slices.ContainsFunc(all[name], func(other mcp.Function) bool { return other.Name == t.Name }) {
 				err = errors.New("there is another of that name")
 			}
 			if err != nil {
@@ -64,28 +62,6 @@ func functions(own map[string]Builtin) (map[string][]gofunc.Tool, error) {
 		}
 	}
 	return all, nil
-}
-
-// connector makes connections to servers of all kinds.
-type connector struct {
-	*mcp.Connector
-	functions *gofunc.Servers
-}
-
-// Connect returns a connection to a server for a user.
-func (c *connector) Connect(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
-	if s.Builtin != nil {
-		if client := c.functions.Connect(s.Builtin.Name); client != nil {
-			return client, nil
-		}
-	}
-	return c.Connector.Connect(ctx, s, user)
-}
-
-// Close ends the goroutines behind connections, once all are closed.
-func (c *connector) Close() {
-	c.Connector.Close()
-	c.functions.Close()
 }
 
 func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {

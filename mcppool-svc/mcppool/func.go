@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/schema"
 	"pawl.dev/services/strictjson"
@@ -47,13 +46,13 @@ type Content struct {
 
 // Progress tells who follows the call of a function how far it is; total is 0 where that is not known. ctx is the function's.
 func Progress(ctx context.Context, done, total float64, message string) {
-	gofunc.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: bounded(message)}})
+	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: bounded(message)}})
 }
 
 // Log tells who follows the call of a function something; the level is one of MCP's: debug, info, warning, error.
 func Log(ctx context.Context, level, message string) {
 	data := string(strictjson.AppendQuote(nil, bounded(message)))
-	gofunc.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
+	mcp.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 
 // bounded is a message as long as one may be.
@@ -85,16 +84,16 @@ type annotations struct {
 }
 
 // tool checks a function. Whether its definition is one is the catalogue's to say.
-func (f Func) tool() (gofunc.Tool, error) {
+func (f Func) tool() (mcp.Function, error) {
 	if f.Name == "" || f.Call == nil {
-		return gofunc.Tool{}, errors.New("it needs a name and a function")
+		return mcp.Function{}, errors.New("it needs a name and a function")
 	}
 	if len(f.Input) == 0 {
 		f.Input = json.RawMessage(anyObject)
 	}
 	for what, text := range map[string]json.RawMessage{"input": f.Input, "output": f.Output} {
 		if _, err := schema.Compile(string(text)); err != nil {
-			return gofunc.Tool{}, fmt.Errorf("its %s schema: %w", what, err)
+			return mcp.Function{}, fmt.Errorf("its %s schema: %w", what, err)
 		}
 	}
 	raw, err := json.Marshal(definition{
@@ -102,9 +101,9 @@ func (f Func) tool() (gofunc.Tool, error) {
 		Annotations: annotations{ReadOnly: f.ReadOnly, Destructive: !f.ReadOnly && !f.Additive, Idempotent: f.Idempotent},
 	})
 	if err != nil {
-		return gofunc.Tool{}, err
+		return mcp.Function{}, err
 	}
-	return gofunc.Tool{Name: f.Name, Definition: raw, Call: f.call}, nil
+	return mcp.Function{Name: f.Name, Definition: raw, Call: f.call}, nil
 }
 
 func (f Func) call(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {

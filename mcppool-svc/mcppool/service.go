@@ -1,7 +1,6 @@
 package mcppool
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/checkup"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/gofunc"
 	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/meter"
@@ -39,7 +37,7 @@ type Service struct {
 	cfg          Config
 	log          *slog.Logger
 	registry     *registry.Registry
-	connector    *connector
+	connector    *mcp.Connector
 	logins       *oauth.Logins
 	pool         *conn.Pool
 	ledger       *ledger.Ledger
@@ -139,13 +137,12 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 	if err != nil {
 		return err
 	}
-	inProcess := gofunc.New(gofunc.Config{Version: s.cfg.Version, MaxResult: cmp.Or(s.cfg.MaxMessageBytes, mcp.DefaultMaxMessage)}, tools, deps.Log)
-	s.connector = &connector{functions: inProcess, Connector: mcp.NewConnector(mcp.Config{
+	s.connector = mcp.NewConnector(mcp.Config{
 		Memory: s.ways, Askers: s.askers,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
-		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins),
+		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins), Functions: tools,
 		Credentials: s.credentials,
-	}, deps.Log)}
+	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
 	s.pool.Separate(func(server *registry.Server) bool { return s.askers.Recall(server.Origin()) != "" })
 	return nil

@@ -115,9 +115,11 @@ func (c *client) Err() error {
 	return c.err
 }
 
-func (c *client) isDone() bool {
+func (c *client) isDone() bool { return isClosed(c.done) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-c.done:
+	case <-c:
 		return true
 	default:
 		return false

@@ -25,6 +25,7 @@ type Config struct {
 	MaxMessage int      // bytes; DefaultMaxMessage where 0
 	Environ    []string // what children inherit from, and references are resolved in
 	Builtins   map[string]OpenBuiltin
+	Functions  map[string][]Function // built-in servers that are Go functions
 	// ChildLimits bound each process of a child.
 	ChildLimits process.Limits
 	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.

@@ -50,6 +50,14 @@ type response struct {
 	err    *Error // nil if there is a result
 }
 
+// unpack returns a response as two values: an *Error that is nil is not a nil error.
+func (r response) unpack() (json.RawMessage, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.result, nil
+}
+
 // deliver hands over a response. The first one counts.
 func (x *exchange) deliver(r response) {
 	select {

@@ -46,19 +46,16 @@ type lineWriter struct {
 	wake  chan struct{} // buffered; something was queued or closed
 	ended chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex
-	lines   []line // guarded by mu; those not fully written yet
-	fresh   int    // guarded by mu; how many of lines, at their end, are not begun
-	queued  int64  // guarded by mu; bytes ever queued
-	written int64  // guarded by mu; bytes ever written
-	closed  bool   // guarded by mu
+	mu     sync.Mutex
+	lines  []line // guarded by mu; those not fully written yet
+	queued int    // guarded by mu; bytes of lines
+	closed bool   // guarded by mu
 }
 
-// line is a message on its way.
+// line is what is left of a message on its way.
 type line struct {
 	id   int64 // of the request; 0 for other messages
 	text []byte
-	end  int64 // bytes queued with it and before it
 }
 
 func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *lineWriter {
@@ -71,23 +68,18 @@ func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *l
 func (w *lineWriter) write(id int64, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	switch {
+	case w.closed:
 		return errPipeClosed
-	}
-	if waiting := w.queued - w.written; waiting > 0 && waiting+int64(len(p)) > maxQueued {
+	case w.queued > 0 && w.queued+len(p) > maxQueued:
 		return errNotRead
-	}
-	if w.try != nil && w.queued == w.written && len(p) <= directLimit {
-		n := w.try(p)
-		w.queued += int64(n)
-		w.written = w.queued
-		if p = p[n:]; len(p) == 0 {
+	case w.try != nil && w.queued == 0 && len(p) <= directLimit:
+		if p = p[w.try(p):]; len(p) == 0 {
 			return nil
 		}
 	}
-	w.queued += int64(len(p))
-	w.lines = append(w.lines, line{id: id, text: bytes.Clone(p), end: w.queued})
-	w.fresh++
+	w.queued += len(p)
+	w.lines = append(w.lines, line{id: id, text: bytes.Clone(p)})
 	w.signal()
 	return nil
 }
@@ -97,7 +89,7 @@ func (w *lineWriter) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	// Also shortens the deadline of a write that hangs already.
+	// This also shortens the deadline of a write that hangs already.
 	_ = w.out.SetWriteDeadline(time.Now().Add(flushLimit))
 	w.signal()
 	<-w.ended
@@ -114,67 +106,50 @@ func (w *lineWriter) signal() {
 func (w *lineWriter) run() {
 	defer close(w.ended)
 	defer func() { _ = w.out.Close() }()
-	for range w.wake {
-		for {
-			batch, closed := w.take()
-			if len(batch) == 0 {
-				if closed {
-					return
-				}
-				break
-			}
-			if err := w.flush(batch); err != nil {
+	for {
+		chunk, closed := w.next()
+		if len(chunk) > 0 {
+			n, err := w.out.Write(chunk)
+			if w.advance(n); err != nil {
 				w.stop(err)
 				return
 			}
+			continue
 		}
+		if closed {
+			return
+		}
+		<-w.wake
 	}
 }
 
-// take returns what is to be written next.
-func (w *lineWriter) take() (batch []byte, closed bool) {
+// next returns what is to be written next, and gives it its time.
+func (w *lineWriter) next() (chunk []byte, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fresh := w.lines[len(w.lines)-w.fresh:]
-	w.fresh = 0
-	if len(fresh) == 1 {
-		return fresh[0].text, w.closed
+	if len(w.lines) == 0 {
+		return nil, w.closed
 	}
-	for _, l := range fresh {
-		batch = append(batch, l.text...)
+	limit := w.stall
+	if w.closed {
+		limit = flushLimit
 	}
-	return batch, w.closed
+	_ = w.out.SetWriteDeadline(time.Now().Add(limit)) // an error shows again in the write
+	text := w.lines[0].text
+	return text[:min(len(text), writeChunk)], w.closed
 }
 
-func (w *lineWriter) flush(batch []byte) error {
-	for len(batch) > 0 {
-		n := min(len(batch), writeChunk)
-		if err := w.deadline(); err != nil {
-			return err
-		}
-		n, err := w.out.Write(batch[:n])
-		w.advance(n)
-		if err != nil {
-			return err
-		}
-		batch = batch[n:]
-	}
-	return nil
-}
-
-// advance counts what was written and removes the lines that are through. A line that lacks only its end is through: a
-// reader may accept it.
+// advance removes n bytes of the first line.
 func (w *lineWriter) advance(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.written += int64(n)
-	through := 0
-	for through < len(w.lines)-w.fresh && w.written >= w.lines[through].end-1 {
-		through++
-	}
-	w.lines = w.lines[through:]
-	if len(w.lines) == 0 {
-		w.lines = nil // lets go of the backing array
+	first := &w.lines[0]
+	first.text = first.text[n:]
+	w.queued -= n
+	if len(first.text) == 0 {
+		if w.lines = w.lines[1:]; len(w.lines) == 0 {
+			w.lines = nil // frees the backing array
+		}
 	}
 }
 
@@ -194,21 +169,11 @@ func (w *lineWriter) undelivered(id int64) bool {
 	}
 }
 
+// holds reports whether a request is not written yet. One that lacks only the end of its line is: a reader may accept it.
 func (w *lineWriter) holds(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.lines, func(l line) bool { return l.id == id })
-}
-
-// deadline gives the next chunk its time; under the lock, so that it cannot undo Close's shorter one.
-func (w *lineWriter) deadline() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	limit := w.stall
-	if w.closed {
-		limit = flushLimit
-	}
-	return w.out.SetWriteDeadline(time.Now().Add(limit))
+	return slices.ContainsFunc(w.lines, func(l line) bool { return l.id == id && len(l.text) > 1 })
 }
 
 // stop makes further writes fail and reports why, unless the writer was closed on purpose.

@@ -37,7 +37,7 @@ func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (string
 	case s.HTTP != nil:
 		return c.checkAddress(ctx, s)
 	case s.Builtin != nil:
-		if _, ok := c.cfg.Builtins[s.Builtin.Name]; !ok {
+		if c.cfg.Builtins[s.Builtin.Name] == nil && c.cfg.Functions[s.Builtin.Name] == nil {
 			return "", Errorf(Misconfigured, "there is no built-in server %q", s.Builtin.Name)
 		}
 		return "the built-in server " + s.Builtin.Name, nil

@@ -61,6 +61,9 @@ func waysOf(s *registry.Server, remembered string) []way {
 // Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
 // *Error whose message says what to do.
 func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
+	if s.Builtin != nil && c.cfg.Functions[s.Builtin.Name] != nil {
+		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
+	}
 	origin := s.Origin()
 	remembered := c.memory.Recall(origin)
 	var first error

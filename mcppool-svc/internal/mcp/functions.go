@@ -1,0 +1,176 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Function is a tool that is a Go function of this program.
+type Function struct {
+	Name       string
+	Definition json.RawMessage // as tools/list has it
+	// Call returns the result as tools/call has it. An *Error passes as it is; any other error is one of this program.
+	Call func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
+}
+
+// functions is a connection to Go functions: there is no MCP in between. It implements Client.
+type functions struct {
+	info      Info
+	tools     []Function
+	maxResult int // bytes
+	log       *slog.Logger
+	close     sync.Once
+	done      chan struct{}
+}
+
+func (c *Connector) connectFunctions(name string, tools []Function) *functions {
+	return &functions{
+		info:  Info{Name: name, Version: c.cfg.Version, Capabilities: Capabilities{Tools: true}},
+		tools: tools, maxResult: c.cfg.MaxMessage, log: c.log, done: make(chan struct{}),
+	}
+}
+
+// Info implements Client.
+func (f *functions) Info() Info { return f.info }
+
+// ListTools implements Client.
+func (f *functions) ListTools(context.Context) ([]json.RawMessage, error) {
+	definitions := make([]json.RawMessage, 0, len(f.tools))
+	for _, t := range f.tools {
+		definitions = append(definitions, t.Definition)
+	}
+	return definitions, nil
+}
+
+// ToolsVersion implements Client: functions do not change.
+func (f *functions) ToolsVersion() uint64 { return 0 }
+
+// Done implements Client.
+func (f *functions) Done() <-chan struct{} { return f.done }
+
+// Err implements Client.
+func (f *functions) Err() error { return nil }
+
+// Close implements Client. Functions in progress run on until their calls end.
+func (f *functions) Close() error {
+	f.close.Do(func() { close(f.done) })
+	return nil
+}
+
+// CallTool implements Client. The function runs in a goroutine of its own, since it may not heed its context.
+func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, error) {
+	tool, err := f.begin(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	r := &functionCall{Context: ctx, notify: call.Notify}
+	defer r.end()
+	returned := make(chan response, 1)
+	go func() {
+		out := response{err: protocolError("the tool ended its goroutine instead of returning")}
+		defer func() {
+			if v := recover(); v != nil {
+				f.log.ErrorContext(ctx, "a tool of this program panicked", "mcp_id", f.info.Name, "tool", tool.Name, "panic", v, "stack", string(debug.Stack()))
+				out.err = Panicked(v)
+			}
+			returned <- out
+		}()
+		raw, err := tool.Call(r, call.Arguments)
+		out = f.response(ctx, tool, raw, err)
+	}()
+	select {
+	case out := <-returned:
+		return out.unpack()
+	case <-ctx.Done():
+	}
+	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		timer := time.NewTimer(cancelGrace)
+		defer timer.Stop()
+		select {
+		case out := <-returned:
+			return out.unpack()
+		case <-timer.C:
+		}
+	}
+	return nil, givenUp(ctx, true)
+}
+
+// begin finds the function, unless it must not be called.
+func (f *functions) begin(ctx context.Context, call Call) (tool Function, err error) {
+	i := slices.IndexFunc(f.tools, func(t Function) bool { return t.Name == call.Name })
+	switch {
+	case isClosed(f.done):
+		return tool, &Error{Kind: Unavailable, Message: "the connection to the functions was closed", Lost: true}
+	case ctx.Err() != nil:
+		return tool, givenUp(ctx, false)
+	case i < 0:
+		return tool, &Error{Kind: Answered, Code: rpcInvalidParams, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
+	case call.Resume != nil, call.Follow != "":
+		return tool, Errorf(Misconfigured, "the tool %s is a function by now, which cannot go on with an earlier call; call it again from the start", call.Name)
+	case call.Gate != nil:
+		err = call.Gate()
+	}
+	return f.tools[i], err
+}
+
+// response is what a function returned.
+func (f *functions) response(ctx context.Context, tool Function, raw json.RawMessage, err error) response {
+	var known *Error
+	switch {
+	case errors.As(err, &known):
+		return response{err: known}
+	case err != nil && ctx.Err() != nil:
+		return response{err: givenUp(ctx, true)}
+	case err != nil:
+		return response{err: &Error{Kind: Protocol, Sent: true, Ended: true, Err: err, Message: err.Error()}}
+	case len(raw) > f.maxResult:
+		return response{err: &Error{Kind: TooLarge, Sent: true, Ended: true,
+			Message: fmt.Sprintf("the tool %s returned more than %d bytes; ask it for less, or have an operator raise the pool's --max-message-bytes",
+				tool.Name, f.maxResult)}}
+	}
+	return response{result: raw}
+}
+
+// functionCall is the context of a function: notifications through it reach the caller until the call has ended.
+type functionCall struct {
+	context.Context
+	mu     sync.Mutex
+	notify func(Notification) // guarded by mu; may be nil
+}
+
+// functionCallKey finds a functionCall in its own context.
+type functionCallKey struct{}
+
+// Value implements context.Context.
+func (r *functionCall) Value(key any) any {
+	if _, ours := key.(functionCallKey); ours {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
+func (r *functionCall) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notify = nil
+}
+
+// Notify sends a notification to the caller of the function that ctx belongs to, if there is one.
+func Notify(ctx context.Context, n Notification) {
+	r, ok := ctx.Value(functionCallKey{}).(*functionCall)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.notify != nil {
+		r.notify(n)
+	}
+}
