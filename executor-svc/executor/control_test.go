@@ -255,10 +255,10 @@ func TestWaitExpires(t *testing.T) {
 
 // A28: at most 5 requests in the window, finished tasks count, a repeated request does not, and the delay is said.
 func TestRequestWindow(t *testing.T) {
-	r := newRig(t, fake.Script())
-	r.stop()
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script(), pool: fake.NewPool()}
 	r.cfg.MaxRequests, r.cfg.RequestWindow = 5, time.Hour
-	r.start()
+	client := withKeys(t, r)
+	r.tasks, _ = client("ann", identity.RoleUser)
 	for i := range 5 {
 		req := auto("look")
 		req.RequestId = fmt.Sprint(i)

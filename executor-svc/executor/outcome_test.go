@@ -68,7 +68,7 @@ func TestFourAnswersToAnUnknownOutcome(t *testing.T) {
 			executorv1.StepStatus_STEP_STATUS_SUCCESS, commonv1.Outcome_OUTCOME_KNOWN},
 		"output": {supply(`{"message":"seen on the server"}`), retry(), 1, []string{"STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS"},
 			executorv1.StepStatus_STEP_STATUS_SUCCESS, commonv1.Outcome_OUTCOME_KNOWN},
-		"skip": {skip(), supply(`{}`), 1, []string{"STEP_ERROR", "TEXT_ADD", "FLOW_SUCCESS"},
+		"skip": {skip(), supply(`{"message":""}`), 1, []string{"STEP_ERROR", "TEXT_ADD", "FLOW_SUCCESS"},
 			executorv1.StepStatus_STEP_STATUS_ERROR, commonv1.Outcome_OUTCOME_UNKNOWN},
 	} {
 		t.Run(name, func(t *testing.T) {

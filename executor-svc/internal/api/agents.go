@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -45,6 +46,9 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 		return nil, err
 	}
 	a := stored(req.GetAgent())
+	if err := s.check.agent(ctx, who.Sub, a); err != nil {
+		return nil, err
+	}
 	a.Rev, a.CreateTime = 1, time.Now().UnixNano()
 	a.UpdateTime, a.RequestId, a.RequestHash = a.GetCreateTime(), req.GetRequestId(), hash
 	err = s.Journal.PutAgent(ctx, who.Sub, id, a, 0)
@@ -54,7 +58,7 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	return agent(who.Sub, id, a), fault(err, nil)
 }
 
-// existing answers a repeated request with what the first one created.
+// existing answers a repeated request with the agent that the first one created.
 func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Agent) (*executorv1.Agent, error) {
 	old, err := s.Journal.Agent(ctx, user, id)
 	if err != nil {
@@ -70,8 +74,8 @@ func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Age
 	return agent(user, id, old), nil
 }
 
-// newAgentID is what the caller chose. Where nothing was chosen, it follows from the request_id, so that a repeated
-// request finds what the first one created.
+// newAgentID returns the id in the request. By default it is derived from the request_id, so that a repeated request finds the agent that
+// the first one created.
 func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error) {
 	id := req.GetAgentId()
 	if id == "" {
@@ -157,6 +161,11 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 			return nil, err
 		}
 	}
+	if a.GetModel() != old.GetModel() || !slices.Equal(a.GetMcpIds(), old.GetMcpIds()) {
+		if err := s.check.agent(ctx, who.Sub, a); err != nil {
+			return nil, err
+		}
+	}
 	a.Rev, a.UpdateTime = old.GetRev()+1, time.Now().UnixNano()
 	if err := s.Journal.PutAgent(ctx, who.Sub, id, a, old.GetRev()); err != nil {
 		return nil, fault(err, agentNotFound(id))
@@ -187,7 +196,7 @@ func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentReq
 	return &executorv1.DeleteAgentResponse{}, nil
 }
 
-// mayConfirm lets only operators switch confirmation off (A29).
+// mayConfirm allows only operators to switch confirmation off (A29).
 func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
 	if c == executorv1.Confirm_CONFIRM_NEVER && !who.IsOperator() {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,

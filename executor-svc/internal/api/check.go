@@ -3,10 +3,10 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -15,33 +15,34 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
-	"pawl.dev/services/schema"
-	"pawl.dev/services/serve"
+	"pawl.dev/services/similar"
 
-	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
 
-const (
-	// playbookAge is how long a playbook that was found right is not checked again: what the planner says depends on its text alone, and
-	// on which version the planner is.
-	playbookAge   = time.Minute
-	mostPlaybooks = 256
-	// serverAge is how long a server that was there is not asked for again. A task whose server went away meanwhile is created all the
-	// same, and has in its event log what it lacks, as one whose server goes away a moment later.
-	serverAge   = 2 * time.Second
-	mostServers = 4096
-)
+// checks asks planner and pool whether what a request names exists. A service that cannot be reached refuses nothing: the task's event
+// log says later what is missing.
+type checks struct {
+	Deps
+	playbooks recent[playbook] // by hash
+	servers   recent[struct{}] // by user and id
+}
 
-// checkWithOthers asks pool and planner about a new task, at once.
-func (s *Tasks) checkWithOthers(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
+// playbook is the planner's description of an accepted playbook.
+type playbook struct {
+	goal  string // for a task without a goal
+	steps uint32 // 0 if not known
+}
+
+// task checks a new task, and sets the model that plans it, so that the task keeps it.
+func (c *checks) task(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
 	var pool sync.WaitGroup
 	var unknown error
-	pool.Go(func() { unknown = s.checkServers(ctx, head.GetUserSub(), servers) })
-	err := s.choosePlanner(ctx, head)
+	pool.Go(func() { unknown = c.mcpServers(ctx, head.GetUserSub(), servers) })
+	err := c.planner(ctx, head)
 	pool.Wait()
 	if unknown != nil {
 		return unknown
@@ -49,62 +50,86 @@ func (s *Tasks) checkWithOthers(ctx context.Context, head *storagev1.TaskHead, s
 	return err
 }
 
-// checkServers refuses servers that do not exist. A pool that cannot be asked does not stop a task from being created:
-// what it then lacks is in its event log.
-func (s *Tasks) checkServers(ctx context.Context, user string, ids []string) error {
+// agent checks the model and the servers of an agent.
+func (c *checks) agent(ctx context.Context, user string, a *storagev1.Agent) error {
+	if a.GetModel() != "" {
+		if _, err := c.model(ctx, user, a.GetModel()); err != nil {
+			return err
+		}
+	}
+	return c.mcpServers(ctx, user, a.GetMcpIds())
+}
+
+// mcpServers refuses servers that do not exist.
+func (c *checks) mcpServers(ctx context.Context, user string, ids []string) error {
 	for _, id := range ids {
 		key := user + "\x00" + id
-		if _, there := s.servers.get(key, serverAge); there {
+		if _, exists := c.servers.get(key); exists {
 			continue
 		}
-		_, err := s.Pool.GetMcpServer(identity.OnBehalfOf(ctx, user), &mcppoolv1.GetMcpServerRequest{Id: id})
+		_, err := c.Pool.GetMcpServer(identity.OnBehalfOf(ctx, user), &mcppoolv1.GetMcpServerRequest{Id: id})
 		if e := errs.From(err); err != nil && (e.Code == codes.NotFound || e.Code == codes.InvalidArgument) {
 			return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND,
 				"there is no MCP server %q; see `pawl mcp list`, or register it with `pawl mcp add`", id)
 		}
 		if err == nil {
-			s.servers.put(key, struct{}{}, serverAge, mostServers)
+			c.servers.put(key, struct{}{})
 		}
 	}
 	return nil
 }
 
-// choosePlanner settles which model plans, so that a task keeps it, and checks a playbook before anything runs.
-func (s *Tasks) choosePlanner(ctx context.Context, head *storagev1.TaskHead) error {
-	ctx = identity.OnBehalfOf(ctx, head.GetUserSub())
-	if head.GetPlaybook() != "" {
-		if head.GetModel() != "" && head.GetModel() != modelPlaybook {
-			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-				"a playbook is followed by the model %q; leave model out", modelPlaybook)
-		}
-		book, err := s.checkPlaybook(ctx, head.GetPlaybook())
+// planner sets the task's model and checks its playbook.
+func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
+	if head.GetPlaybook() == "" {
+		model, err := c.model(ctx, head.GetUserSub(), head.GetModel())
 		if err != nil {
-			return errs.From(err)
+			return err
 		}
-		head.Model, head.Goal = modelPlaybook, cmp.Or(head.GetGoal(), book.goal)
-		return mayTake(head, book.steps)
-	}
-	res, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
-	if err != nil {
-		// The planner is asked again when the task begins.
-		s.Log.WarnContext(ctx, "asking for the models", "error", err)
+		if head.Model = model; model == modelPlaybook {
+			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				"the model %q follows a playbook; give one in the field playbook (`pawl run --playbook FILE`)", modelPlaybook).
+				WithViolation("playbook", "required by the model")
+		}
 		return nil
+	}
+	if head.GetModel() != "" && head.GetModel() != modelPlaybook {
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			"a playbook is followed by the model %q; leave model out", modelPlaybook)
+	}
+	book, err := c.playbook(identity.OnBehalfOf(ctx, head.GetUserSub()), head.GetPlaybook())
+	if err != nil {
+		return errs.From(err)
+	}
+	head.Model, head.Goal = modelPlaybook, cmp.Or(head.GetGoal(), book.goal)
+	return fitsLimit(head, book.steps)
+}
+
+// model returns the planner's model of that name, by default the planner's default. If the planner cannot be reached, any name is
+// accepted.
+func (c *checks) model(ctx context.Context, user, name string) (string, error) {
+	res, err := c.Planner.ListModels(identity.OnBehalfOf(ctx, user), &plannerv1.ListModelsRequest{})
+	if err != nil {
+		c.Log.WarnContext(ctx, "asking for the models", "error", err)
+		return name, nil
 	}
 	names := make([]string, 0, len(res.GetModels()))
 	for _, m := range res.GetModels() {
-		if head.GetModel() == m.GetName() || head.GetModel() == "" && m.GetIsDefault() {
-			head.Model = m.GetName()
-			return needsPlaybook(head)
+		if name == m.GetName() || name == "" && m.GetIsDefault() {
+			return m.GetName(), nil
 		}
 		names = append(names, m.GetName())
 	}
-	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"there is no model %q; there are: %s", head.GetModel(), strings.Join(names, ", ")).
+	hint := "there are: " + strings.Join(names, ", ")
+	if close := similar.Names(name, names); len(close) > 0 {
+		hint = "did you mean " + strings.Join(close, " or ") + "? " + hint
+	}
+	return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "there is no model %q; %s", name, hint).
 		WithViolation("model", "unknown model")
 }
 
-// mayTake refuses a playbook that would be cut short by its task's limit of steps, before its first call has an effect.
-func mayTake(head *storagev1.TaskHead, steps uint32) error {
+// fitsLimit refuses a playbook that the task's limit of steps would cut short, before its first call has an effect.
+func fitsLimit(head *storagev1.TaskHead, steps uint32) error {
 	limit := head.GetLimits().GetMaxSteps()
 	if steps <= limit {
 		return nil
@@ -118,76 +143,23 @@ func mayTake(head *storagev1.TaskHead, steps uint32) error {
 		WithViolation("playbook", "more steps than the task may take")
 }
 
-// playbook is what the planner says of one that it accepted.
-type playbook struct {
-	goal  string // for a task that has none of its own
-	steps uint32 // 0 where the planner does not say
-}
-
-func (s *Tasks) checkPlaybook(ctx context.Context, text string) (playbook, error) {
-	if book, right := s.playbooks.get(text, playbookAge); right {
+func (c *checks) playbook(ctx context.Context, text string) (playbook, error) {
+	sum := sha256.Sum256([]byte(text))
+	if book, accepted := c.playbooks.get(string(sum[:])); accepted {
 		return book, nil
 	}
-	res, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
+	res, err := c.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
 	if err != nil {
 		return playbook{}, err
 	}
-	book := playbook{goal: playbookGoal(res), steps: res.GetStepCount()}
-	s.playbooks.put(text, book, playbookAge, mostPlaybooks)
-	return book, nil
-}
-
-func needsPlaybook(head *storagev1.TaskHead) error {
-	if head.GetModel() != modelPlaybook {
-		return nil
-	}
-	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"the model %q follows a playbook; give one in the field playbook (`pawl run --playbook FILE`)", modelPlaybook).
-		WithViolation("playbook", "required by the model")
-}
-
-func playbookGoal(res *plannerv1.CheckPlaybookResponse) string {
+	book := playbook{goal: cmp.Or(res.GetGoal(), res.GetName()), steps: res.GetStepCount()}
 	switch {
-	case res.GetGoal() != "":
-		return res.GetGoal()
-	case res.GetName() != "":
-		return res.GetName()
+	case book.goal != "":
+	case book.steps == 1:
+		book.goal = "Playbook of 1 step"
+	default:
+		book.goal = fmt.Sprintf("Playbook of %d steps", book.steps)
 	}
-	if res.GetStepCount() == 1 {
-		return "Playbook of 1 step"
-	}
-	return fmt.Sprintf("Playbook of %d steps", res.GetStepCount())
-}
-
-// checkEdit refuses an edited input that does not fit the tool's schema, while the wait is still open. Where the tool
-// cannot be looked up, the pool checks when it is called.
-func (s *Tasks) checkEdit(ctx context.Context, head *storagev1.TaskHead, toolID, input string) error {
-	mcpID, name := flow.ToolName(toolID)
-	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000}
-	for {
-		page, err := s.Pool.ListTools(serve.WithAffinity(identity.OnBehalfOf(ctx, head.GetUserSub()), mcpID, head.GetUserSub()), req)
-		if err != nil {
-			return nil //nolint:nilerr // see above
-		}
-		for _, tool := range page.GetTools() {
-			if tool.GetName() == name {
-				return fits(tool, input)
-			}
-		}
-		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return nil
-		}
-	}
-}
-
-func fits(tool *commonv1.Tool, input string) error {
-	compiled, err := schema.Compile(tool.GetInputSchemaJson())
-	if err != nil {
-		return nil //nolint:nilerr // the tool's own fault, which the pool reports when it is called
-	}
-	if err := compiled.Validate(input); err != nil {
-		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
-			"the edited input does not fit %s: %s", tool.GetId(), err).WithViolation("approve.input", err.Error())
-	}
-	return nil
+	c.playbooks.put(string(sum[:]), book)
+	return book, nil
 }

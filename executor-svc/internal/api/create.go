@@ -47,7 +47,8 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}
-	if err := s.admit(ctx, who.Sub); err != nil {
+	// Before the request changes anything.
+	if err := fault(s.Journal.Admit(ctx, who.Sub, s.admission(who.Sub)), nil); err != nil {
 		return "", err
 	}
 	head, err := s.head(ctx, who, req)
@@ -55,7 +56,7 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 		return "", err
 	}
 	head.RequestHash = hash
-	// The same request may have come again meanwhile: what it created is not to be superseded by its own repetition.
+	// The same request may have been repeated meanwhile: it must not supersede the task that it created.
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}
@@ -66,16 +67,16 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	return id, fault(err, nil)
 }
 
-// admit refuses a request of a user who had too many (A28), before it changes anything.
-func (s *Tasks) admit(ctx context.Context, user string) error {
-	return fault(s.Journal.Admit(ctx, user, s.admission()), nil)
+// admission bounds the requests of a user (A28). The local user of an installation without keys is not limited.
+func (s *Tasks) admission(user string) journal.Admission {
+	a := journal.Admission{Now: time.Now(), Requests: s.Requests, Window: s.Window}
+	if user == identity.LocalSub {
+		a.Requests = 0
+	}
+	return a
 }
 
-func (s *Tasks) admission() journal.Admission {
-	return journal.Admission{Now: time.Now(), Requests: s.Requests, Window: s.Window}
-}
-
-// repeated answers a known request before anything is checked or done again.
+// repeated returns the id of the task that a request created before, or "".
 func (s *Tasks) repeated(ctx context.Context, user, requestID string, hash []byte) (string, error) {
 	if requestID == "" {
 		return "", nil
@@ -104,7 +105,7 @@ func (s *Tasks) newTask(head *storagev1.TaskHead) journal.NewTask {
 			Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT,
 			Kind:   &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},
 		}}}}},
-		Admission: s.admission(),
+		Admission: s.admission(head.GetUserSub()),
 	}
 }
 
@@ -129,10 +130,10 @@ func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv
 	if head.GetModel() == "" && head.GetPlaybook() == "" {
 		head.Model = agent.GetModel()
 	}
-	return head, s.checkWithOthers(ctx, head, req.GetMcpIds())
+	return head, s.check.task(ctx, head, req.GetMcpIds())
 }
 
-// agent loads the agent; without a name it is the default one.
+// agent loads an agent; without an id it is the default one.
 func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, error) {
 	if id == "" {
 		return &storagev1.Agent{}, nil
@@ -141,7 +142,7 @@ func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, e
 	return a, fault(err, agentNotFound(id))
 }
 
-// limits are the service's, unless the agent has its own; budgets of agent and task both count.
+// limits returns the limits of a task: the service's unless the agent has its own, and the lower budgets of agent and task.
 func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1.Limits {
 	l := proto.Clone(s.Limits).(*storagev1.Limits)
 	if n := a.GetMaxSteps(); n > 0 {
@@ -159,7 +160,7 @@ func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1
 	return l
 }
 
-// lower is the lower of two bounds; 0 is none.
+// lower returns the lower of two bounds; 0 stands for none.
 func lower[T cmp.Ordered](a, b T) T {
 	var none T
 	if a == none || b != none && b < a {
@@ -178,7 +179,7 @@ func storedBudget(b *executorv1.Budget) *storagev1.Limits {
 	}
 }
 
-// confirm is the policy of A29: what the task says, within what the agent was allowed.
+// confirm returns the confirmation policy (A29): the task's, within the agent's.
 func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 	switch {
 	case auto != nil && !*auto:
@@ -193,7 +194,7 @@ func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 	return agent
 }
 
-// supersede cancels the conversation's waiting task: a new question takes its place (A30).
+// supersede cancels the conversation's waiting task, because a new question replaces it (A30).
 func (s *Tasks) supersede(ctx context.Context, user string, req *executorv1.CreateTaskRequest) error {
 	conversation := req.GetConversationId()
 	if conversation == "" {

@@ -1,5 +1,5 @@
-// Package api answers the RPCs of ExecutorService and AgentService: it checks who asks for what, and hands on to the
-// engine and the journal.
+// Package api implements ExecutorService and AgentService: it checks requests, turns them into tasks and commands for the engine, and
+// reads tasks from the journal.
 //
-// It must not decide how a task moves.
+// It must not change a task itself.
 package api

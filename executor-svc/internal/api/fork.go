@@ -13,6 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/executor-svc/internal/engine"
 	agentflow "pawl.dev/executor-svc/internal/flow/agent"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -56,7 +57,8 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	}
 	kept := first(records, seq)
 	now := time.Now().UnixNano()
-	head := proto.Clone(t.Head).(*storagev1.TaskHead)
+	head, user := proto.CloneOf(t.Head), t.Head.GetUserSub()
+	head.TraceParent = engine.TraceParent(ctx)
 	head.RequestId, head.RequestHash, head.CreateTime = req.GetRequestId(), hash, now
 	if req.GetGoal() != "" {
 		head.Goal = req.GetGoal()
@@ -67,7 +69,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if b := req.GetBudget(); b != nil {
 		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
 		if err != nil {
-			agent = &storagev1.Agent{} // it was deleted since: nothing of it bounds the fork
+			agent = &storagev1.Agent{} // it was deleted
 		}
 		l := s.limits(agent, b)
 		head.Limits.MaxToolCalls, head.Limits.MaxModelCalls = l.GetMaxToolCalls(), l.GetMaxModelCalls()
@@ -87,25 +89,24 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{said},
 	}})
 	id, err := s.Engine.Create(ctx, journal.NewTask{
-		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(),
+		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(user),
 	})
 	return id, fault(err, nil)
 }
 
-// failedLimit lets a fork fail as often as a new task may: its counter begins with the failed steps that it keeps, which
-// were those of another task.
+// failedLimit returns the fork's limit of failed steps: it may fail as often as a new task, in addition to the failed steps it keeps.
 func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *storagev1.Checkpoint) uint32 {
 	limit, before := from.GetLimits().GetMaxFailedSteps(), uint32(0)
-	if n := len(from.GetForks()); n > 0 { // the same was done for the task that is forked
+	if n := len(from.GetForks()); n > 0 { // the forked task's own limit was raised in the same way
 		before = agentflow.Failed(first(records, from.GetForks()[n-1].GetSeq()))
 	}
 	return limit - min(limit, before) + c.GetErrorCount()
 }
 
-// newestEnd is where a task is forked that is to be forked nowhere in particular: at its newest step. One that has not ended well
-// is forked before what failed, which would only fail the fork again: at the newest step that went well, or at its creation.
+// newestEnd returns the default seq for a fork: the newest step's end. A task that did not succeed is forked at the newest step that did
+// not fail, or at its creation, so that the fork repeats what failed.
 func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) uint64 {
-	at := uint64(1) // the first fact says that the task was created
+	at := uint64(1) // the task's creation
 	for _, end := range agentflow.StepEnds(records) {
 		if !end.Failed || status == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
 			at = end.Seq
@@ -114,7 +115,7 @@ func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) ui
 	return at
 }
 
-// first returns the records with the first n facts. The last record may be cut.
+// first returns the records with the first n facts; the last record may be cut.
 func first(records []*storagev1.Record, n uint64) (kept []*storagev1.Record) {
 	for _, r := range records {
 		if n == 0 {
@@ -125,16 +126,4 @@ func first(records []*storagev1.Record, n uint64) (kept []*storagev1.Record) {
 		n -= uint64(len(facts))
 	}
 	return kept
-}
-
-// DeleteTask implements ExecutorService.
-func (s *Tasks) DeleteTask(ctx context.Context, req *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
-	t, err := s.task(ctx, req.GetId())
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Journal.Delete(ctx, t.ID); err != nil {
-		return nil, fault(err, taskNotFound(t.ID))
-	}
-	return &executorv1.DeleteTaskResponse{}, nil
 }

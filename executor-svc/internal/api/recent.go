@@ -1,62 +1,45 @@
 package api
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
 
-// mostRecentBytes bounds the keys of one recent.
-const mostRecentBytes = 4 << 20
-
-// recent remembers for a while what another service answered, so that it need not be asked the same for each task. It forgets the
-// oldest answer first. The zero value is empty.
+// recent remembers answers of other services for a while, so that they are not asked the same for each task.
 type recent[V any] struct {
-	mu    sync.Mutex // guards what follows
-	byKey map[string]answer[V]
-	order []string // the keys, the oldest first
-	bytes int      // of the keys
+	age   time.Duration
+	limit int
+
+	mu      sync.Mutex
+	answers map[string]answer[V] // guarded by mu
 }
 
 type answer[V any] struct {
 	value V
-	since time.Time
+	time  time.Time
 }
 
 // get returns an answer that is younger than age.
-func (r *recent[V]) get(key string, age time.Duration) (value V, ok bool) {
+func (r *recent[V]) get(key string) (value V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a, ok := r.byKey[key]
-	if !ok || time.Since(a.since) >= age {
+	a, ok := r.answers[key]
+	if !ok || time.Since(a.time) >= r.age {
 		return value, false
 	}
 	return a.value, true
 }
 
-// put remembers an answer, and forgets those that are older than age or more than limit.
-func (r *recent[V]) put(key string, value V, age time.Duration, limit int) {
+// put remembers an answer. At the limit it forgets old answers, and all of them if none is old.
+func (r *recent[V]) put(key string, value V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	for len(r.order) > 0 && now.Sub(r.byKey[r.order[0]].since) >= age {
-		r.forgetOldest()
+	if len(r.answers) >= r.limit {
+		maps.DeleteFunc(r.answers, func(_ string, a answer[V]) bool { return time.Since(a.time) >= r.age })
 	}
-	if _, there := r.byKey[key]; there || len(key) > mostRecentBytes {
-		return // one of others who asked at the same time; it is as good
+	if r.answers == nil || len(r.answers) >= r.limit {
+		r.answers = make(map[string]answer[V])
 	}
-	for len(r.order) >= limit || r.bytes+len(key) > mostRecentBytes {
-		r.forgetOldest()
-	}
-	if r.byKey == nil {
-		r.byKey = make(map[string]answer[V])
-	}
-	r.byKey[key] = answer[V]{value, now}
-	r.order, r.bytes = append(r.order, key), r.bytes+len(key)
-}
-
-func (r *recent[V]) forgetOldest() {
-	key := r.order[0]
-	r.order[0] = "" // the slice's memory outlives the entry
-	r.order, r.bytes = r.order[1:], r.bytes-len(key)
-	delete(r.byKey, key)
+	r.answers[key] = answer[V]{value, time.Now()}
 }

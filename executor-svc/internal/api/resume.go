@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/schema"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/flow"
 	agentflow "pawl.dev/executor-svc/internal/flow/agent"
@@ -31,30 +34,21 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 		return nil, err
 	}
 	if c.GetUnpause() != nil {
-		return s.unpause(ctx, t, c)
-	}
-	open := openWait(t, req.GetWaitId())
-	if open == nil {
-		return s.answered(ctx, t, c, req.GetWaitId())
-	}
-	// Also where it would be queued behind what closes the wait: who answers would not learn that it came to nothing.
-	if err := agentflow.Fits(open, c); err != nil {
-		return nil, err
-	}
-	if a := c.GetApprove(); a != nil && a.GetGrant() == shownRisk {
-		a.Grant = riskOf(t, open)
-	}
-	if input := c.GetApprove().GetInputJson(); input != "" {
-		if err := s.checkEdit(ctx, t.Head, toolOf(t, open), input); err != nil {
-			return nil, err
+		if !t.Checkpoint.GetPauseRequested() && !state.Ended(t.Checkpoint.GetStatus()) {
+			return s.get(ctx, t.ID) // it is not paused
 		}
+		return s.send(ctx, t, c, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN)
 	}
-	if err := checkInput(open, c.GetInput()); err != nil {
+	i := slices.IndexFunc(t.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool { return w.GetId() == req.GetWaitId() })
+	if i < 0 {
+		return s.repeatAnswer(ctx, t, c, req.GetWaitId())
+	}
+	if err := s.checkAnswer(ctx, t, t.Checkpoint.GetWaits()[i], c); err != nil {
 		return nil, err
 	}
 	if err := s.Engine.Send(ctx, t.ID, c); err != nil {
 		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
-			return s.answered(ctx, t, c, req.GetWaitId())
+			return s.repeatAnswer(ctx, t, c, req.GetWaitId())
 		}
 		return nil, fault(err, taskNotFound(t.ID))
 	}
@@ -67,26 +61,11 @@ func (s *Tasks) CancelTask(ctx context.Context, req *executorv1.CancelTaskReques
 	if err != nil {
 		return nil, err
 	}
-	if !state.Ended(t.Checkpoint.GetStatus()) {
-		err := s.Engine.Send(ctx, t.ID, &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason()}}})
-		if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
-			return nil, fault(err, taskNotFound(t.ID))
-		}
+	if state.Ended(t.Checkpoint.GetStatus()) {
+		return s.get(ctx, t.ID)
 	}
-	return s.get(ctx, t.ID)
-}
-
-// unpause lets a task go on; one that is not paused is as it should be.
-func (s *Tasks) unpause(ctx context.Context, t *journal.Task, c *storagev1.Command) (*executorv1.Task, error) {
-	switch {
-	case state.Ended(t.Checkpoint.GetStatus()):
-		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED, "the task has ended; start a new one")
-	case t.Checkpoint.GetPauseRequested():
-		if err := s.Engine.Send(ctx, t.ID, c); err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
-			return nil, fault(err, taskNotFound(t.ID))
-		}
-	}
-	return s.get(ctx, t.ID)
+	cancel := &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason()}}}
+	return s.send(ctx, t, cancel, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED)
 }
 
 // PauseTask implements ExecutorService.
@@ -95,120 +74,104 @@ func (s *Tasks) PauseTask(ctx context.Context, req *executorv1.PauseTaskRequest)
 	if err != nil {
 		return nil, err
 	}
-	err = s.Engine.Send(ctx, t.ID, &storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{Reason: req.GetReason()}}})
-	if err != nil {
+	return s.send(ctx, t, &storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{Reason: req.GetReason()}}}, 0)
+}
+
+// send sends a command and returns the task; an error with the reason harmless is none.
+func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command, harmless commonv1.ErrorReason) (*executorv1.Task, error) {
+	if err := s.Engine.Send(ctx, t.ID, c); err != nil && (harmless == 0 || errs.Reason(err) != harmless) {
 		return nil, fault(err, taskNotFound(t.ID))
 	}
 	return s.get(ctx, t.ID)
 }
 
-func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
-	switch a := req.GetAnswer().(type) {
-	case *executorv1.ResumeTaskRequest_Approve:
-		input, err := edited(a.Approve.GetInput(), a.Approve.GetInputJson())
-		if err != nil {
-			return nil, err
-		}
-		approve := &storagev1.Approve{WaitId: req.GetWaitId(), InputJson: input}
-		if g := a.Approve.GetGrant(); g != nil {
-			approve.Grant = cmp.Or(g.GetMaxRisk(), shownRisk)
-		}
-		return &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}, nil
-	case *executorv1.ResumeTaskRequest_Reject:
-		return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: req.GetWaitId(), Reason: a.Reject.GetReason()}}}, nil
-	case *executorv1.ResumeTaskRequest_Params:
-		content, err := schema.ExactObject(a.Params.GetContent(), a.Params.GetContentJson())
-		if err != nil {
-			return nil, err
-		}
-		if content == "{}" && a.Params.GetDescription() == "" {
-			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-				"params are empty; give values in content, or say them in description").WithViolation("params", "empty")
-		}
-		return &storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{
-			WaitId:   req.GetWaitId(),
-			Supplied: &storagev1.Supplied{ContentJson: content, Description: a.Params.GetDescription()},
-		}}}, nil
-	case *executorv1.ResumeTaskRequest_Outcome:
-		return outcomeCommand(req.GetWaitId(), a.Outcome)
-	case *executorv1.ResumeTaskRequest_Input:
-		return inputCommand(req.GetWaitId(), a.Input)
-	case *executorv1.ResumeTaskRequest_Unpause:
-		return &storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{WaitId: req.GetWaitId()}}}, nil
+// checkAnswer refuses an answer that does not fit its open wait, and completes a grant. A command may be queued behind one that closes the
+// wait: then its sender would not learn of the refusal.
+func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev1.Wait, c *storagev1.Command) error {
+	if err := agentflow.Fits(open, c); err != nil {
+		return err
 	}
-	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"an answer is required: approve, reject, params, outcome, input or unpause")
-}
-
-func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Command, error) {
-	settle := &storagev1.SettleOutcome{WaitId: waitID}
-	switch k := a.GetAnswer().(type) {
-	case *executorv1.OutcomeAnswer_Retry:
-		settle.Answer = &storagev1.SettleOutcome_Retry{Retry: true}
-	case *executorv1.OutcomeAnswer_Output:
-		output, err := schema.ExactObject(k.Output.GetOutput(), k.Output.GetOutputJson())
-		if err != nil {
-			return nil, err
-		}
-		settle.Answer = &storagev1.SettleOutcome_OutputJson{OutputJson: output}
-	case *executorv1.OutcomeAnswer_Skip:
-		settle.Answer = &storagev1.SettleOutcome_Skip{Skip: k.Skip.GetReason()}
-	default:
-		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip")
-	}
-	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
-}
-
-// shownRisk stands for the risk that was shown with the wait.
-const shownRisk = commonv1.RiskLevel(-1)
-
-func riskOf(t *journal.Task, w *storagev1.Wait) commonv1.RiskLevel {
-	for _, s := range t.Checkpoint.GetActiveSteps() {
-		if s.GetOrdinal() == w.GetOrdinal() {
-			return s.GetRisk().GetLevel()
+	var step *storagev1.ActiveStep
+	for _, active := range t.Checkpoint.GetActiveSteps() {
+		if active.GetOrdinal() == open.GetOrdinal() {
+			step = active
 		}
 	}
-	return commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
-}
-
-// edited returns the edited input as exact JSON, or nothing where none was given.
-func edited(input *structpb.Struct, text string) (string, error) {
-	if input == nil && text == "" {
-		return "", nil
-	}
-	return schema.ExactObject(input, text)
-}
-
-func openWait(t *journal.Task, id string) *storagev1.Wait {
-	for _, w := range t.Checkpoint.GetWaits() {
-		if w.GetId() == id {
-			return w
+	if a := c.GetApprove(); a != nil {
+		if a.GetGrant() == shownRisk {
+			a.Grant = step.GetRisk().GetLevel()
 		}
+		if a.GetInputJson() != "" {
+			return s.checkEdit(ctx, t.Head.GetUserSub(), step.GetToolId(), a.GetInputJson())
+		}
+	}
+	if in := c.GetInput(); in.GetAction() == executorv1.InputAnswer_ACTION_ACCEPT {
+		return checkContent(open, in.GetContentJson())
 	}
 	return nil
 }
 
-func toolOf(t *journal.Task, w *storagev1.Wait) string {
-	for _, s := range t.Checkpoint.GetActiveSteps() {
-		if s.GetOrdinal() == w.GetOrdinal() {
-			return s.GetToolId()
+// checkEdit refuses an edited input that does not fit the tool's schema. If the tool cannot be looked up, the pool checks the input.
+func (s *Tasks) checkEdit(ctx context.Context, user, toolID, input string) error {
+	mcpID, name := flow.ToolName(toolID)
+	ctx = serve.WithAffinity(identity.OnBehalfOf(ctx, user), mcpID, user)
+	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000}
+	for {
+		page, err := s.Pool.ListTools(ctx, req)
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		for _, tool := range page.GetTools() {
+			if tool.GetName() != name {
+				continue
+			}
+			if err := validate(tool.GetInputSchemaJson(), input); err != nil {
+				return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
+					"the edited input does not fit %s: %s", tool.GetId(), err).WithViolation("approve.input", err.Error())
+			}
+			return nil
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return nil
 		}
 	}
-	return ""
 }
 
-// answered says what became of a wait that is not open. Repeating the answer that was given is harmless; another one is
-// refused.
-func (s *Tasks) answered(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
+// checkContent refuses content that does not fit a question of a tool's server.
+func checkContent(open *storagev1.Wait, content string) error {
+	if open.GetUrl() != "" {
+		if content != "{}" {
+			return invalid("input.content", "must be empty",
+				"%s asks to open %s and takes no content: what is entered there does not pass through here", open.GetId(), open.GetUrl())
+		}
+		return nil
+	}
+	if err := validate(open.GetParamsSchemaJson(), content); err != nil {
+		return invalid("input.content", err.Error(), "the content does not fit what %s asks for: %s", open.GetId(), err)
+	}
+	return nil
+}
+
+// validate checks JSON against a schema. A schema that cannot be read is the tool's fault, which the pool reports.
+func validate(schemaJSON, text string) error {
+	compiled, err := schema.Compile(schemaJSON)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return compiled.Validate(text)
+}
+
+// repeatAnswer answers a command for a wait that is not open. Repeating the answer that closed it is harmless; another one is refused.
+func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
 	var given *storagev1.Fact
-	var asked asked
+	var asked question
 	err := s.records(ctx, t.ID, func(r journal.Record) {
 		for _, f := range r.GetFacts() {
 			if f.GetWaitId() != waitID {
 				continue
 			}
 			if w := f.GetStepWaitingForStart(); w != nil {
-				asked.input, asked.outcome = w.GetInputJson(), w.GetOutcomeUnknown() != nil
+				asked = question{input: w.GetInputJson(), outcome: w.GetOutcomeUnknown() != nil}
 			}
 			if given == nil && closes(f) {
 				given = f
@@ -239,14 +202,14 @@ func closes(f *storagev1.Fact) bool {
 	return false
 }
 
-// asked is what a person was asked: to approve an input, or what became of its call.
-type asked struct {
+// question is what a wait asked: to approve an input, or for the outcome of its call.
+type question struct {
 	input   string
 	outcome bool
 }
 
-// same says whether a command repeats the answer that was given.
-func same(c *storagev1.Command, given *storagev1.Fact, q asked) bool {
+// same reports whether a command repeats the answer that was given.
+func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
 		return q.started(c, flow.InputHash(k.StepInput))
@@ -269,8 +232,8 @@ func same(c *storagev1.Command, given *storagev1.Fact, q asked) bool {
 	return false
 }
 
-// started says whether a command is the one that let the step run with the input of that hash.
-func (q asked) started(c *storagev1.Command, hash []byte) bool {
+// started reports whether a command is the one that let the step run with the input of that hash.
+func (q question) started(c *storagev1.Command, hash []byte) bool {
 	if q.outcome {
 		return c.GetOutcome().GetRetry()
 	}

@@ -23,7 +23,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Deps is what the handlers stand on.
+// Deps are what the handlers use.
 type Deps struct {
 	Engine  *engine.Engine
 	Journal journal.Journal
@@ -31,29 +31,34 @@ type Deps struct {
 	Pool    mcppoolv1.McpPoolServiceClient
 	// Limits of tasks whose agent sets none.
 	Limits *storagev1.Limits
-	// Requests of one user are taken within Window (A28); 0: any number.
+	// Requests is how many requests of one user are accepted within Window (A28); 0: any number.
 	Requests int
 	Window   time.Duration
-	// StoreInfo says what is in the journal.
+	// StoreInfo describes the journal.
 	StoreInfo func(context.Context) (*executorv1.StoreInfo, error)
 	Log       *slog.Logger
 }
 
-// Tasks answers ExecutorService.
+// Tasks implements ExecutorService.
 type Tasks struct {
 	executorv1.UnsafeExecutorServiceServer
 	Deps
-	// playbooks are those that the planner accepted, by text.
-	playbooks recent[playbook]
-	// servers are those that were there, by user and id.
-	servers recent[struct{}]
+	check *checks
 }
 
-// Agents answers AgentService.
+// Agents implements AgentService.
 type Agents struct {
 	executorv1.UnsafeAgentServiceServer
 	Deps
+	check *checks
 }
+
+const (
+	// playbookAge is how long the planner's answer about a playbook is kept: it depends on the text alone and the planner's version.
+	playbookAge = time.Minute
+	// serverAge is how long a server is known to exist.
+	serverAge = 2 * time.Second
+)
 
 var (
 	_ executorv1.ExecutorServiceServer = (*Tasks)(nil)
@@ -62,11 +67,12 @@ var (
 
 // Register adds both services to a server.
 func Register(r grpc.ServiceRegistrar, d Deps) {
-	executorv1.RegisterExecutorServiceServer(r, &Tasks{Deps: d})
-	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d})
+	c := &checks{Deps: d, playbooks: recent[playbook]{age: playbookAge, limit: 256}, servers: recent[struct{}]{age: serverAge, limit: 4096}}
+	executorv1.RegisterExecutorServiceServer(r, &Tasks{Deps: d, check: c})
+	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d, check: c})
 }
 
-// task loads a task if it is the caller's; another user's is not found.
+// task loads a task of the caller; another user's is not found.
 func (s *Tasks) task(ctx context.Context, id string) (*journal.Task, error) {
 	who, err := identity.FromContext(ctx)
 	if err != nil {
@@ -87,7 +93,7 @@ func taskNotFound(id string) error {
 		"there is no task %s; list yours with `pawl tasks` or GET /v1/tasks", id)
 }
 
-// fault turns what a journal answers into what a caller reads.
+// fault turns an error of the journal into one of the API; notFound replaces journal.ErrNotFound.
 func fault(err, notFound error) error {
 	var typed *errs.Error
 	var limited *journal.Limited
@@ -119,7 +125,7 @@ func fault(err, notFound error) error {
 		return err
 	}
 	if _, ok := status.FromError(err); ok {
-		return err // of the stream: its client has left
+		return err // of the stream: the client has left
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
 		"the journal cannot be used: %w; look at the disk and the executor's log", err)

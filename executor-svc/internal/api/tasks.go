@@ -22,7 +22,7 @@ import (
 	"pawl.dev/executor-svc/internal/view"
 )
 
-// taskIDHeader names the task of a RunTask stream before its first event.
+// taskIDHeader carries the task's id before the first event of a RunTask stream.
 const taskIDHeader = "pawl-task-id"
 
 // readBytes is how much of a task's record is read at once.
@@ -41,7 +41,7 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 	stops := func(s executorv1.ExecutorStatus) bool {
 		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	}
-	inproc.Share(ctx) // events are derived once for all watchers
+	inproc.Share(ctx) // all watchers receive the same events
 	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
@@ -138,6 +138,36 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 	return out, nil
 }
 
+// DeleteTask implements ExecutorService.
+func (s *Tasks) DeleteTask(ctx context.Context, req *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Journal.Delete(ctx, t.ID); err != nil {
+		return nil, fault(err, taskNotFound(t.ID))
+	}
+	return &executorv1.DeleteTaskResponse{}, nil
+}
+
+// GetStoreInfo implements ExecutorService.
+func (s *Tasks) GetStoreInfo(ctx context.Context, _ *executorv1.GetStoreInfoRequest) (*executorv1.StoreInfo, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !who.IsOperator() {
+		return nil, errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+			"only an operator may look at the whole journal; GET /v1/tasks lists your own tasks")
+	}
+	info, err := s.StoreInfo(ctx)
+	if err != nil {
+		return nil, fault(err, nil)
+	}
+	info.RunningTasks = int32(s.Engine.Running())
+	return info, nil
+}
+
 func badToken() error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"page_token is not one of this list; start again without it").WithViolation("page_token", "not a token of this list")
@@ -148,7 +178,7 @@ func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {
 	return log, s.records(ctx, id, func(r journal.Record) { log.Add(r.Record) })
 }
 
-// records reads all that happened to a task.
+// records passes all records of a task to each.
 func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record)) error {
 	for after := uint64(0); ; {
 		rs, err := s.Journal.Records(ctx, id, after, readBytes)

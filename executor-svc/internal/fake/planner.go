@@ -33,6 +33,8 @@ type Planner struct {
 	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
 	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
 	ModelsFn func()
+	// ModelsErr, if set, is what ListModels returns.
+	ModelsErr error
 	CheckFn  func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 
 	mu   sync.Mutex // guards seen
@@ -158,6 +160,9 @@ func (p *Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookR
 func (p *Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
 	if p.ModelsFn != nil {
 		p.ModelsFn()
+	}
+	if p.ModelsErr != nil {
+		return nil, p.ModelsErr
 	}
 	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "offline", IsDefault: true}, {Name: "playbook"}}}, nil
 }

@@ -1455,7 +1455,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x0fmax_model_calls\x18\x02 \x01(\rR\rmaxModelCalls\x12\x1d\n" +
 	"\n" +
 	"max_tokens\x18\x03 \x01(\x04R\tmaxTokens\x12E\n" +
-	"\fmax_run_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\n" +
+	"\fmax_run_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\n" +
 	"maxRunTime\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +

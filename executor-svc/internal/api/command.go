@@ -1,0 +1,129 @@
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/schema"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// shownRisk stands for the risk that was shown with the wait.
+const shownRisk = commonv1.RiskLevel(-1)
+
+// command converts the answer in a request.
+func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
+	waitID := req.GetWaitId()
+	switch a := req.GetAnswer().(type) {
+	case *executorv1.ResumeTaskRequest_Approve:
+		approve := &storagev1.Approve{WaitId: waitID}
+		if g := a.Approve.GetGrant(); g != nil {
+			approve.Grant = cmp.Or(g.GetMaxRisk(), shownRisk)
+		}
+		var err error
+		if a.Approve.GetInput() != nil || a.Approve.GetInputJson() != "" {
+			approve.InputJson, err = schema.ExactObject(a.Approve.GetInput(), a.Approve.GetInputJson())
+		}
+		return &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}, err
+	case *executorv1.ResumeTaskRequest_Reject:
+		return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: waitID, Reason: a.Reject.GetReason()}}}, nil
+	case *executorv1.ResumeTaskRequest_Params:
+		content, err := schema.ExactObject(a.Params.GetContent(), a.Params.GetContentJson())
+		if err == nil && content == "{}" && a.Params.GetDescription() == "" {
+			err = invalid("params", "empty", "params are empty; give values in content, or say them in description")
+		}
+		return &storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{
+			WaitId: waitID, Supplied: &storagev1.Supplied{ContentJson: content, Description: a.Params.GetDescription()},
+		}}}, err
+	case *executorv1.ResumeTaskRequest_Outcome:
+		return outcomeCommand(waitID, a.Outcome)
+	case *executorv1.ResumeTaskRequest_Input:
+		return inputCommand(waitID, a.Input)
+	case *executorv1.ResumeTaskRequest_Unpause:
+		return &storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{WaitId: waitID}}}, nil
+	}
+	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"an answer is required: approve, reject, params, outcome, input or unpause")
+}
+
+func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Command, error) {
+	settle := &storagev1.SettleOutcome{WaitId: waitID}
+	switch k := a.GetAnswer().(type) {
+	case *executorv1.OutcomeAnswer_Retry:
+		settle.Answer = &storagev1.SettleOutcome_Retry{Retry: true}
+	case *executorv1.OutcomeAnswer_Output:
+		output, err := stepOutput(k.Output.GetOutput(), k.Output.GetOutputJson())
+		if err != nil {
+			return nil, err
+		}
+		settle.Answer = &storagev1.SettleOutcome_OutputJson{OutputJson: output}
+	case *executorv1.OutcomeAnswer_Skip:
+		settle.Answer = &storagev1.SettleOutcome_Skip{Skip: k.Skip.GetReason()}
+	default:
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip")
+	}
+	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
+}
+
+// stepOutput returns a supplied output as exact JSON. It must have the shape of a step's output (A12).
+func stepOutput(output *structpb.Struct, text string) (string, error) {
+	exact, err := schema.ExactObject(output, text)
+	if err != nil {
+		return "", err
+	}
+	const shape = `{"message": "text", "structured": …, "media": […]}, with message or structured at least`
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(exact), &fields); err != nil {
+		return "", invalid("outcome.output", "not an object", "the output is no object; it looks like %s", shape)
+	}
+	_, message := fields["message"]
+	_, structured := fields["structured"]
+	problem := "it has neither message nor structured"
+	if message || structured {
+		problem = ""
+	}
+	for name, value := range fields {
+		var text string
+		var list []json.RawMessage
+		switch {
+		case name == "message" && json.Unmarshal(value, &text) != nil:
+			problem = "message is no text"
+		case name == "media" && json.Unmarshal(value, &list) != nil:
+			problem = "media is no list"
+		case name != "message" && name != "structured" && name != "media":
+			problem = "it has an unknown field " + name
+		}
+	}
+	if problem != "" {
+		return "", invalid("outcome.output", problem, "the output does not have the shape of a step's output: %s; it looks like %s", problem, shape)
+	}
+	return exact, nil
+}
+
+// inputCommand converts an answer to a tool's server.
+func inputCommand(waitID string, a *executorv1.InputAnswer) (*storagev1.Command, error) {
+	const accept = executorv1.InputAnswer_ACTION_ACCEPT
+	supply := &storagev1.SupplyInput{WaitId: waitID, Action: cmp.Or(a.GetAction(), accept)}
+	var err error
+	switch given := a.GetContent() != nil || a.GetContentJson() != ""; {
+	case given && supply.GetAction() != accept:
+		err = invalid("input.content", "only with ACTION_ACCEPT", "content goes with ACTION_ACCEPT alone; leave it out, or accept")
+	case given:
+		supply.ContentJson, err = schema.ExactObject(a.GetContent(), a.GetContentJson())
+	case supply.GetAction() == accept:
+		supply.ContentJson = "{}"
+	}
+	return &storagev1.Command{Kind: &storagev1.Command_Input{Input: supply}}, err
+}
+
+// invalid returns an error about one field of a request.
+func invalid(field, violation, format string, args ...any) error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...).WithViolation(field, violation)
+}
