@@ -8,6 +8,7 @@ import (
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
+	"pawl.dev/services/identity"
 	"pawl.dev/test/rig"
 	testcasev1 "pawl.dev/test/testcase/v1"
 )
@@ -23,8 +24,12 @@ func TestTooManyRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const window = 6 * time.Second
-			target := start(t, rig.Options{Workspace: workspace(t), MaxRequests: 1, RequestWindow: window})
-			first, second := rig.Client(rig.NewGRPC(target.Executor)), rig.Client(rig.REST{Base: target.HTTP})
+			path, key := keys(t)
+			user := key("ann", identity.RoleUser, identity.RoleOperator)
+			target := start(t, rig.Options{
+				Keys: path, Key: user, ServiceKey: key("executor", identity.RoleService), Workspace: workspace(t), MaxRequests: 1, RequestWindow: window,
+			})
+			first, second := rig.Client(rig.NewGRPC(target.Executor)), rig.Client(rig.REST{Base: target.HTTP, Key: user})
 			ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 			defer cancel()
 			task := tooMany(ctx, t, first, second, window, "")

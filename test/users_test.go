@@ -29,21 +29,27 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-func twoUsers(t *testing.T, start func(testing.TB, rig.Options) *rig.Target) {
-	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
-	defer cancel()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
+// keys makes a key file, and returns its path and what adds a key to it.
+func keys(t *testing.T) (path string, key func(sub string, roles ...identity.Role) string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "keys.yaml")
 	file, err := identity.OpenKeyFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := func(sub string, roles ...identity.Role) string {
+	return path, func(sub string, roles ...identity.Role) string {
 		token, _, err := file.Add(sub, roles, "a test")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
+}
+
+func twoUsers(t *testing.T, start func(testing.TB, rig.Options) *rig.Target) {
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+	defer cancel()
+	path, key := keys(t)
 	ann, bob := key("ann", identity.RoleUser), key("bob", identity.RoleUser)
 	op := key("olga", identity.RoleUser, identity.RoleOperator)
 	target := start(t, rig.Options{Keys: path, Key: op, ServiceKey: key("executor", identity.RoleService), Workspace: workspace(t)})
