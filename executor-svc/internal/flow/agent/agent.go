@@ -44,22 +44,21 @@ type Flow struct{}
 
 var _ flow.Flow = Flow{}
 
-// On implements flow.Flow.
+// Apply implements flow.Flow.
 func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	if state.Ended(m.s.GetStatus()) {
 		return flow.Transition{}, ended(m.s.GetStatus())
 	}
-	if err := m.on(in); err != nil {
-		return flow.Transition{}, err
-	}
-	if progress(in) {
+	m.on(in)
+	if isProgress(in) {
 		m.s.Recoveries, m.s.StatusReason = 0, ""
 	}
-	return m.settle()
+	m.hold()
+	return m.transition()
 }
 
-// Resume implements flow.Flow: an effect that had not come back is run again where that changes nothing in the world.
+// Resume implements flow.Flow: an effect without a result is run again if that changes nothing in the world.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	if state.Ended(m.s.GetStatus()) || m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
@@ -67,82 +66,93 @@ func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	}
 	m.recover(recovered)
 	if limit := m.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && m.s.GetRecoveries() > limit {
-		if err := m.giveUp(limit); err != nil {
-			return flow.Transition{}, err
-		}
-		return m.transition(), nil
+		m.failNoProgress(limit)
+		return m.transition()
 	}
 	m.unchanged = !recovered && m.s.GetPhase() != storagev1.Phase_PHASE_ANSWER
-	if err := m.goOn(); err != nil {
-		return flow.Transition{}, err
-	}
-	return m.settle()
+	m.resume()
+	m.hold()
+	return m.transition()
 }
 
 // Fail implements flow.Flow.
 func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	m.run(flow.Abandon{})
-	if err := m.closeAttempt(e); err != nil {
-		return flow.Transition{}, err
-	}
-	if err := m.fail(e); err != nil {
-		return flow.Transition{}, err
-	}
-	return m.transition(), nil
+	m.closeAttempt(e)
+	m.fail(e)
+	return m.transition()
 }
 
-func (m *move) on(in flow.Input) error {
+func (m *move) on(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Command:
-		return m.command(in.Command)
+		m.command(in.Command)
+		return
 	case flow.Timeout:
-		return m.lapsed()
+		m.timeout()
+		return
 	case flow.RecoverySettled:
-		return m.recoverySettled()
+		m.recoverySettled()
+		return
 	case flow.Blocked:
-		return m.blocked(in)
+		m.blocked(in)
+		return
 	case flow.Begun:
-		return m.begun(in)
+		m.begun(in)
+		return
 	case flow.Planned:
-		return m.planned(in)
+		m.planned(in)
+		return
 	case flow.Derived:
-		return m.derived(in)
+		m.derived(in)
+		return
 	case flow.Diagnosed:
-		return m.judged(in)
+		m.diagnosed(in)
+		return
 	case flow.ToolRefreshed:
-		return m.looked(in)
+		m.toolRefreshed(in)
+		return
 	case flow.Text:
-		return m.text(in)
+		m.text(in)
+		return
 	case flow.Answered:
-		return m.answered(in)
+		m.answered(in)
+		return
 	}
-	return m.onCall(in)
+	m.onCall(in)
 }
 
 // onCall does what came of a tool call.
-func (m *move) onCall(in flow.Input) error {
+func (m *move) onCall(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Progress:
-		return m.progress(in)
+		m.progress(in)
+		return
 	case flow.Called:
-		return m.called(in)
+		m.called(in)
+		return
 	case flow.Moved:
-		return m.moved(in)
+		m.moved(in)
+		return
 	case flow.Asked:
-		return m.asked(in)
+		m.asked(in)
+		return
 	case flow.Undelivered:
-		return m.undelivered(in)
+		m.undelivered(in)
+		return
 	case flow.McpTask:
-		return m.tasked(in)
+		m.mcpTask(in)
+		return
 	case flow.NotStarted:
-		return m.notStarted(in)
+		m.notStarted(in)
+		return
 	}
-	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in)
+	m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in))
 }
 
-// progress says whether a task that came to this has got somewhere since it was taken up.
-func progress(in flow.Input) bool {
+// isProgress reports whether an input is progress since the last recovery.
+func isProgress(in flow.Input) bool {
 	switch in.(type) {
 	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
 		return true
@@ -150,42 +160,41 @@ func progress(in flow.Input) bool {
 	return false
 }
 
-// goOn runs what the task's phase is waiting for.
-func (m *move) goOn() error {
+// resume runs the effect that the task's phase waits for.
+func (m *move) resume() {
 	switch m.s.GetPhase() {
 	case storagev1.Phase_PHASE_BEGIN:
 		m.run(flow.Begin{})
 	case storagev1.Phase_PHASE_PLAN:
 		m.run(flow.Plan{})
 	case storagev1.Phase_PHASE_START:
-		s, err := m.step()
-		if err != nil {
-			return err
+		s := m.step()
+		if s == nil {
+			return
 		}
-		return m.call(s, "")
+		m.call(s, "")
+		return
 	case storagev1.Phase_PHASE_CALL:
-		return m.interrupted()
+		m.resumeCall()
+		return
 	case storagev1.Phase_PHASE_DERIVE:
-		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
+		m.runFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_DIAGNOSE:
-		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return judge(s) })
+		m.runFor(diagnose)
 	case storagev1.Phase_PHASE_REFRESH_TOOL:
-		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
+		m.runFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_FILL:
-		return m.again(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
+		m.runFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:
 		m.beginAnswer(m.s.GetCutShort())
 	}
-	return nil
 }
 
-func (m *move) again(effect func(*storagev1.ActiveStep) flow.Effect) error {
-	s, err := m.step()
-	if err != nil {
-		return err
+// runFor runs an effect for the active step.
+func (m *move) runFor(effect func(*storagev1.ActiveStep) flow.Effect) {
+	if s := m.step(); s != nil {
+		m.run(effect(s))
 	}
-	m.run(effect(s))
-	return nil
 }
 
 func ended(s executorv1.ExecutorStatus) error {

@@ -5,7 +5,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// beginAnswer writes the answer (A22). After a crash in the middle of one, a new one is begun.
+// beginAnswer starts an answer (A22). After a crash in the middle of one, another is started.
 func (m *move) beginAnswer(cutShort string) {
 	m.s.Phase = storagev1.Phase_PHASE_ANSWER
 	m.s.CutShort = cutShort
@@ -14,25 +14,23 @@ func (m *move) beginAnswer(cutShort string) {
 	m.run(flow.Answer{CutShort: cutShort})
 }
 
-func (m *move) text(in flow.Text) error {
+func (m *move) text(in flow.Text) {
 	m.fact(&storagev1.Fact{ToolId: flow.Final, StepStatus: stepRunning, Kind: &storagev1.Fact_TextAdd{
 		TextAdd: &storagev1.TextAdd{Answer: m.s.GetAnswerCount(), Offset: m.s.GetAnswerBytes(), Text: in.Text},
 	}})
 	m.s.AnswerBytes += uint64(len(in.Text))
-	return nil
 }
 
-func (m *move) answered(in flow.Answered) error {
+func (m *move) answered(in flow.Answered) {
 	m.settleReserve(in.Usage)
 	if in.Text != "" {
-		if err := m.text(flow.Text{Text: in.Text}); err != nil {
-			return err
-		}
+		m.text(flow.Text{Text: in.Text})
 	}
 	if in.Err != nil {
-		return m.fail(in.Err)
+		m.fail(in.Err)
+		return
 	}
-	return m.end(success, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{
+	m.end(success, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{
 		FlowSuccess: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: m.s.GetAnswerCount()},
 	}})
 }

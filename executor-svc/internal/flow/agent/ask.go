@@ -16,17 +16,13 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// mayRun is said of a call that may have had its effect already, before the planner's words.
+// mayRun precedes the planner's reason for a call that may have had its effect already.
 const mayRun = "The same call was made before, and it is not known whether it ran. "
 
-// ask waits for a person's approval of exactly the current input (A8).
-func (m *move) ask(s *storagev1.ActiveStep) error {
-	if err := m.stepTo(s, stepWaiting); err != nil {
-		return err
-	}
-	if err := m.executor(waiting); err != nil {
-		return err
-	}
+// askApproval waits for a person to approve exactly the current input (A8).
+func (m *move) askApproval(s *storagev1.ActiveStep) {
+	m.stepTo(s, stepWaiting)
+	m.executor(waiting)
 	if s.GetRepeated() || m.mayHaveRun(s) {
 		s.Risk = &storagev1.RiskNote{
 			Level:  s.GetRisk().GetLevel(),
@@ -39,25 +35,21 @@ func (m *move) ask(s *storagev1.ActiveStep) error {
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
 	m.stop()
-	return nil
 }
 
-// judged asks a person for parameters where the error is about them, else gives the step up (A15, A16).
-func (m *move) judged(in flow.Diagnosed) error {
+// diagnosed asks a person for parameters if the error is about them; else the step fails (A15, A16).
+func (m *move) diagnosed(in flow.Diagnosed) {
 	m.settleReserve(in.Usage)
-	s, err := m.current(in.Ordinal)
-	if err != nil {
-		return err
+	s := m.current(in.Ordinal)
+	if s == nil {
+		return
 	}
 	if !in.IsParamError || s.GetAttempt() >= m.t.Head.GetLimits().GetMaxAttempts() {
-		return m.stepFailed(s)
+		m.stepFailed(s)
+		return
 	}
-	if err := m.stepTo(s, stepParam); err != nil {
-		return err
-	}
-	if err := m.executor(waiting); err != nil {
-		return err
-	}
+	m.stepTo(s, stepParam)
+	m.executor(waiting)
 	w := m.open(s, params, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
 	w.Hash = flow.AskedHash(m.t, s)
@@ -65,7 +57,6 @@ func (m *move) judged(in flow.Diagnosed) error {
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
 	}})
 	m.stop()
-	return nil
 }
 
 func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
@@ -75,7 +66,7 @@ func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message s
 		CreateTime: m.t.Now.UnixNano(),
 	}
 	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != pause {
-		if d := w.CreateTime + timeout; d > w.CreateTime { // else it is beyond what can be counted
+		if d := w.CreateTime + timeout; d > w.CreateTime { // else it overflows
 			w.Deadline = d
 		}
 	}
@@ -83,7 +74,7 @@ func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message s
 	return w
 }
 
-// stop says that nothing goes on until a person answers (A26).
+// stop records that nothing continues until a person answers (A26).
 func (m *move) stop() {
 	m.s.Phase = storagev1.Phase_PHASE_WAIT
 	ids := make([]string, 0, len(m.s.GetWaits()))
@@ -93,49 +84,59 @@ func (m *move) stop() {
 	m.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
 }
 
-// command does what someone asked (A9, A10, cancel).
-func (m *move) command(c *storagev1.Command) error {
+// command applies a request of a person (A9, A10, cancel).
+func (m *move) command(c *storagev1.Command) {
 	switch k := c.GetKind().(type) {
 	case *storagev1.Command_Cancel:
-		return m.cancel(k.Cancel.GetReason())
+		m.cancel(k.Cancel.GetReason())
+		return
 	case *storagev1.Command_Approve:
-		return m.approve(k.Approve)
+		m.approve(k.Approve)
+		return
 	case *storagev1.Command_Reject:
-		return m.reject(k.Reject)
+		m.reject(k.Reject)
+		return
 	case *storagev1.Command_Params:
-		return m.supplied(k.Params)
+		m.supplied(k.Params)
+		return
 	case *storagev1.Command_Outcome:
-		return m.settleOutcome(k.Outcome)
+		m.settleOutcome(k.Outcome)
+		return
 	case *storagev1.Command_Input:
-		return m.supplyInput(k.Input)
+		m.supplyInput(k.Input)
+		return
 	case *storagev1.Command_Pause:
-		return m.pause(k.Pause)
+		m.pause(k.Pause)
+		return
 	case *storagev1.Command_Unpause:
-		return m.unpause(k.Unpause)
+		m.unpause(k.Unpause)
+		return
 	}
-	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind())
+	m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind()))
 }
 
-// answer finds the wait that a command answers, and closes it.
-func (m *move) answer(id string, kinds ...executorv1.WaitKind) (*storagev1.ActiveStep, error) {
+// answer closes the wait that a command answers and returns its step.
+func (m *move) answer(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
 	for i, w := range m.s.GetWaits() {
 		if w.GetId() != id {
 			continue
 		}
 		if !slices.Contains(kinds, w.GetKind()) {
-			return nil, wrongAnswer(w)
+			m.refuse(wrongAnswer(w))
+			return nil
 		}
-		s, err := m.current(w.GetOrdinal())
-		if err != nil {
-			return nil, err
+		s := m.current(w.GetOrdinal())
+		if s == nil {
+			return nil
 		}
 		m.s.Waits = append(m.s.Waits[:i:i], m.s.Waits[i+1:]...)
-		return s, nil
+		return s
 	}
-	return nil, notOpen(id)
+	m.refuse(notOpen(id))
+	return nil
 }
 
-// Fits returns an error where an answer is one for another kind of question: it can be refused before anything is done.
+// Fits returns an error if a command answers another kind of wait. It is called before the command is sent.
 func Fits(w *storagev1.Wait, c *storagev1.Command) error {
 	if !slices.Contains(answers(c), w.GetKind()) {
 		return wrongAnswer(w)
@@ -143,7 +144,7 @@ func Fits(w *storagev1.Wait, c *storagev1.Command) error {
 	return nil
 }
 
-// answers are the kinds of questions that a command answers.
+// answers returns the kinds of waits that a command answers.
 func answers(c *storagev1.Command) []executorv1.WaitKind {
 	switch c.GetKind().(type) {
 	case *storagev1.Command_Approve:
@@ -176,11 +177,11 @@ func wrongAnswer(w *storagev1.Wait) error {
 		"%s asks for something else; answer it with %s", w.GetId(), want[w.GetKind()])
 }
 
-// approve runs exactly the input that was shown, or the edited one; it is never derived anew (A9).
-func (m *move) approve(a *storagev1.Approve) error {
-	s, err := m.answer(a.GetWaitId(), approval)
-	if err != nil {
-		return err
+// approve runs exactly the input that was shown, or the edited one, and never another (A9).
+func (m *move) approve(a *storagev1.Approve) {
+	s := m.answer(a.GetWaitId(), approval)
+	if s == nil {
+		return
 	}
 	if in := a.GetInputJson(); in != "" && in != s.GetInputJson() {
 		s.InputJson, s.InputSeq, s.Repeated = in, 0, false
@@ -191,89 +192,79 @@ func (m *move) approve(a *storagev1.Approve) error {
 			ToolId: s.GetToolId(), DefinitionHash: s.GetDefinitionHash(), ConfigRevision: s.GetConfigRevision(), MaxRisk: a.GetGrant(),
 		})
 	}
-	return m.call(s, a.GetWaitId())
+	m.call(s, a.GetWaitId())
 }
 
 // reject cancels step and task (A9).
-func (m *move) reject(r *storagev1.Reject) error {
-	s, err := m.answer(r.GetWaitId(), approval, params, outcome)
-	if err != nil {
-		return err
+func (m *move) reject(r *storagev1.Reject) {
+	s := m.answer(r.GetWaitId(), approval, params, outcome)
+	if s == nil {
+		return
 	}
 	reason := r.GetReason()
 	if reason == "" {
 		reason = "Cancelled by user"
 	}
-	if err := m.cancelStep(s, reason, r.GetWaitId(), s.GetOutcome()); err != nil {
-		return err
-	}
-	return m.cancelled(reason, r.GetWaitId())
+	m.cancelStep(s, reason, r.GetWaitId(), s.GetOutcome())
+	m.cancelled(reason, r.GetWaitId())
 }
 
-// supplied fills in what a person supplied (A10).
-func (m *move) supplied(p *storagev1.SupplyParams) error {
-	s, err := m.answer(p.GetWaitId(), params)
-	if err != nil {
-		return err
+// supplied starts to fill in the values that a person supplied (A10).
+func (m *move) supplied(p *storagev1.SupplyParams) {
+	s := m.answer(p.GetWaitId(), params)
+	if s == nil {
+		return
 	}
-	if err := m.executor(running); err != nil {
-		return err
-	}
+	m.executor(running)
 	s.Supplied = p.GetSupplied()
 	m.s.Phase = storagev1.Phase_PHASE_FILL
 	m.stepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
 		StatusChanged: &storagev1.StatusChanged{From: waiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
 	}})
 	m.run(flow.Fill{Ordinal: s.GetOrdinal()})
-	return nil
 }
 
-// cancel ends the task at once, or as soon as the running call has come back.
-func (m *move) cancel(reason string) error {
+// cancel ends the task at once, or once the running call has ended.
+func (m *move) cancel(reason string) {
 	if reason == "" {
 		reason = "Cancelled by user"
 	}
 	if m.s.GetPhase() == storagev1.Phase_PHASE_CALL {
 		if m.s.GetCancelRequested() {
 			m.unchanged = true
-			return nil
+			return
 		}
 		m.s.CancelRequested, m.s.CancelReason = true, reason
 		m.run(flow.StopCall{Reason: "the task was cancelled"})
-		return nil
+		return
 	}
 	if len(m.s.GetActiveSteps()) > 0 {
 		s := m.s.GetActiveSteps()[0]
 		m.withdraw(s, "the task was cancelled")
-		if err := m.cancelStep(s, reason, "", s.GetOutcome()); err != nil {
-			return err
-		}
+		m.cancelStep(s, reason, "", s.GetOutcome())
 	}
 	m.run(flow.Abandon{})
-	return m.cancelled(reason, "")
+	m.cancelled(reason, "")
 }
 
-func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) error {
+func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
 	wasRunning := s.GetStatus() == stepRunning || m.asking(s)
-	if err := m.stepTo(s, stepCancelled); err != nil {
-		return err
-	}
+	m.stepTo(s, stepCancelled)
 	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
 	if !wasRunning {
-		// It ends the step, and no attempt: the newest one has ended already (A17).
+		// It ends the step but no attempt, because the newest one has ended (A17).
 		m.facts[len(m.facts)-1].Attempt = 0
 	}
-	return nil
 }
 
-func (m *move) cancelled(reason, waitID string) error {
-	return m.end(cancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
+func (m *move) cancelled(reason, waitID string) {
+	m.end(cancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
-// judge asks the planner about an error; that an input did not fit its schema needs no judgement.
-func judge(s *storagev1.ActiveStep) flow.Effect {
+// diagnose asks the planner about an error; an input that did not fit its schema needs no diagnosis.
+func diagnose(s *storagev1.ActiveStep) flow.Effect {
 	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),
 		Known:   s.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,

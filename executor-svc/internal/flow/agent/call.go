@@ -11,246 +11,239 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-func (m *move) progress(in flow.Progress) error {
-	s, err := m.current(in.Ordinal)
-	if err != nil {
-		return err
+func (m *move) progress(in flow.Progress) {
+	s := m.current(in.Ordinal)
+	if s == nil {
+		return
 	}
 	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_ToolProgress{ToolProgress: in.Progress}})
-	return nil
 }
 
-// called records what came of a call, whatever else was asked meanwhile: an outcome that came back is never lost.
-func (m *move) called(in flow.Called) error {
-	s, err := m.attempted(in.Ordinal, in.Attempt)
-	if err != nil {
-		return err
+// called records the outcome of a call, also after a cancel or a pause.
+func (m *move) called(in flow.Called) {
+	s := m.attempted(in.Ordinal, in.Attempt)
+	if s == nil {
+		return
 	}
 	if in.Outcome == notExecuted {
-		in.Outcome = notBegun(s)
+		in.Outcome = outcomeNotBegun(s)
 	}
 	answers := s.GetAnswers()
 	forgetCall(s)
 	s.Outcome = in.Outcome
 	if in.Outcome == known {
-		s.Accepted = nil // the tool has had them
+		s.Accepted = nil // the tool has received them
 	}
 	if in.Outcome != notExecuted {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}
 	if in.Err == nil {
-		return m.succeeded(s, in)
+		m.succeeded(s, in)
+		return
 	}
 	if m.s.GetCancelRequested() {
-		return m.calledCancelled(s, in)
+		m.calledCancelled(s, in)
+		return
 	}
 	switch {
 	case in.Outcome == unknown:
-		return m.outcomeUnknown(s, in, answers)
+		m.outcomeUnknown(s, in, answers)
+		return
 	case in.Outcome == notExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
-		return m.callAgain(s, in.Err, notExecuted) // it never came to the tool (A11)
-	case m.outdated(s, in):
-		return m.lookAgain(s, in.Err)
+		m.callAgain(s, in.Err, notExecuted) // it never reached the tool (A11)
+		return
+	case m.toolChanged(s, in):
+		m.refreshTool(s, in.Err)
+		return
 	}
-	return m.attemptFailed(s, in.Err, in.Outcome)
+	m.attemptFailed(s, in.Err, in.Outcome)
 }
 
-// moved has another pool make a call that the one before provably did not make. It is the same attempt: nothing was tried.
-func (m *move) moved(in flow.Moved) error {
-	s, err := m.attempted(in.Ordinal, in.Attempt)
-	if err != nil {
-		return err
+// moved lets another pool make a call that the first one certainly did not make. The attempt stays the same.
+func (m *move) moved(in flow.Moved) {
+	s := m.attempted(in.Ordinal, in.Attempt)
+	if s == nil {
+		return
 	}
 	s.PoolId = in.PoolID
-	return m.startNow(s)
+	m.startCall(s)
 }
 
-// succeeded goes on at once where the next step is known: outcome and next intent are one transition.
-func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) error {
-	if err := m.stepTo(s, stepSuccess); err != nil {
-		return err
-	}
+// succeeded continues at once if the next step is known: outcome and next intent are one transition.
+func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) {
+	m.stepTo(s, stepSuccess)
 	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
 	switch {
 	case m.s.GetCancelRequested():
-		return m.cancelled(m.s.GetCancelReason(), "")
+		m.cancelled(m.s.GetCancelReason(), "")
+		return
 	case in.Next != nil:
 		m.finish(s)
 		m.s.Phase = storagev1.Phase_PHASE_PLAN
-		return m.planned(*in.Next)
+		m.planned(*in.Next)
+		return
 	}
 	m.planNext(s)
-	return nil
 }
 
-// calledCancelled ends a task whose call failed after somebody had cancelled it.
-func (m *move) calledCancelled(s *storagev1.ActiveStep, in flow.Called) error {
+// calledCancelled ends a cancelled task whose call has failed.
+func (m *move) calledCancelled(s *storagev1.ActiveStep, in flow.Called) {
 	if in.Outcome == known && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
-		if err := m.recordError(s, in.Err, in.Outcome); err != nil {
-			return err
-		}
-		return m.cancelled(m.s.GetCancelReason(), "")
+		m.recordError(s, in.Err, in.Outcome)
+		m.cancelled(m.s.GetCancelReason(), "")
+		return
 	}
-	if err := m.cancelStep(s, m.s.GetCancelReason(), "", in.Outcome); err != nil {
-		return err
-	}
-	return m.cancelled(m.s.GetCancelReason(), "")
+	m.cancelStep(s, m.s.GetCancelReason(), "", in.Outcome)
+	m.cancelled(m.s.GetCancelReason(), "")
 }
 
-// attempted returns the step whose attempt runs; what comes of another one is stale.
-func (m *move) attempted(ordinal, attempt uint32) (*storagev1.ActiveStep, error) {
-	s, err := m.current(ordinal)
-	if err != nil {
-		return nil, err
+// attempted returns the step if this attempt of it runs; a result of another attempt is stale.
+func (m *move) attempted(ordinal, attempt uint32) *storagev1.ActiveStep {
+	s := m.current(ordinal)
+	if s == nil {
+		return nil
 	}
 	if s.GetAttempt() != attempt || s.GetStatus() != stepRunning {
-		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"a result of attempt %d came while attempt %d of %s is %s", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus())
+		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"a result of attempt %d came while attempt %d of %s is %s", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus()))
+		return nil
 	}
-	return s, nil
+	return s
 }
 
-func (m *move) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
-	if err := m.stepTo(s, stepError); err != nil {
-		return err
-	}
+func (m *move) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
+	m.stepTo(s, stepError)
 	s.Outcome, s.Error = o, e
 	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
-	return nil
 }
 
-// stepEnds ends a step that was waiting. The error is the step's: its attempt, if there was one, has ended before (A17).
-func (m *move) stepEnds(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string) error {
-	if err := m.recordError(s, e, s.GetOutcome()); err != nil {
-		return err
-	}
+// failWaitingStep fails a step that waited. The error belongs to the step, because its attempt, if any, ended before (A17).
+func (m *move) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string) {
+	m.recordError(s, e, s.GetOutcome())
 	f := m.facts[len(m.facts)-1]
 	f.Attempt, f.WaitId = 0, waitID
-	return nil
 }
 
-// attemptFailed records a failed attempt and decides how the task goes on (A11, A13–A16, A19, A20).
-func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) error {
-	if err := m.recordError(s, e, o); err != nil {
-		return err
-	}
+// attemptFailed records a failed attempt and decides how the task continues (A11, A13–A16, A19, A20).
+func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
+	m.recordError(s, e, o)
 	switch {
 	case o == unknown || !inputMayHelp(e):
-		return m.stepFailed(s)
+		m.stepFailed(s)
+		return
 	case m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		m.s.Phase = storagev1.Phase_PHASE_DIAGNOSE
-		m.run(judge(s))
-		return nil
+		m.run(diagnose(s))
+		return
 	case s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
 		m.s.Phase = storagev1.Phase_PHASE_DERIVE
 		m.run(flow.Derive{Ordinal: s.GetOrdinal()})
-		return nil
+		return
 	}
-	return m.stepFailed(s)
+	m.stepFailed(s)
 }
 
-// stepFailed gives a step up: the next one is planned, unless too many have failed (A19, A20).
-func (m *move) stepFailed(s *storagev1.ActiveStep) error {
+// stepFailed ends a failed step: the next one is planned, unless too many have failed (A19, A20).
+func (m *move) stepFailed(s *storagev1.ActiveStep) {
 	m.s.ErrorCount++
 	if limit := m.t.Head.GetLimits().GetMaxFailedSteps(); m.s.GetErrorCount() >= limit {
-		return m.fail(&storagev1.ErrorNote{
+		m.fail(&storagev1.ErrorNote{
 			ErrMsg:   plural(limit, "step") + " failed, which is the limit; the last error was: " + s.GetError().GetErrMsg(),
 			DataJson: s.GetError().GetDataJson(),
 			Reason:   commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 		})
+		return
 	}
 	m.planNext(s)
-	return nil
 }
 
-// derived goes on with an input that was made anew or mended (A10, A11).
-func (m *move) derived(in flow.Derived) error {
+// derived continues with an input made by Derive or Fill (A10, A11).
+func (m *move) derived(in flow.Derived) {
 	m.settleReserve(in.Usage)
-	s, err := m.current(in.Ordinal)
-	if err != nil {
-		return err
+	s := m.current(in.Ordinal)
+	if s == nil {
+		return
 	}
 	filled := m.s.GetPhase() == storagev1.Phase_PHASE_FILL
 	if in.Err != nil {
-		return m.notDerived(s, in.Err)
+		m.notDerived(s, in.Err)
+		return
 	}
 	if !filled && in.Input == s.GetInputJson() {
-		// The same input would fail the same way: a further attempt is not worth its cost.
-		return m.stepFailed(s)
+		// The same input would fail in the same way.
+		m.stepFailed(s)
+		return
 	}
 	s.Repeated = s.GetRepeated() && in.Input == s.GetInputJson()
 	s.InputJson, s.InputSeq, s.Supplied = in.Input, 0, nil
 	m.adopt(s, in.Tool)
 	if !filled {
-		if err := m.stepTo(s, stepInit); err != nil {
-			return err
-		}
+		m.stepTo(s, stepInit)
 	}
-	return m.start(s, in.Problem)
+	m.start(s, in.Problem)
 }
 
-// notDerived gives up a step for which the planner could make no input.
-func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) error {
+// notDerived fails a step for which the planner could make no input.
+func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	if s.GetStatus() == stepParam {
-		if err := m.stepEnds(s, e, ""); err != nil {
-			return err
-		}
+		m.failWaitingStep(s, e, "")
 	}
-	return m.stepFailed(s)
+	m.stepFailed(s)
 }
 
-// notStarted remembers that a call was not begun, so that it is made when the task is taken up.
-func (m *move) notStarted(in flow.NotStarted) error {
-	s, err := m.current(in.Ordinal)
-	if err != nil {
-		return err
+// notStarted notes that a call was not begun, so that it is made when the task is resumed.
+func (m *move) notStarted(in flow.NotStarted) {
+	s := m.current(in.Ordinal)
+	if s == nil {
+		return
 	}
 	s.Outcome = notExecuted
-	return nil
 }
 
-// interrupted asks what became of a call whose outcome was lost with the process that made it.
-func (m *move) interrupted() error {
-	s, err := m.step()
-	if err != nil {
-		return err
+// resumeCall asks for the outcome of a call whose owner died.
+func (m *move) resumeCall() {
+	s := m.step()
+	if s == nil {
+		return
 	}
 	if s.GetOutcome() == notExecuted {
-		return m.startNow(s)
+		m.startCall(s)
+		return
 	}
 	if m.s.GetCancelRequested() {
 		m.follow(s, "the task was cancelled")
-		return nil
+		return
 	}
 	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
-	return nil
 }
 
-// startNow makes a call that was intended but not begun. What said so is taken back before the call starts.
-func (m *move) startNow(s *storagev1.ActiveStep) error {
+// startCall makes a call that was intended but not begun. That it was not begun is taken back before the call.
+func (m *move) startCall(s *storagev1.ActiveStep) {
 	if m.s.GetCancelRequested() {
-		return m.calledCancelled(s, flow.Called{Outcome: notBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
+		m.calledCancelled(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
+		return
 	}
 	if spent := m.timeSpent(); spent != "" {
-		return m.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: notBegun(s), Err: &storagev1.ErrorNote{
+		m.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{
 			ErrMsg: "the task's budget of " + spent + " is spent", Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 		}})
+		return
 	}
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
 	m.unchanged = false // it is committed before the call
 	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
-	return nil
 }
 
-// notBegun is what is known of an attempt whose newest call was not begun: an earlier one came to the tool, where that asked.
-func notBegun(s *storagev1.ActiveStep) commonv1.Outcome {
+// outcomeNotBegun returns the outcome of an attempt whose newest call was not begun: an earlier call of the attempt, which asked
+// something, reached the tool.
+func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
 	if len(s.GetAnswers()) > 0 {
 		return unknown
 	}
 	return notExecuted
 }
 
-// inputMayHelp says whether another input could succeed; it cannot where the tool was out of reach or forbidden (A14).
+// inputMayHelp reports whether another input could succeed; it cannot if the tool was out of reach or forbidden (A14).
 func inputMayHelp(e *storagev1.ErrorNote) bool {
 	switch e.GetReason() {
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,

@@ -13,15 +13,15 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// StepEnd is where a step came to something.
+// StepEnd is the end of a step.
 type StepEnd struct {
 	Seq uint64
-	// Failed says that it came to an error, which no person said to go on without.
+	// Failed: it ended with an error that no person accepted.
 	Failed bool
 }
 
-// StepEnds returns where steps came to something, oldest first: a task can be forked there. A step that was
-// cancelled is not kept: it is for the fork to do. The records are all of a task, from the first one on.
+// StepEnds returns the ends of steps, oldest first: a task can be forked there. Cancelled steps are left out, so that a fork repeats
+// them. The records start with the task's first.
 func StepEnds(records []*storagev1.Record) []StepEnd {
 	var ends []StepEnd
 	last, open := StepEnd{}, uint32(0) // the newest end of an attempt, and its step
@@ -41,7 +41,7 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 				last = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
 			case *storagev1.Fact_ToolProgress:
 			default:
-				last = StepEnd{} // the step went on
+				last = StepEnd{} // the step continued
 			}
 		}
 	}
@@ -51,16 +51,16 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 	return ends
 }
 
-// Forked is the checkpoint of a task that goes on behind the first `seq` facts of another one, which kept holds, and the
-// fact that says so; all is everything that happened to the other one. Grants and waits are dropped; what is not known stays
-// unknown, also of calls behind the fork: they may have had their effect. Where the flow's start is not kept, the task begins anew.
+// Forked returns the checkpoint of a task that continues after the first seq facts of another one, and the fact that says so. kept are
+// the records of those facts, all the records of the whole task. Grants and waits are dropped. Unknown outcomes stay unknown, also those
+// after the fork, because those calls may have had their effect. If the flow's start is not kept, the task starts again.
 func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: running, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
 		log.Add(r)
 		for _, fact := range r.GetFacts() {
-			// Names go on where they were: none is used twice in a log.
+			// Numbers continue: none is used twice in a log.
 			f.c.WaitCount = max(f.c.GetWaitCount(), flow.WaitNumber(fact.GetWaitId()))
 			f.c.AnswerCount = max(f.c.GetAnswerCount(), fact.GetTextAdd().GetAnswer())
 		}
@@ -81,7 +81,7 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 		}
 	}
 	for _, e := range f.log.Entries {
-		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // it runs now, and may have its effect
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // it runs, and may have its effect
 			f.add(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}
@@ -94,7 +94,7 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 	return f.c, said
 }
 
-// Failed counts the failed steps in the first records of a task.
+// Failed counts the failed steps in a task's first records.
 func Failed(records []*storagev1.Record) uint32 {
 	var log history.Log
 	for _, r := range records {
@@ -112,12 +112,12 @@ func failedOf(log *history.Log) (n uint32) {
 	return n
 }
 
-// forked counts what a checkpoint keeps from what happened.
+// forked collects a fork's checkpoint from the facts of the forked task.
 type forked struct {
 	c   *storagev1.Checkpoint
 	log history.Log
 	seq uint64
-	// kept is how many facts the fork keeps.
+	// kept is the number of facts that the fork keeps.
 	kept uint64
 }
 
@@ -140,7 +140,7 @@ func (f *forked) fact(fact *storagev1.Fact) {
 			f.unknown(fact)
 		}
 	case *storagev1.Fact_StepOutput:
-		if fact.GetWaitId() != "" { // a person vouched for it
+		if fact.GetWaitId() != "" { // supplied by a person
 			hash := f.hash(fact)
 			f.c.UnknownCalls = slices.DeleteFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 		}
@@ -155,7 +155,7 @@ func (f *forked) add(hash []byte) {
 	}
 }
 
-// hash is that of the newest input of the step that a fact is about.
+// hash returns the hash of the newest input of a fact's step.
 func (f *forked) hash(fact *storagev1.Fact) []byte {
 	for _, e := range f.log.Entries {
 		if e.Ordinal == fact.GetOrdinal() {

@@ -12,25 +12,37 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// move collects one transition. Every change of a status goes through executor or stepTo, so that the tables of A4 and
-// A5 hold.
+// move collects one transition. Every change of a status goes through executor or stepTo, which check the tables of A4 and A5. The first
+// error ends it: transition then returns that error, and nothing of the move is kept.
 type move struct {
 	t         *flow.Task
 	s         *storagev1.Checkpoint
 	facts     []*storagev1.Fact
 	effects   []flow.Effect
 	unchanged bool
+	err       error
 }
 
-func (m *move) transition() flow.Transition {
-	return flow.Transition{Facts: m.facts, Effects: m.effects, Unchanged: m.unchanged && len(m.facts) == 0}
+func (m *move) transition() (flow.Transition, error) {
+	if m.err != nil {
+		return flow.Transition{}, m.err
+	}
+	return flow.Transition{Facts: m.facts, Effects: m.effects, Unchanged: m.unchanged && len(m.facts) == 0}, nil
+}
+
+// refuse ends the move with an error.
+func (m *move) refuse(err error) {
+	if m.err == nil {
+		m.err = err
+	}
 }
 
 func (m *move) run(effects ...flow.Effect) { m.effects = append(m.effects, effects...) }
 
-func (m *move) executor(to executorv1.ExecutorStatus) error {
+func (m *move) executor(to executorv1.ExecutorStatus) {
 	if err := state.MoveExecutor(m.s.GetStatus(), to); err != nil {
-		return err
+		m.refuse(err)
+		return
 	}
 	if m.s.GetStatus() != to {
 		m.s.StatusReason = ""
@@ -39,10 +51,9 @@ func (m *move) executor(to executorv1.ExecutorStatus) error {
 	if m.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		m.clock(to == running)
 	}
-	return nil
 }
 
-// clock counts the time that the task runs.
+// clock starts or stops counting the task's run time.
 func (m *move) clock(runs bool) {
 	now := m.t.Now.UnixNano()
 	switch {
@@ -53,21 +64,21 @@ func (m *move) clock(runs bool) {
 	}
 }
 
-func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) error {
+func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) {
 	if err := state.MoveStep(s.GetStatus(), to); err != nil {
-		return err
+		m.refuse(err)
+		return
 	}
 	s.Status = to
-	return nil
 }
 
-// fact adds what happened to the flow as a whole, with where the task is now.
+// fact adds a fact about the whole task, with the task's status.
 func (m *move) fact(f *storagev1.Fact) {
 	f.Status = m.s.GetStatus()
 	m.facts = append(m.facts, f)
 }
 
-// stepFact adds what happened to a step, with where the step is now.
+// stepFact adds a fact about a step, with the step's status.
 func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	f.Ordinal, f.ToolId, f.StepStatus = s.GetOrdinal(), s.GetToolId(), s.GetStatus()
 	f.SubtaskId = s.GetSubtaskId()
@@ -77,32 +88,34 @@ func (m *move) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	m.fact(f)
 }
 
-// inputFact adds a fact that holds the step's input: what is stored of the step afterwards refers to it.
+// inputFact adds a fact that holds the step's input, and notes its seq.
 func (m *move) inputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	m.stepFact(s, f)
 	s.InputSeq = m.s.GetLastSeq() + uint64(len(m.facts))
 }
 
 // step returns the active step; its absence is an explicit error (A25).
-func (m *move) step() (*storagev1.ActiveStep, error) {
+func (m *move) step() *storagev1.ActiveStep {
 	if len(m.s.GetActiveSteps()) == 0 {
-		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"task %s has no current step in phase %s; this is a defect, please report it", m.t.ID, m.s.GetPhase())
+		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"task %s has no current step in phase %s; this is a defect, please report it", m.t.ID, m.s.GetPhase()))
+		return nil
 	}
-	return m.s.GetActiveSteps()[0], nil
+	return m.s.GetActiveSteps()[0]
 }
 
-// current returns the active step if it is the one that a result is about; a result of another one is stale.
-func (m *move) current(ordinal uint32) (*storagev1.ActiveStep, error) {
-	s, err := m.step()
-	if err != nil {
-		return nil, err
+// current returns the active step if it has this ordinal; a result of another step is stale.
+func (m *move) current(ordinal uint32) *storagev1.ActiveStep {
+	s := m.step()
+	if s == nil {
+		return nil
 	}
 	if s.GetOrdinal() != ordinal {
-		return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"a result of %s came while %s is current", flow.StepID(ordinal), flow.StepID(s.GetOrdinal()))
+		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"a result of %s came while %s is current", flow.StepID(ordinal), flow.StepID(s.GetOrdinal())))
+		return nil
 	}
-	return s, nil
+	return s
 }
 
 func (m *move) finish(s *storagev1.ActiveStep) {
@@ -114,24 +127,22 @@ func (m *move) finish(s *storagev1.ActiveStep) {
 	}
 }
 
-// end closes the task. Nothing follows it (A19).
-func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) error {
+// end closes the task for good (A19).
+func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
 	if state.Ended(m.s.GetStatus()) {
-		return ended(m.s.GetStatus())
+		m.refuse(ended(m.s.GetStatus()))
+		return
 	}
-	if err := m.executor(to); err != nil {
-		return err
-	}
+	m.executor(to)
 	m.s.Phase = storagev1.Phase_PHASE_END
 	m.s.ActiveSteps, m.s.Waits = nil, nil
 	m.s.EndTime = m.t.Now.UnixNano()
 	m.fact(f)
-	return nil
 }
 
-func (m *move) fail(e *storagev1.ErrorNote) error {
+func (m *move) fail(e *storagev1.ErrorNote) {
 	m.s.Error = e
-	return m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
+	m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
 }
 
 func (m *move) spend(u *storagev1.Usage) {
@@ -144,13 +155,13 @@ func (m *move) spend(u *storagev1.Usage) {
 	m.s.Usage.ToolCalls += u.GetToolCalls()
 }
 
-// settleReserve ends the reservation of the planner call that came back.
+// settleReserve replaces the reservation of a planner call by its usage.
 func (m *move) settleReserve(u *storagev1.Usage) {
 	m.s.ReservedModelCalls = 0
 	m.spend(u)
 }
 
-// spendReserve takes a reservation for spent.
+// spendReserve counts a reservation as used.
 func (m *move) spendReserve() {
 	if n := m.s.GetReservedModelCalls(); n > 0 {
 		m.settleReserve(&storagev1.Usage{ModelCalls: n})

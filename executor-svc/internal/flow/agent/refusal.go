@@ -9,7 +9,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// refusal is how a person said no to what a call asked for; empty where nobody did.
+// refusal returns how a person refused one of the call's questions, or "".
 func refusal(answers []*storagev1.InputAnswer) string {
 	for _, a := range answers {
 		switch {
@@ -22,7 +22,7 @@ func refusal(answers []*storagev1.InputAnswer) string {
 	return ""
 }
 
-// refused is the error of a call that was lost after a person had said no: that is why it is not made again.
+// refused returns the error of a call that was lost after a refusal, and is not repeated for that reason.
 func refused(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
 	return &storagev1.ErrorNote{
 		ErrMsg:   "what the tool asked for was " + said + ", so it is not called again: " + e.GetErrMsg(),
@@ -30,8 +30,8 @@ func refused(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
 	}
 }
 
-// lostAnswers says whether a person answered a call whose server went away. The pool tries no call again that has asked,
-// because nobody would see why the same is asked once more: it is for another attempt to do.
+// lostAnswers reports whether a call with answers failed because its server went away. The pool does not repeat such calls, because
+// people would be asked again without a reason; another attempt does.
 func lostAnswers(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
 	return e.GetReason() == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE &&
 		slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return !a.GetGivenUp() })

@@ -9,11 +9,11 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// mostAccepted is how many bytes of answers a step keeps; what is beyond is asked for again where it is lost.
-const mostAccepted = 64 << 10
+// maxAcceptedBytes bounds the answers that a step keeps; others are asked for again if they are lost.
+const maxAcceptedBytes = 64 << 10
 
-// accept keeps what a person accepted: should the call be lost and made again, nobody is to be asked for the same twice. Who says
-// no to anything may have changed their mind about all of it. What was done in a browser cannot be given again.
+// accept keeps an accepted answer, so that a repeated call need not ask the same again. A refusal drops all answers of the step. Answers
+// given in a browser cannot be repeated.
 func (m *move) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
 	switch {
 	case a.GetAction() != executorv1.InputAnswer_ACTION_ACCEPT:
@@ -26,7 +26,7 @@ func (m *move) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.S
 	for _, kept := range s.GetAccepted() {
 		size += len(kept.GetContentJson())
 	}
-	if size <= mostAccepted {
+	if size <= maxAcceptedBytes {
 		s.Accepted = append(s.Accepted, &storagev1.Accepted{
 			AskedHash: flow.QuestionHash(m.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
 			WaitId: w.GetId(), Attempt: s.GetAttempt(),
@@ -34,8 +34,7 @@ func (m *move) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.S
 	}
 }
 
-// answerAgain answers what a person accepted in an attempt that was lost, each answer once in each attempt, and returns what is
-// left to ask. The log says so.
+// answerAgain answers questions that a lost attempt asked before, each answer once per attempt, and returns the other questions.
 func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (left []flow.Question) {
 	for _, q := range questions {
 		a := m.accepted(s, q)
@@ -55,7 +54,7 @@ func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (
 	return left
 }
 
-// accepted takes the answer to exactly this question; nil where there is none that this attempt has not given yet.
+// accepted takes the answer to exactly this question; nil if there is none that this attempt has not used yet.
 func (m *move) accepted(s *storagev1.ActiveStep, q flow.Question) *storagev1.Accepted {
 	if q.URL != "" || len(s.GetAccepted()) == 0 {
 		return nil

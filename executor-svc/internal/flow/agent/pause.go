@@ -15,38 +15,32 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// settle is the last thing that each move does: where somebody asked for a pause, or a budget is spent, what the move
-// would have begun is not begun.
-func (m *move) settle() (flow.Transition, error) {
-	if m.s.GetStatus() == running || m.s.GetStatus() == initial {
-		if err := m.hold(); err != nil {
-			return flow.Transition{}, err
-		}
+// hold replaces what a move would start by a pause that was requested, or by the end of the task if a budget is spent.
+func (m *move) hold() {
+	if m.err != nil || m.s.GetStatus() != running && m.s.GetStatus() != initial {
+		return
 	}
-	return m.transition(), nil
-}
-
-func (m *move) hold() error {
 	switch m.s.GetPhase() {
 	case storagev1.Phase_PHASE_CALL, storagev1.Phase_PHASE_WAIT, storagev1.Phase_PHASE_END:
-		return nil
+		return
 	}
 	if m.s.GetPauseRequested() {
-		return m.paused()
+		m.paused()
+		return
 	}
 	if !m.asksPlanner() {
-		return nil
+		return
 	}
 	if spent := m.spent(); spent != "" {
 		m.effects = nil
 		m.unchanged = false
-		return m.budgetExceeded(spent)
+		m.budgetExceeded(spent)
+		return
 	}
 	if m.t.Head.GetLimits().GetMaxModelCalls() > 0 && m.s.GetReservedModelCalls() == 0 {
 		m.s.ReservedModelCalls = 1
 		m.unchanged = false
 	}
-	return nil
 }
 
 func (m *move) asksPlanner() bool {
@@ -59,7 +53,7 @@ func (m *move) asksPlanner() bool {
 	return false
 }
 
-// spent says which budget leaves no room for another planner call; empty where there is room.
+// spent names the budget that leaves no room for another planner call, or returns "".
 func (m *move) spent() string {
 	l, u := m.t.Head.GetLimits(), m.s.GetUsage()
 	switch {
@@ -71,7 +65,7 @@ func (m *move) spent() string {
 	return m.timeSpent()
 }
 
-// callSpent says which budget leaves no room for another tool call.
+// callSpent names the budget that leaves no room for another tool call, or returns "".
 func (m *move) callSpent() string {
 	if l := m.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && m.s.GetUsage().GetToolCalls() >= l {
 		return plural(l, "tool call")
@@ -87,18 +81,18 @@ func (m *move) timeSpent() string {
 	return ""
 }
 
-func (m *move) budgetExceeded(spent string) error {
-	return m.fail(&storagev1.ErrorNote{
+func (m *move) budgetExceeded(spent string) {
+	m.fail(&storagev1.ErrorNote{
 		ErrMsg: "the task's budget of " + spent + " is spent; start a new task, or fork this one, with a larger budget",
 		Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 	})
 }
 
-// pause asks that nothing new is begun. What only thinks is given up; a running call comes back first.
-func (m *move) pause(p *storagev1.Pause) error {
+// pause requests that nothing new is started. Planning is dropped; a running call ends first.
+func (m *move) pause(p *storagev1.Pause) {
 	if m.s.GetPauseRequested() {
 		m.unchanged = true
-		return nil
+		return
 	}
 	m.s.PauseRequested = true
 	reason := "pause requested"
@@ -110,34 +104,29 @@ func (m *move) pause(p *storagev1.Pause) error {
 		m.open(nil, pause, p.GetReason())
 		m.stop()
 	}
-	return nil
 }
 
-// paused holds the task where it is, and waits until somebody lets it go on.
-func (m *move) paused() error {
-	// In place of what would have begun, and of what runs and only thinks.
+// paused stops the task until it is unpaused.
+func (m *move) paused() {
+	// Instead of what would have started, and of running planner calls.
 	m.effects = []flow.Effect{flow.Abandon{}}
 	m.unchanged = false
-	m.spendReserve() // of what is given up: whether it was made is not known
+	m.spendReserve() // the dropped planner call may have been made
 	m.s.PausedPhase = m.s.GetPhase()
-	if err := m.executor(running); err != nil { // a task in INIT
-		return err
-	}
-	if err := m.executor(waiting); err != nil {
-		return err
-	}
+	m.executor(running) // a task in INIT
+	m.executor(waiting)
 	if !slices.ContainsFunc(m.s.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == pause }) {
 		m.open(nil, pause, "paused")
 	}
 	m.statusFact(running, "", "paused")
 	m.stop()
-	return nil
 }
 
-// unpause lets the task go on where it was.
-func (m *move) unpause(u *storagev1.Unpause) error {
+// unpause continues a paused task.
+func (m *move) unpause(u *storagev1.Unpause) {
 	if !m.s.GetPauseRequested() {
-		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "the task is not paused")
+		m.refuse(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "the task is not paused"))
+		return
 	}
 	closed := ""
 	for i, w := range m.s.GetWaits() {
@@ -148,72 +137,71 @@ func (m *move) unpause(u *storagev1.Unpause) error {
 		}
 	}
 	if u.GetWaitId() != "" && closed != "" && u.GetWaitId() != closed {
-		return notOpen(u.GetWaitId())
+		m.refuse(notOpen(u.GetWaitId()))
+		return
 	}
 	m.s.PauseRequested = false
 	if len(m.s.GetWaits()) > 0 || m.s.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || m.s.GetPhase() == storagev1.Phase_PHASE_CALL {
 		m.s.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
 		m.statusFact(m.s.GetStatus(), closed, "unpaused")
-		return nil // other questions are still open, or a call is running
+		return // other questions are still open, or a call is running
 	}
 	before := m.s.GetStatus()
-	if err := m.executor(running); err != nil {
-		return err
-	}
+	m.executor(running)
 	m.statusFact(before, closed, "unpaused")
 	m.s.Phase, m.s.PausedPhase = m.s.GetPausedPhase(), storagev1.Phase_PHASE_UNSPECIFIED
-	return m.goOn()
+	m.resume()
 }
 
 func (m *move) statusFact(from executorv1.ExecutorStatus, waitID, reason string) {
 	m.fact(&storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{From: from, Reason: reason}}})
 }
 
-// lapsed ends a task whose question was not answered in time, or that has run for as long as it may.
-func (m *move) lapsed() error {
+// timeout ends a task if a wait has expired or its run time is over.
+func (m *move) timeout() {
 	for _, w := range m.s.GetWaits() {
 		if w.GetDeadline() != 0 && w.GetDeadline() <= m.t.Now.UnixNano() {
-			return m.expired(w)
+			m.expired(w)
+			return
 		}
 	}
 	spent := m.timeSpent()
 	switch {
 	case m.s.GetStatus() == waiting || spent == "":
 		m.unchanged = true
-		return nil
+		return
 	case m.s.GetPhase() == storagev1.Phase_PHASE_CALL:
 		m.unchanged = true
-		m.run(flow.StopCall{Reason: "the task's run time is spent"}) // what comes of it is recorded; nothing is begun then
-		return nil
+		m.run(flow.StopCall{Reason: "the task's run time is spent"}) // the task ends with the call
+		return
 	}
 	m.run(flow.Abandon{})
-	return m.budgetExceeded(spent)
+	m.budgetExceeded(spent)
 }
 
-// expired ends the step and the task: a deadline is an error of its own, not a rejection. What a pool gave up goes on
-// without an answer.
-func (m *move) expired(w *storagev1.Wait) error {
+// expired ends step and task with WAIT_EXPIRED. A call whose question the pool gave up continues without an answer.
+func (m *move) expired(w *storagev1.Wait) {
 	if m.givenUp(w) {
-		return m.unanswered(w)
+		m.unanswered(w)
+		return
 	}
 	e := &storagev1.ErrorNote{
 		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), span.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
-	s, err := m.current(w.GetOrdinal())
-	if err != nil {
-		return err
+	s := m.current(w.GetOrdinal())
+	if s == nil {
+		return
 	}
 	if m.asking(s) {
-		return m.inputExpired(s, e, w)
+		m.inputExpired(s, e, w)
+		return
 	}
-	if err := m.stepEnds(s, e, w.GetId()); err != nil {
-		return err
-	}
-	return m.fail(e)
+	m.failWaitingStep(s, e, w.GetId())
+	m.fail(e)
 }
 
-// recover counts what a crash left open.
+// recover counts a recovery, and the usage that may have been lost.
 func (m *move) recover(recovered bool) {
 	if m.s.GetStatus() == running && m.s.GetRunSince() == 0 && m.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		m.clock(true) // a fork
@@ -222,7 +210,7 @@ func (m *move) recover(recovered bool) {
 		return
 	}
 	m.s.Recoveries++
-	m.spendReserve() // whether it was made is not known; a budget is not to be overrun by crashes
+	m.spendReserve() // it may have been made, and crashes must not exceed a budget
 	if m.s.GetRunSince() != 0 {
 		m.s.RunTime += max(0, m.s.GetUpdateTime()-m.s.GetRunSince())
 		m.s.RunSince = m.t.Now.UnixNano()
@@ -230,48 +218,44 @@ func (m *move) recover(recovered bool) {
 }
 
 // recoverySettled resets the recovery count: the task did not crash this process.
-func (m *move) recoverySettled() error {
+func (m *move) recoverySettled() {
 	m.unchanged = m.s.GetRecoveries() == 0
 	m.s.Recoveries = 0
-	return nil
 }
 
 // blocked says what a running task waits for.
-func (m *move) blocked(in flow.Blocked) error {
+func (m *move) blocked(in flow.Blocked) {
 	if m.s.GetStatus() == waiting || m.s.GetStatusReason() == in.Reason {
 		m.unchanged = true
-		return nil
+		return
 	}
 	m.s.StatusReason = in.Reason
 	m.statusFact(m.s.GetStatus(), "", in.Reason)
-	return nil
 }
 
-// giveUp ends a task that gets nowhere, instead of letting it take its host down for ever.
-func (m *move) giveUp(limit uint32) error {
+// failNoProgress ends a task that was recovered too often, so that it does not crash its host for ever.
+func (m *move) failNoProgress(limit uint32) {
 	e := &storagev1.ErrorNote{
 		ErrMsg: fmt.Sprintf("the task was taken up %d times without getting anywhere; the executor's log says how the processes ended", limit),
 		Reason: commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS,
 	}
-	if err := m.closeAttempt(e); err != nil {
-		return err
-	}
-	return m.fail(e)
+	m.closeAttempt(e)
+	m.fail(e)
 }
 
-// closeAttempt ends an attempt that has no end yet: what became of it will never be known (A17).
-func (m *move) closeAttempt(e *storagev1.ErrorNote) error {
+// closeAttempt ends a running attempt whose outcome will not be known (A17).
+func (m *move) closeAttempt(e *storagev1.ErrorNote) {
 	if len(m.s.GetActiveSteps()) == 0 {
-		return nil
+		return
 	}
 	s := m.s.GetActiveSteps()[0]
 	if m.s.GetPhase() != storagev1.Phase_PHASE_CALL && !m.asking(s) {
-		return nil
+		return
 	}
 	m.withdraw(s, e.GetErrMsg())
 	o := s.GetOutcome()
 	if o == commonv1.Outcome_OUTCOME_UNSPECIFIED {
 		o = unknown
 	}
-	return m.recordError(s, e, o)
+	m.recordError(s, e, o)
 }
