@@ -88,7 +88,7 @@ func (s *Suite) identify(context.Context) (err error) {
 		return err
 	}
 	s.conn = inproc.New(unary, stream)
-	healthv1.RegisterHealthServer(s.conn, s.health)
+	healthv1.RegisterHealthServer(s.conn, serve.Health{Server: s.health, Healthy: func() error { return s.executor.Healthy() }})
 	return nil
 }
 

@@ -123,5 +123,8 @@ func (s *Service) Run(ctx context.Context) error { return s.engine.Run(ctx) }
 // Running returns how many tasks run now.
 func (s *Service) Running() int { return s.engine.Running() }
 
+// Healthy returns why tasks cannot continue now, or nil.
+func (s *Service) Healthy() error { return s.engine.StorageError() }
+
 // Close releases the journal; call it after Run has returned.
 func (s *Service) Close() error { return s.journal.Close() }

@@ -124,7 +124,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 // build makes gRPC's server here and not in New because it starts goroutines, which only its Stop ends.
 func (s *Server) build() *grpc.Server {
 	srv := grpc.NewServer(s.options...)
-	healthpb.RegisterHealthServer(srv, s.health)
+	healthpb.RegisterHealthServer(srv, Health{s.health, s.healthy})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.services {
@@ -134,6 +134,35 @@ func (s *Server) build() *grpc.Server {
 	reflection.Register(srv)
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
 	return srv
+}
+
+// healthy returns the first error of the services that know whether they can work.
+func (s *Server) healthy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.services {
+		if service, ok := r.impl.(interface{ Healthy() error }); ok {
+			if err := service.Healthy(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Health is a health server whose Check also asks whether the services can work. Healthy returns why they cannot, or nil.
+type Health struct {
+	*health.Server
+	Healthy func() error
+}
+
+// Check implements the health service.
+func (h Health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	res, err := h.Server.Check(ctx, req)
+	if err == nil && res.GetStatus() == healthpb.HealthCheckResponse_SERVING && h.Healthy() != nil {
+		return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil
+	}
+	return res, err
 }
 
 func (s *Server) announceStop() {

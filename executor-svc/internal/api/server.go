@@ -72,6 +72,9 @@ func Register(r grpc.ServiceRegistrar, d Deps) {
 	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d, check: c})
 }
 
+// Healthy returns why the service cannot work now, or nil; health checks ask it.
+func (s *Tasks) Healthy() error { return s.Engine.StorageError() }
+
 // task loads a task of the caller; another user's is not found.
 func (s *Tasks) task(ctx context.Context, id string) (*journal.Task, error) {
 	who, err := identity.FromContext(ctx)

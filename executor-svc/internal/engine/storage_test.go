@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
@@ -214,4 +216,37 @@ func TestInboxFailsOnceWithoutASlot(t *testing.T) {
 	r.await(id, cancelled)
 	call.open()
 	r.await(blocker, success)
+}
+
+// While the journal cannot be written, senders hear so at once and the engine is not healthy; the commands are applied afterwards.
+func TestFullDiskIsSaidAtOnce(t *testing.T) {
+	r := newRig(t, fake.Script("write", "write"))
+	var full atomic.Bool
+	r.j.onCommit = func(_ journal.Transition, do func() error) error {
+		if full.Load() {
+			return errDisk
+		}
+		return do()
+	}
+	r.start()
+	id := r.create(always)
+	r.await(id, waiting)
+	full.Store(true)
+	err := r.send(id, approveCommand("wait-1"))
+	wantAnswer(t, "an approval", err, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR)
+	wantAnswer(t, "a second one", r.send(id, approveCommand("wait-1")), commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR)
+	if r.e.StorageError() == nil {
+		t.Error("the engine is healthy")
+	}
+	full.Store(false)
+	r.await(id, waiting, success) // the approval was applied
+	_ = r.e.Watch(t.Context(), id, 0, func(executorv1.ExecutorStatus) bool { return false }, func(e *executorv1.ExecutorEvent) error {
+		if e.GetStepOutput() != nil {
+			return errDisk // enough
+		}
+		return nil
+	})
+	if err := r.e.StorageError(); err != nil {
+		t.Errorf("the engine is not healthy again: %v", err)
+	}
 }

@@ -35,7 +35,7 @@ type Planner struct {
 	ModelsFn func()
 	// ModelsErr, if set, is what ListModels returns.
 	ModelsErr error
-	CheckFn  func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
+	CheckFn   func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 
 	mu   sync.Mutex // guards seen
 	seen []*plannerv1.TaskContext
