@@ -24,12 +24,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What to create.
+// A request to create a task or an agent.
 type CreateAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
 	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Its id; `agent.id` counts where this is empty, and where both are, the service chooses.
+	// Its id; `agent.id` if this is empty; if both are, the service chooses one.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Makes the call repeatable: chosen by the client, unique for one user.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -88,7 +88,7 @@ func (x *CreateAgentRequest) GetRequestId() string {
 	return ""
 }
 
-// Which agent.
+// A request for one agent.
 type GetAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
@@ -134,12 +134,12 @@ func (x *GetAgentRequest) GetId() string {
 	return ""
 }
 
-// Which agents.
+// A request for a page of agents.
 type ListAgentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most this many; 50 where 0, 1000 at most.
+	// The page size; 50 if 0, at most 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -194,7 +194,7 @@ type ListAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agents.
 	Agents []*Agent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
-	// Send it for the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -244,10 +244,10 @@ func (x *ListAgentsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// What to change.
+// A request to update an agent.
 type UpdateAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent with its new fields; `id` says which, and `etag`, where set, must be the current one.
+	// The agent with its new fields. `id` names it; `etag`, if set, must be the current one.
 	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The fields to change.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
@@ -299,12 +299,12 @@ func (x *UpdateAgentRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
-// Which agent.
+// A request for one agent.
 type DeleteAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Where set, must be the current one.
+	// If set, it must be the current one.
 	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -354,7 +354,7 @@ func (x *DeleteAgentRequest) GetEtag() string {
 	return ""
 }
 
-// Nothing to say.
+// An empty answer.
 type DeleteAgentResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

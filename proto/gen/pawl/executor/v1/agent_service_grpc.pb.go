@@ -30,7 +30,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Keeps agents. Another user's agent is NOT_FOUND.
+// Stores agents. Another user's agent is NOT_FOUND.
 type AgentServiceClient interface {
 	// Creates an agent. A repeated request_id returns the agent that the first one created.
 	CreateAgent(ctx context.Context, in *CreateAgentRequest, opts ...grpc.CallOption) (*Agent, error)
@@ -40,7 +40,7 @@ type AgentServiceClient interface {
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// Changes the fields that the mask names; without a mask, those that are set.
 	UpdateAgent(ctx context.Context, in *UpdateAgentRequest, opts ...grpc.CallOption) (*Agent, error)
-	// Deletes an agent. Tasks that run as it go on as they began.
+	// Deletes an agent. Its running tasks continue unchanged.
 	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 }
 
@@ -106,7 +106,7 @@ func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentReq
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
-// Keeps agents. Another user's agent is NOT_FOUND.
+// Stores agents. Another user's agent is NOT_FOUND.
 type AgentServiceServer interface {
 	// Creates an agent. A repeated request_id returns the agent that the first one created.
 	CreateAgent(context.Context, *CreateAgentRequest) (*Agent, error)
@@ -116,7 +116,7 @@ type AgentServiceServer interface {
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// Changes the fields that the mask names; without a mask, those that are set.
 	UpdateAgent(context.Context, *UpdateAgentRequest) (*Agent, error)
-	// Deletes an agent. Tasks that run as it go on as they began.
+	// Deletes an agent. Its running tasks continue unchanged.
 	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }

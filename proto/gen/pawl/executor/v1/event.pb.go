@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What happened. A client that knows only the first 13 works with every flow.
+// The kinds of events. A client that knows only the first 13 works with every flow.
 type EventType int32
 
 const (
@@ -32,13 +32,13 @@ const (
 	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
 	// The flow was named and its risk assessed. Once per task.
 	EventType_EVENT_TYPE_FLOW_START EventType = 1
-	// Nothing goes on until a person answers. Follows STEP_WAITING_FOR_START and STEP_WAITING_FOR_PARAM.
+	// Nothing continues until a person answers. Follows STEP_WAITING_FOR_START and STEP_WAITING_FOR_PARAM.
 	EventType_EVENT_TYPE_FLOW_STOP EventType = 2
-	// The end: the answer is complete.
+	// The task succeeded: the answer is complete.
 	EventType_EVENT_TYPE_FLOW_SUCCESS EventType = 3
-	// The end: an error.
+	// The task failed.
 	EventType_EVENT_TYPE_FLOW_FAILED EventType = 4
-	// The end: cancelled or refused.
+	// The task was cancelled or refused.
 	EventType_EVENT_TYPE_FLOW_CANCEL EventType = 5
 	// A step was decided on.
 	EventType_EVENT_TYPE_STEP_INIT EventType = 6
@@ -60,9 +60,9 @@ const (
 	EventType_EVENT_TYPE_STATUS_CHANGED EventType = 14
 	// The tools of the task were loaded, or servers were skipped.
 	EventType_EVENT_TYPE_TOOLS_LOADED EventType = 15
-	// A running tool says how far it is.
+	// Progress of a running tool.
 	EventType_EVENT_TYPE_TOOL_PROGRESS EventType = 16
-	// The tool's server asks a person for something in the middle of the call. FLOW_STOP follows where nothing else goes on.
+	// The tool's server asks a person during the call. FLOW_STOP follows if nothing else runs.
 	EventType_EVENT_TYPE_INPUT_REQUIRED EventType = 17
 )
 
@@ -137,7 +137,7 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
-// One thing that happened to a task.
+// Something that happened to a task.
 type ExecutorEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -148,15 +148,15 @@ type ExecutorEvent struct {
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	// What happened.
 	Type EventType `protobuf:"varint,4,opt,name=type,proto3,enum=pawl.executor.v1.EventType" json:"type,omitempty"`
-	// The flow and the step it happened to.
+	// The flow and the step.
 	Flow *Flow `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The subtask (lane); empty in the `agent` flow.
 	SubtaskId string `protobuf:"bytes,6,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
-	// The attempt of the step; 0 where it is not about one.
+	// The attempt of the step; 0 if the event is about none.
 	Attempt uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The wait it opens or closes; empty where there is none.
+	// The wait it opens or closes; may be empty.
 	WaitId string `protobuf:"bytes,8,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// What the task has cost up to here.
+	// The task's usage so far.
 	Usage *v1.Usage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
 	// What there is to say.
 	//
@@ -560,22 +560,22 @@ func (*ExecutorEvent_ToolProgress) isExecutorEvent_Payload() {}
 
 func (*ExecutorEvent_InputRequired) isExecutorEvent_Payload() {}
 
-// The flow and the step that an event is about, as they are after it.
+// The flow and the step of an event, as they are after it.
 type Flow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The flow's kind, such as `agent`.
 	ExecutorId string `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
 	// The name that the planner gave; empty before FLOW_START.
 	ExecutorName string `protobuf:"bytes,2,opt,name=executor_name,json=executorName,proto3" json:"executor_name,omitempty"`
-	// Where the task is.
+	// The task's status.
 	ExecutorStatus ExecutorStatus `protobuf:"varint,3,opt,name=executor_status,json=executorStatus,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"executor_status,omitempty"`
-	// The step; empty where the event is not about one.
+	// The step; empty if the event is about none.
 	StepId string `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	// The step's name: the tool's id, or `FINAL`.
 	StepName string `protobuf:"bytes,5,opt,name=step_name,json=stepName,proto3" json:"step_name,omitempty"`
-	// What the step is.
+	// The step's type.
 	StepType StepType `protobuf:"varint,6,opt,name=step_type,json=stepType,proto3,enum=pawl.executor.v1.StepType" json:"step_type,omitempty"`
-	// Where the step is.
+	// The step's status.
 	StepStatus    StepStatus `protobuf:"varint,7,opt,name=step_status,json=stepStatus,proto3,enum=pawl.executor.v1.StepStatus" json:"step_status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -715,7 +715,7 @@ func (x *FlowStart) GetRisk() *v1.Risk {
 	return nil
 }
 
-// Nothing goes on until a person answers.
+// Nothing continues until a person answers.
 type FlowStop struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The waits that are open.
@@ -761,7 +761,7 @@ func (x *FlowStop) GetWaitIds() []string {
 	return nil
 }
 
-// The end.
+// The task has ended.
 type FlowSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole answer; equal to the TEXT_ADD pieces of `answer_id` joined.
@@ -816,7 +816,7 @@ func (x *FlowSuccess) GetAnswerId() string {
 	return ""
 }
 
-// The end.
+// The task has ended.
 type FlowFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
@@ -862,10 +862,10 @@ func (x *FlowFailed) GetError() *v1.ErrorMessage {
 	return nil
 }
 
-// The end.
+// The task has ended.
 type FlowCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why; the words of whoever cancelled.
+	// The reason given by the user who cancelled.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -913,7 +913,7 @@ type StepInit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tool, or `FINAL`.
 	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
-	// Why it is called.
+	// The reason for the call.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -968,7 +968,7 @@ type StepInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exact JSON of the input.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same for reading; numbers above 2^53 are rounded.
+	// The same as an object; numbers above 2^53 are rounded.
 	Input *structpb.Struct `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
 	// Names the attempt: `<task>/<step>/<attempt>`.
 	CallId        string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -1030,9 +1030,9 @@ func (x *StepInput) GetCallId() string {
 // The attempt succeeded.
 type StepOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exact JSON of the output: `{"message": …}`, and `structured` where the tool gave structured content.
+	// Exact JSON of the output: `{"message": …}`, with `structured` if the tool returned structured content.
 	OutputJson string `protobuf:"bytes,1,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	Output        *structpb.Struct `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1087,7 +1087,7 @@ type StepError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Error *v1.ErrorMessage `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	// What is known of the call.
+	// The outcome of the call.
 	Outcome       v1.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1142,7 +1142,7 @@ type StepCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What is known of the call, where one was running.
+	// The outcome of the call, if one was running.
 	Outcome       v1.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1195,15 +1195,15 @@ func (x *StepCancel) GetOutcome() v1.Outcome {
 // A person must approve.
 type StepWaitingForStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exact JSON of what would be called.
+	// Exact JSON of the input that would be used.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	Input *structpb.Struct `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
-	// What is at stake.
+	// The effective risk.
 	Risk *v1.Risk `protobuf:"bytes,3,opt,name=risk,proto3" json:"risk,omitempty"`
-	// When the wait lapses; absent where it does not.
+	// The wait's deadline; absent if it has none.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The step ran, and it is not known whether it had its effect: a person says what became of it.
+	// The step ran, and it is not known whether it had its effect: a person settles the outcome.
 	OutcomeUnknown bool `protobuf:"varint,5,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
 	// Why the outcome is not known.
 	Error         *v1.ErrorMessage `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
@@ -1286,13 +1286,13 @@ func (x *StepWaitingForStart) GetError() *v1.ErrorMessage {
 // A person must supply parameters.
 type StepWaitingForParam struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is wrong, in a sentence of at most 50 words.
+	// The problem, in a sentence of at most 50 words.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// JSON Schema of what is missing; every field is nullable.
+	// JSON Schema of the missing values; every field is nullable.
 	ParamsSchemaJson string `protobuf:"bytes,2,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	Params *structpb.Struct `protobuf:"bytes,3,opt,name=params,proto3" json:"params,omitempty"`
-	// When the wait lapses; absent where it does not.
+	// The wait's deadline; absent if it has none.
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1427,7 +1427,7 @@ type StatusChanged struct {
 	From ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
 	// The status now.
 	To ExecutorStatus `protobuf:"varint,2,opt,name=to,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"to,omitempty"`
-	// Why, such as `paused`; may be empty.
+	// The reason, such as `paused`; may be empty.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1491,7 +1491,7 @@ type ToolsLoaded struct {
 	ToolCount uint32 `protobuf:"varint,1,opt,name=tool_count,json=toolCount,proto3" json:"tool_count,omitempty"`
 	// The servers that offered them.
 	McpIds []string `protobuf:"bytes,2,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
-	// The servers that were left out.
+	// The servers that were skipped.
 	Skipped       []*SkippedServer `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1548,14 +1548,14 @@ func (x *ToolsLoaded) GetSkipped() []*SkippedServer {
 	return nil
 }
 
-// A server that was left out.
+// A server that was skipped.
 type SkippedServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
 	// Why: ERROR_REASON_MCP_SERVER_NOT_ACTIVE, ERROR_REASON_MCP_SERVER_UNAVAILABLE …
 	Reason v1.ErrorReason `protobuf:"varint,2,opt,name=reason,proto3,enum=pawl.common.v1.ErrorReason" json:"reason,omitempty"`
-	// What went wrong and what to do.
+	// What happened and what to do.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1612,14 +1612,14 @@ func (x *SkippedServer) GetMessage() string {
 	return ""
 }
 
-// How far a running tool is.
+// Progress of a running tool.
 type ToolProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Done so far, in the tool's own unit.
+	// The amount done so far, in the tool's own unit.
 	Progress float64 `protobuf:"fixed64,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	// All there is to do; 0 where the tool does not say.
+	// The whole amount; 0 if the tool does not say.
 	Total float64 `protobuf:"fixed64,2,opt,name=total,proto3" json:"total,omitempty"`
-	// What the tool says.
+	// The tool's message.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1676,18 +1676,18 @@ func (x *ToolProgress) GetMessage() string {
 	return ""
 }
 
-// A tool's server asks a person for something in the middle of the call.
+// A tool's server asks a person during a call.
 type InputRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the person reads.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Exact JSON of the schema of what is asked for; empty where there is an address.
+	// Exact JSON Schema of the content; empty if there is a URL.
 	SchemaJson string `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	Schema *structpb.Struct `protobuf:"bytes,3,opt,name=schema,proto3" json:"schema,omitempty"`
-	// What the person is to open in a browser.
+	// A page to open in a browser.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// When the wait lapses; absent where it does not.
+	// The wait's deadline; absent if it has none.
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,17 +27,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What the person did.
+// What the person chose.
 type InputAnswer_Action int32
 
 const (
 	// As ACCEPT.
 	InputAnswer_ACTION_UNSPECIFIED InputAnswer_Action = 0
-	// Answered; or opened the address and did what is asked there.
+	// Answered; or opened the URL and did what the page asks.
 	InputAnswer_ACTION_ACCEPT InputAnswer_Action = 1
-	// Said no; the tool goes on without it.
+	// Refused; the tool continues without an answer.
 	InputAnswer_ACTION_DECLINE InputAnswer_Action = 2
-	// Did not want to decide; the tool goes on without it.
+	// Did not decide; the tool continues without an answer.
 	InputAnswer_ACTION_CANCEL InputAnswer_Action = 3
 )
 
@@ -84,16 +84,16 @@ func (InputAnswer_Action) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16, 0}
 }
 
-// What to create.
+// A request to create a task or an agent.
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the user wants, in plain words. Required unless there is a playbook.
+	// The user's goal in plain words. Required unless there is a playbook.
 	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
 	// The agent to run as; empty for the default one.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The MCP servers to use; empty for the agent's, or all that the user has activated.
 	McpIds []string `protobuf:"bytes,3,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
-	// True: a person is asked by risk (CONFIRM_BY_RISK). False: before each step. Absent: as the agent says, else before each step.
+	// True: a person is asked by risk (CONFIRM_BY_RISK). False: before each step. Absent: the agent's policy, else before each step.
 	AutoExecute *bool `protobuf:"varint,4,opt,name=auto_execute,json=autoExecute,proto3,oneof" json:"auto_execute,omitempty"`
 	// The language of prompts and answers.
 	Language v1.Language `protobuf:"varint,5,opt,name=language,proto3,enum=pawl.common.v1.Language" json:"language,omitempty"`
@@ -105,9 +105,9 @@ type CreateTaskRequest struct {
 	RequestId string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The model that plans; empty for the agent's, else the service's default.
 	Model string `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
-	// What the task may cost; where the agent has a bound too, the lower one counts.
+	// The task's budget; if the agent has a bound too, the lower one counts.
 	Budget *Budget `protobuf:"bytes,10,opt,name=budget,proto3" json:"budget,omitempty"`
-	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: the agent's, else for ever.
+	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: the agent's, else without a deadline.
 	WaitTimeout   *durationpb.Duration `protobuf:"bytes,11,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -220,14 +220,14 @@ func (x *CreateTaskRequest) GetWaitTimeout() *durationpb.Duration {
 	return nil
 }
 
-// What to create and watch.
+// A request to create and watch a task.
 type RunTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to create.
+	// A request to create a task or an agent.
 	Task *CreateTaskRequest `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Events up to this seq are not sent (for a client that attaches again with its request_id).
+	// Events up to this seq are not sent (for a client that reconnects with its request_id).
 	AfterSeq uint64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	// Go on watching while the task waits for a person; else the stream ends with FLOW_STOP.
+	// Continue the stream while the task waits for a person; else it ends with FLOW_STOP.
 	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -284,7 +284,7 @@ func (x *RunTaskRequest) GetFollow() bool {
 	return false
 }
 
-// What to watch.
+// A request to watch a task.
 type WatchTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -348,7 +348,7 @@ func (x *WatchTaskRequest) GetNoFollow() bool {
 	return false
 }
 
-// Which task.
+// A request for one task.
 type GetTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -394,12 +394,12 @@ func (x *GetTaskRequest) GetId() string {
 	return ""
 }
 
-// Which tasks.
+// A request for a page of tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most this many; 50 where 0, 1000 at most.
+	// The page size; 50 if 0, at most 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only tasks in one of these states; empty for all.
 	Statuses []ExecutorStatus `protobuf:"varint,3,rep,packed,name=statuses,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"statuses,omitempty"`
@@ -499,7 +499,7 @@ type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, newest first. `full_answer` is left out; GetTask has it.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// Send it for the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -549,14 +549,14 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Which steps.
+// A request for a page of steps.
 type ListStepsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// At most this many; 100 where 0, 1000 at most.
+	// The page size; 100 if 0, at most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,7 +618,7 @@ type ListStepsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps, oldest first; one entry per step, as it is now.
 	Steps []*Step `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Send it for the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -673,7 +673,7 @@ type ResumeTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The wait that is answered. Needs not be given to unpause.
+	// The wait that is answered. Not needed to unpause.
 	WaitId string `protobuf:"bytes,2,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The answer.
 	//
@@ -810,22 +810,22 @@ type ResumeTaskRequest_Reject struct {
 }
 
 type ResumeTaskRequest_Params struct {
-	// Here is what was missing.
+	// The missing parameters.
 	Params *Params `protobuf:"bytes,5,opt,name=params,proto3,oneof"`
 }
 
 type ResumeTaskRequest_Outcome struct {
-	// This became of the call.
+	// The outcome of the call.
 	Outcome *OutcomeAnswer `protobuf:"bytes,6,opt,name=outcome,proto3,oneof"`
 }
 
 type ResumeTaskRequest_Unpause struct {
-	// Go on.
+	// Continue a paused task.
 	Unpause *Unpause `protobuf:"bytes,7,opt,name=unpause,proto3,oneof"`
 }
 
 type ResumeTaskRequest_Input struct {
-	// This is what the tool's server asked for.
+	// The answer to the tool's server.
 	Input *InputAnswer `protobuf:"bytes,8,opt,name=input,proto3,oneof"`
 }
 
@@ -841,10 +841,10 @@ func (*ResumeTaskRequest_Unpause) isResumeTaskRequest_Answer() {}
 
 func (*ResumeTaskRequest_Input) isResumeTaskRequest_Answer() {}
 
-// Run exactly what was shown, or the edited input.
+// Run the step with the input that was shown, or with an edited one.
 type Approve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The input to run instead of the one that was shown; checked against the tool's schema. Absent: as shown.
+	// The input to use instead of the one that was shown; checked against the tool's schema. Absent: as shown.
 	Input *structpb.Struct `protobuf:"bytes,1,opt,name=input,proto3" json:"input,omitempty"`
 	// The same as exact JSON; give one of the two.
 	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
@@ -905,10 +905,10 @@ func (x *Approve) GetGrant() *Grant {
 	return nil
 }
 
-// What needs no approval any more in this task.
+// Calls that need no further approval in this task.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Up to this risk; the risk that was shown where absent.
+	// The highest risk of such calls; absent: the risk that was shown.
 	MaxRisk       v1.RiskLevel `protobuf:"varint,1,opt,name=max_risk,json=maxRisk,proto3,enum=pawl.common.v1.RiskLevel" json:"max_risk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -951,7 +951,7 @@ func (x *Grant) GetMaxRisk() v1.RiskLevel {
 	return v1.RiskLevel(0)
 }
 
-// What became of a call whose outcome is not known, as a person found out.
+// The outcome of a call, as a person found out.
 type OutcomeAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to do.
@@ -1040,12 +1040,12 @@ type OutcomeAnswer_Retry struct {
 }
 
 type OutcomeAnswer_Output struct {
-	// It ran; this is what it gave.
+	// It ran, with this output.
 	Output *OutcomeOutput `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
 }
 
 type OutcomeAnswer_Skip struct {
-	// Go on without; the outcome stays unknown.
+	// Continue without the step; its outcome stays unknown.
 	Skip *OutcomeSkip `protobuf:"bytes,3,opt,name=skip,proto3,oneof"`
 }
 
@@ -1092,7 +1092,7 @@ func (*OutcomeRetry) Descriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{12}
 }
 
-// What the tool gave.
+// The output of the tool.
 type OutcomeOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The output, an object. A step's output has its text in `message`.
@@ -1147,10 +1147,10 @@ func (x *OutcomeOutput) GetOutputJson() string {
 	return ""
 }
 
-// Go on without.
+// Continue without the step.
 type OutcomeSkip struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why; kept in the events.
+	// The reason; kept in the events.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1193,7 +1193,7 @@ func (x *OutcomeSkip) GetReason() string {
 	return ""
 }
 
-// Go on.
+// Continue a paused task.
 type Unpause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1230,10 +1230,10 @@ func (*Unpause) Descriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{15}
 }
 
-// An answer to what a tool's server asked for in the middle of the call (INPUT).
+// An answer to a question of a tool's server during a call (INPUT).
 type InputAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the person did.
+	// What the person chose.
 	Action InputAnswer_Action `protobuf:"varint,1,opt,name=action,proto3,enum=pawl.executor.v1.InputAnswer_Action" json:"action,omitempty"`
 	// Values by name, as the wait's schema asks; only with ACCEPT.
 	Content *structpb.Struct `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
@@ -1297,7 +1297,7 @@ func (x *InputAnswer) GetContentJson() string {
 // Do not run it.
 type Reject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why; kept in the events.
+	// The reason; kept in the events.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1340,14 +1340,14 @@ func (x *Reject) GetReason() string {
 	return ""
 }
 
-// What was missing.
+// Missing parameters.
 type Params struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Values by name, as the wait's schema asks. Fields that are absent or null stay as they were.
 	Content *structpb.Struct `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	// The same as exact JSON; give one of the two.
 	ContentJson string `protobuf:"bytes,2,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
-	// The same in plain words, for the planner to read.
+	// The same in plain words, for the planner.
 	Description   string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1404,12 +1404,12 @@ func (x *Params) GetDescription() string {
 	return ""
 }
 
-// Which task to cancel.
+// A request to cancel a task.
 type CancelTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Why; kept in the events.
+	// The reason; kept in the events.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1459,12 +1459,12 @@ func (x *CancelTaskRequest) GetReason() string {
 	return ""
 }
 
-// Which task to pause.
+// A request to pause a task.
 type PauseTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Why; kept in the events.
+	// The reason; kept in the events.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1514,21 +1514,21 @@ func (x *PauseTaskRequest) GetReason() string {
 	return ""
 }
 
-// What to fork.
+// A request to fork a task.
 type ForkTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The event that ended the last step to keep. 0: where the task ended well, the end of its newest step; else the end of the newest step
-	// that succeeded or that a person said to go on without, so that what failed is done again, or the beginning where there is none.
+	// The event that ended the last step to keep. 0: the end of the newest step if the task succeeded; else the end of the newest step that
+	// succeeded or was skipped by a person, so that failed steps are repeated; or the task's start if there is none.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What the new task shall do; empty: what the old one should.
+	// The new task's goal; empty: the old one's.
 	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
 	// Makes the call repeatable: chosen by the client, unique for one user.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// What the new task may cost, what was spent before it included; absent: as much as the old one. The agent's bounds count too.
+	// The new task's budget, which includes the usage before the fork; absent: the old one's. The agent's bounds count too.
 	Budget *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
-	// How long a wait stays open; absent: as long as those of the old one.
+	// How long a wait stays open; absent: as in the old task.
 	WaitTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1606,7 +1606,7 @@ func (x *ForkTaskRequest) GetWaitTimeout() *durationpb.Duration {
 	return nil
 }
 
-// Which task to delete.
+// A request to delete a task.
 type DeleteTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1652,7 +1652,7 @@ func (x *DeleteTaskRequest) GetId() string {
 	return ""
 }
 
-// Nothing to say.
+// An empty answer.
 type DeleteTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1689,7 +1689,7 @@ func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{23}
 }
 
-// Which task to export.
+// A request to export a task.
 type ExportTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1738,7 +1738,7 @@ func (x *ExportTaskRequest) GetId() string {
 // A piece of the document.
 type ExportTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// UTF-8 text; the pieces joined are the document.
+	// A piece of UTF-8 text; all pieces joined are the document.
 	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1781,7 +1781,7 @@ func (x *ExportTaskResponse) GetData() []byte {
 	return nil
 }
 
-// Nothing to ask.
+// An empty request.
 type GetStoreInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1818,36 +1818,36 @@ func (*GetStoreInfoRequest) Descriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{26}
 }
 
-// What is in the journal.
+// A description of the journal.
 type StoreInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is.
+	// The status.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Its size, in bytes.
 	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// What of it can be written again, in bytes.
+	// The part of the file that is free, in bytes.
 	FreeBytes int64 `protobuf:"varint,3,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
 	// The version of its format.
 	Schema int32 `protobuf:"varint,4,opt,name=schema,proto3" json:"schema,omitempty"`
 	// Tasks by status, without the prefix.
 	Tasks map[string]int64 `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Records: one per transition that made events.
+	// Records, one per transition with events.
 	Records int64 `protobuf:"varint,6,opt,name=records,proto3" json:"records,omitempty"`
-	// Commands that no task has taken up yet.
+	// Commands that no owner has applied yet.
 	Commands int64 `protobuf:"varint,7,opt,name=commands,proto3" json:"commands,omitempty"`
 	// Large payloads, each stored once.
 	Payloads int64 `protobuf:"varint,8,opt,name=payloads,proto3" json:"payloads,omitempty"`
 	// Agents.
 	Agents int64 `protobuf:"varint,9,opt,name=agents,proto3" json:"agents,omitempty"`
-	// Bytes by what they are for.
+	// Bytes by purpose.
 	Bytes map[string]int64 `protobuf:"bytes,10,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// When the oldest task was created; absent where there is none.
+	// When the oldest task was created; absent if there is none.
 	Oldest *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	// When the newest task was created.
 	Newest *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=newest,proto3" json:"newest,omitempty"`
-	// Tasks that somebody owns now.
+	// Tasks that have an owner now.
 	RunningTasks int32 `protobuf:"varint,13,opt,name=running_tasks,json=runningTasks,proto3" json:"running_tasks,omitempty"`
-	// What the files of its log take, which are used again and again; in bytes.
+	// The size of its log files, which are reused, in bytes.
 	LogBytes      int64 `protobuf:"varint,14,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

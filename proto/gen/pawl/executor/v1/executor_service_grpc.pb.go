@@ -43,7 +43,7 @@ type ExecutorServiceClient interface {
 	// Creates a task and returns at once; it runs by itself. A repeated request_id returns the task that the first one created.
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// Creates a task and streams its events until it ends or waits for a person. A repeated request_id attaches to the
-	// same task. Over REST: Server-Sent Events where the client accepts text/event-stream, else NDJSON.
+	// same task. Over REST: Server-Sent Events if the client accepts text/event-stream, else NDJSON.
 	RunTask(ctx context.Context, in *RunTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecutorEvent], error)
 	// Streams a task's events after `after_seq` and follows it until it ends. Reconnecting with the last seq that was seen
 	// misses nothing and repeats nothing.
@@ -54,21 +54,21 @@ type ExecutorServiceClient interface {
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// Lists a task's steps, oldest first.
 	ListSteps(ctx context.Context, in *ListStepsRequest, opts ...grpc.CallOption) (*ListStepsResponse, error)
-	// Answers a wait. The task goes on, or ends where the answer is a rejection. Repeating the same answer is harmless.
+	// Answers a wait. The task continues, or ends if the answer is a rejection. Repeating the same answer is harmless.
 	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// Cancels a task. A running call is told to stop, and what came of it is recorded. Cancelling an ended task changes nothing.
+	// Cancels a task. A running call is told to stop, and its outcome is recorded. Cancelling an ended task changes nothing.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// Pauses a task: a running call comes back and is recorded, and nothing new is begun until it is unpaused (ResumeTask).
+	// Pauses a task: the outcome of a running call is recorded, and nothing new is started until the task is unpaused (ResumeTask).
 	// Pausing a paused task changes nothing.
 	PauseTask(ctx context.Context, in *PauseTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// Starts a new task that shares another one's events up to the end of a step and goes on from there by itself. Recorded
-	// results are reused; grants and waits are dropped; an unknown outcome stays unknown.
+	// Starts a new task that shares another one's events up to the end of a step and continues from there. Recorded results are
+	// reused; grants and waits are dropped; an unknown outcome stays unknown.
 	ForkTask(ctx context.Context, in *ForkTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// Deletes a task that has ended, with its events. Forks of it stay whole.
+	// Deletes a task that has ended, with its events. Its forks stay complete.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error)
-	// Gives all there is about a task as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
+	// Streams a task, its steps and its events as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
 	ExportTask(ctx context.Context, in *ExportTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTaskResponse], error)
-	// Says what is in the journal, of all users. Operators only. It reads all of it, beside everything else that goes on.
+	// Describes the journal of all users. Operators only. It reads the whole journal without blocking tasks.
 	GetStoreInfo(ctx context.Context, in *GetStoreInfoRequest, opts ...grpc.CallOption) (*StoreInfo, error)
 }
 
@@ -246,7 +246,7 @@ type ExecutorServiceServer interface {
 	// Creates a task and returns at once; it runs by itself. A repeated request_id returns the task that the first one created.
 	CreateTask(context.Context, *CreateTaskRequest) (*Task, error)
 	// Creates a task and streams its events until it ends or waits for a person. A repeated request_id attaches to the
-	// same task. Over REST: Server-Sent Events where the client accepts text/event-stream, else NDJSON.
+	// same task. Over REST: Server-Sent Events if the client accepts text/event-stream, else NDJSON.
 	RunTask(*RunTaskRequest, grpc.ServerStreamingServer[ExecutorEvent]) error
 	// Streams a task's events after `after_seq` and follows it until it ends. Reconnecting with the last seq that was seen
 	// misses nothing and repeats nothing.
@@ -257,21 +257,21 @@ type ExecutorServiceServer interface {
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// Lists a task's steps, oldest first.
 	ListSteps(context.Context, *ListStepsRequest) (*ListStepsResponse, error)
-	// Answers a wait. The task goes on, or ends where the answer is a rejection. Repeating the same answer is harmless.
+	// Answers a wait. The task continues, or ends if the answer is a rejection. Repeating the same answer is harmless.
 	ResumeTask(context.Context, *ResumeTaskRequest) (*Task, error)
-	// Cancels a task. A running call is told to stop, and what came of it is recorded. Cancelling an ended task changes nothing.
+	// Cancels a task. A running call is told to stop, and its outcome is recorded. Cancelling an ended task changes nothing.
 	CancelTask(context.Context, *CancelTaskRequest) (*Task, error)
-	// Pauses a task: a running call comes back and is recorded, and nothing new is begun until it is unpaused (ResumeTask).
+	// Pauses a task: the outcome of a running call is recorded, and nothing new is started until the task is unpaused (ResumeTask).
 	// Pausing a paused task changes nothing.
 	PauseTask(context.Context, *PauseTaskRequest) (*Task, error)
-	// Starts a new task that shares another one's events up to the end of a step and goes on from there by itself. Recorded
-	// results are reused; grants and waits are dropped; an unknown outcome stays unknown.
+	// Starts a new task that shares another one's events up to the end of a step and continues from there. Recorded results are
+	// reused; grants and waits are dropped; an unknown outcome stays unknown.
 	ForkTask(context.Context, *ForkTaskRequest) (*Task, error)
-	// Deletes a task that has ended, with its events. Forks of it stay whole.
+	// Deletes a task that has ended, with its events. Its forks stay complete.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error)
-	// Gives all there is about a task as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
+	// Streams a task, its steps and its events as one JSON document: `{"format": 1, "task": …, "steps": […], "events": […]}`, in pieces.
 	ExportTask(*ExportTaskRequest, grpc.ServerStreamingServer[ExportTaskResponse]) error
-	// Says what is in the journal, of all users. Operators only. It reads all of it, beside everything else that goes on.
+	// Describes the journal of all users. Operators only. It reads the whole journal without blocking tasks.
 	GetStoreInfo(context.Context, *GetStoreInfoRequest) (*StoreInfo, error)
 	mustEmbedUnimplementedExecutorServiceServer()
 }

@@ -37,7 +37,7 @@ const (
 	ExecutorStatus_EXECUTOR_STATUS_UNSPECIFIED ExecutorStatus = 0
 	// Created, not started.
 	ExecutorStatus_EXECUTOR_STATUS_INIT ExecutorStatus = 1
-	// A person must answer before it can go on.
+	// A person must answer before it continues.
 	ExecutorStatus_EXECUTOR_STATUS_WAITING ExecutorStatus = 2
 	// Going on by itself.
 	ExecutorStatus_EXECUTOR_STATUS_RUNNING ExecutorStatus = 3
@@ -224,7 +224,7 @@ func (StepType) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
-// When a person is asked before a step runs.
+// The confirmation policy: when a person approves a step before it runs.
 type Confirm int32
 
 const (
@@ -232,9 +232,9 @@ const (
 	Confirm_CONFIRM_UNSPECIFIED Confirm = 0
 	// Before each step.
 	Confirm_CONFIRM_ALWAYS Confirm = 1
-	// Where the risk is MEDIUM, and with a warning where it is HIGH.
+	// If the risk is MEDIUM, and with a warning if it is HIGH.
 	Confirm_CONFIRM_BY_RISK Confirm = 2
-	// Never. Only for an agent for which an operator allowed it.
+	// Never. Only for agents for which an operator allowed it.
 	Confirm_CONFIRM_NEVER Confirm = 3
 )
 
@@ -281,7 +281,7 @@ func (Confirm) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
-// What a person is asked for.
+// The kinds of waits.
 type WaitKind int32
 
 const (
@@ -291,11 +291,11 @@ const (
 	WaitKind_WAIT_KIND_APPROVAL WaitKind = 1
 	// Supply parameters. Answered by params.
 	WaitKind_WAIT_KIND_PARAMS WaitKind = 2
-	// Say what became of a call whose outcome is not known. Answered by outcome: retry, output or skip; or by reject.
+	// Settle a call whose outcome is not known. Answered by outcome: retry, output or skip; or by reject.
 	WaitKind_WAIT_KIND_OUTCOME WaitKind = 3
-	// Somebody paused the task. Answered by unpause.
+	// The task is paused. Answered by unpause.
 	WaitKind_WAIT_KIND_PAUSE WaitKind = 4
-	// The tool's server asks for something in the middle of the call. Answered by input.
+	// The tool's server asks during the call. Answered by input.
 	WaitKind_WAIT_KIND_INPUT WaitKind = 5
 )
 
@@ -346,7 +346,7 @@ func (WaitKind) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
-// What happens where the outcome of a call that must not be repeated by itself is not known.
+// What to do if the outcome of a call that must not be repeated is not known.
 type OnUnknownOutcome int32
 
 const (
@@ -403,12 +403,12 @@ func (OnUnknownOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
-// What a task may cost. 0 and absent: no bound. Spent budgets end the task with BUDGET_EXCEEDED before the next call.
+// The budget of a task. 0 and absent: no bound. A spent budget ends the task with BUDGET_EXCEEDED before the next call.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Calls of tools.
+	// Tool calls.
 	MaxToolCalls uint32 `protobuf:"varint,1,opt,name=max_tool_calls,json=maxToolCalls,proto3" json:"max_tool_calls,omitempty"`
-	// Calls of models.
+	// Model calls.
 	MaxModelCalls uint32 `protobuf:"varint,2,opt,name=max_model_calls,json=maxModelCalls,proto3" json:"max_model_calls,omitempty"`
 	// Tokens, in and out.
 	MaxTokens uint64 `protobuf:"varint,3,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
@@ -476,7 +476,7 @@ func (x *Budget) GetMaxRunTime() *durationpb.Duration {
 	return nil
 }
 
-// Where a task comes from.
+// The origin of a fork.
 type Fork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task that it continues.
@@ -536,17 +536,17 @@ type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// UUID (version 7) of the task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whose it is.
+	// The user who owns it.
 	UserSub string `protobuf:"bytes,2,opt,name=user_sub,json=userSub,proto3" json:"user_sub,omitempty"`
 	// The conversation it belongs to; may be empty.
 	ConversationId string `protobuf:"bytes,3,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// The agent it runs as; empty for the default agent.
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// What the user wants.
+	// The user's goal.
 	Goal string `protobuf:"bytes,5,opt,name=goal,proto3" json:"goal,omitempty"`
 	// The MCP servers it may use; empty for all that the user has activated.
 	McpIds []string `protobuf:"bytes,6,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
-	// When a person is asked.
+	// The confirmation policy.
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
 	// The language of prompts and answers.
 	Language v1.Language `protobuf:"varint,8,opt,name=language,proto3,enum=pawl.common.v1.Language" json:"language,omitempty"`
@@ -558,25 +558,25 @@ type Task struct {
 	Name string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
 	// The risk of the whole, given by the planner; absent until FLOW_START.
 	Risk *v1.Risk `protobuf:"bytes,12,opt,name=risk,proto3" json:"risk,omitempty"`
-	// Where it is.
+	// The status.
 	Status ExecutorStatus `protobuf:"varint,13,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
-	// Somebody asked for its cancellation; it ends when the running call has come back.
+	// It was cancelled, and ends once the running call has ended.
 	CancelRequested bool `protobuf:"varint,14,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// Steps decided on so far.
+	// The number of steps so far.
 	StepCount uint32 `protobuf:"varint,15,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
-	// Steps that failed so far.
+	// The number of failed steps so far.
 	ErrorCount uint32 `protobuf:"varint,16,opt,name=error_count,json=errorCount,proto3" json:"error_count,omitempty"`
-	// Steps that are not finished; the `agent` flow has one at most.
+	// The steps that have not ended; the `agent` flow has at most one.
 	ActiveSteps []*Step `protobuf:"bytes,17,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`
-	// What people are asked for now.
+	// The open waits.
 	Waits []*Wait `protobuf:"bytes,18,rep,name=waits,proto3" json:"waits,omitempty"`
 	// The whole answer, once it succeeded.
 	FullAnswer string `protobuf:"bytes,19,opt,name=full_answer,json=fullAnswer,proto3" json:"full_answer,omitempty"`
-	// Why it failed, once it did.
+	// Why it failed; absent unless it did.
 	Error *v1.ErrorMessage `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
 	// The seq of its newest event.
 	LastSeq uint64 `protobuf:"varint,21,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	// What it has cost.
+	// Its usage so far.
 	Usage *v1.Usage `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"`
 	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -584,17 +584,17 @@ type Task struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When it ended; absent until then.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Somebody asked for a pause: nothing new is begun. While a call is running, it comes back first.
+	// A pause was requested: nothing new is started; a running call ends first.
 	PauseRequested bool `protobuf:"varint,26,opt,name=pause_requested,json=pauseRequested,proto3" json:"pause_requested,omitempty"`
-	// It could go on, and waits for a running slot.
+	// It could continue, and waits for a running slot.
 	Queued bool `protobuf:"varint,27,opt,name=queued,proto3" json:"queued,omitempty"`
-	// What it may cost.
+	// Its budget.
 	Budget *Budget `protobuf:"bytes,28,opt,name=budget,proto3" json:"budget,omitempty"`
-	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: for ever.
+	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: without a deadline.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,29,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// What happens where an outcome is not known.
+	// What to do if an outcome is not known.
 	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,30,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
-	// What it was forked from; absent where it was not.
+	// The task it was forked from; absent if it is no fork.
 	ForkedFrom *Fork `protobuf:"bytes,31,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	// What a running task waits for, such as a planner that cannot be reached; empty while it makes progress.
 	StatusReason  string `protobuf:"bytes,32,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
@@ -873,7 +873,7 @@ type Step struct {
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	// Why the tool is called.
 	Description string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
-	// Where it is.
+	// The status.
 	Status StepStatus `protobuf:"varint,8,opt,name=status,proto3,enum=pawl.executor.v1.StepStatus" json:"status,omitempty"`
 	// What is known of its call.
 	Outcome v1.Outcome `protobuf:"varint,9,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
@@ -881,17 +881,17 @@ type Step struct {
 	Attempt uint32 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Exact JSON of the newest input.
 	InputJson string `protobuf:"bytes,11,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same for reading; numbers above 2^53 are rounded.
+	// The same as an object; numbers above 2^53 are rounded.
 	Input *structpb.Struct `protobuf:"bytes,12,opt,name=input,proto3" json:"input,omitempty"`
 	// Exact JSON of the output, `{"message": …}`.
 	OutputJson string `protobuf:"bytes,13,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	Output *structpb.Struct `protobuf:"bytes,14,opt,name=output,proto3" json:"output,omitempty"`
 	// Why it failed.
 	Error *v1.ErrorMessage `protobuf:"bytes,15,opt,name=error,proto3" json:"error,omitempty"`
-	// Its risk, where a person was asked.
+	// Its risk, if a person was asked.
 	Risk *v1.Risk `protobuf:"bytes,16,opt,name=risk,proto3" json:"risk,omitempty"`
-	// The wait it hangs on; empty where there is none.
+	// The wait that it depends on; may be empty.
 	WaitId string `protobuf:"bytes,17,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// Names the newest attempt: `<task>/<step>/<attempt>`.
 	CallId string `protobuf:"bytes,18,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -1111,19 +1111,19 @@ type Wait struct {
 	Risk *v1.Risk `protobuf:"bytes,7,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Exact JSON of the input that is to be approved, or that was wrong.
 	InputJson string `protobuf:"bytes,8,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	Input *structpb.Struct `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
-	// JSON Schema of what is missing, every field nullable (PARAMS); or of what the server asks for (INPUT).
+	// JSON Schema of the missing values, every field nullable (PARAMS); or of the content that the server asks for (INPUT).
 	ParamsSchemaJson string `protobuf:"bytes,10,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
-	// The same for reading.
+	// The same as an object.
 	ParamsSchema *structpb.Struct `protobuf:"bytes,11,opt,name=params_schema,json=paramsSchema,proto3" json:"params_schema,omitempty"`
-	// SHA-256 (hex) of what is asked: task, step, user, tool, its definition and the exact input.
+	// SHA-256 (hex) of the question: task, step, user, tool, its definition and the exact input.
 	Hash string `protobuf:"bytes,12,opt,name=hash,proto3" json:"hash,omitempty"`
 	// When it was asked.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it lapses; absent where it does not.
+	// Its deadline; absent if it has none.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// What the person is to open in a browser, where the server asks for that (INPUT).
+	// A page to open in a browser, if the server asks for that (INPUT).
 	Url           string `protobuf:"bytes,15,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1277,15 +1277,15 @@ type Agent struct {
 	McpIds []string `protobuf:"bytes,4,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
 	// The model that plans: `offline`, `playbook` or a configured one; empty for the service's default.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// The flow; `agent` where empty.
+	// The flow; `agent` if empty.
 	Flow string `protobuf:"bytes,6,opt,name=flow,proto3" json:"flow,omitempty"`
-	// When a person is asked, where the task does not say. CONFIRM_NEVER may be set by operators only.
+	// The confirmation policy of tasks without one. Only operators may set CONFIRM_NEVER.
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
-	// Steps a task may take; 25 where 0.
+	// The limit of steps per task; 25 if 0.
 	MaxSteps uint32 `protobuf:"varint,8,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Failed steps that end a task; 3 where 0.
+	// The number of failed steps that ends a task; 3 if 0.
 	MaxFailedSteps uint32 `protobuf:"varint,9,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`
-	// Whose it is. Output only.
+	// The user who owns it. Output only.
 	UserSub string `protobuf:"bytes,10,opt,name=user_sub,json=userSub,proto3" json:"user_sub,omitempty"`
 	// When it was created. Output only.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -1297,7 +1297,7 @@ type Agent struct {
 	Budget *Budget `protobuf:"bytes,14,opt,name=budget,proto3" json:"budget,omitempty"`
 	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent or 0: for ever.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// What happens where an outcome is not known.
+	// What to do if an outcome is not known.
 	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
