@@ -67,9 +67,16 @@ var (
 
 // Register adds both services to a server.
 func Register(r grpc.ServiceRegistrar, d Deps) {
-	c := &checks{Deps: d, playbooks: recent[playbook]{age: playbookAge, limit: 256}, servers: recent[struct{}]{age: serverAge, limit: 4096}}
-	executorv1.RegisterExecutorServiceServer(r, &Tasks{Deps: d, check: c})
-	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d, check: c})
+	tasks := NewTasks(d)
+	executorv1.RegisterExecutorServiceServer(r, tasks)
+	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d, check: tasks.check})
+}
+
+// NewTasks returns the implementation of ExecutorService.
+func NewTasks(d Deps) *Tasks {
+	return &Tasks{Deps: d, check: &checks{
+		Deps: d, playbooks: recent[playbook]{age: playbookAge, limit: 256}, servers: recent[struct{}]{age: serverAge, limit: 4096},
+	}}
 }
 
 // Healthy returns why the service cannot work now, or nil; health checks ask it.

@@ -212,10 +212,10 @@ func (w *world) startProc(t testing.TB) {
 	p.engine = engine.New(engine.Config{MaxRunning: w.cfg.slots}, engine.Deps{
 		Journal: j, Runner: runner.New(runner.Config{}, plannerCl, poolCl, w.log), Flows: map[string]flow.Flow{"agent": fl}, Log: w.log,
 	})
-	p.tasks = &api.Tasks{Deps: api.Deps{
+	p.tasks = api.NewTasks(api.Deps{
 		Engine: p.engine, Journal: j, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
 		Limits: &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 4, MaxRecoveries: 5},
-	}}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	go func() { p.ran <- p.engine.Run(ctx) }()
