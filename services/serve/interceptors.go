@@ -78,7 +78,7 @@ func newInterceptor(o Options) (*interceptor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve: make the message validator: %w", err)
 	}
-	v := &validation{validator: validator, obvious: newObvious(), maxBytes: o.MaxRecvBytes}
+	v := &validation{validator: validator, maxBytes: o.MaxRecvBytes}
 	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validation: v}, nil
 }
 

@@ -11,7 +11,6 @@ import (
 // validation refuses messages that are too large or break the rules in their proto.
 type validation struct {
 	validator protovalidate.Validator
-	obvious   *obvious
 	maxBytes  int
 }
 
@@ -22,9 +21,6 @@ func (v *validation) check(msg any) error {
 	}
 	if n := proto.Size(m); n > v.maxBytes {
 		return errs.TooLarge(int64(n), int64(v.maxBytes))
-	}
-	if v.obvious.kept(m) {
-		return nil
 	}
 	return v.validator.Validate(m)
 }
