@@ -105,16 +105,9 @@ func (o *callOptions) incoming(ctx context.Context, name string) (metadata.MD, e
 // endOnly passes on the end and the deadline of a client's context, and none of its values.
 type endOnly struct{ context.Context }
 
-// Value finds nothing but what package context looks for itself, by a key that is its own *int: the context that a derived one is
-// registered with. It would take an AfterFunc for each call else, which is most of what a call's context costs.
-func (e endOnly) Value(key any) any {
-	if _, ok := key.(*int); ok {
-		return e.Context.Value(key)
-	}
-	return nil
-}
+func (endOnly) Value(any) any { return nil }
 
-// AfterFunc spares the context package a goroutine per derived context, where it finds no other way.
+// AfterFunc spares the context package a goroutine per derived context.
 func (e endOnly) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(e.Context, f) }
 
 // serverContext is the context of a handler. Cancel it when the handler has returned.
