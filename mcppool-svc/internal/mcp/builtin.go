@@ -75,7 +75,7 @@ func (t *builtin) start(x *exchange) {
 				t.client.log.Error("a tool of a built-in MCP server panicked", "mcp_id", t.client.server.ID, "panic", v, "stack", string(debug.Stack()))
 				x.deliver(response{err: Panicked(v)})
 			}
-			x.deliver(response{err: protocolError("the tool ended its goroutine instead of returning")})
+			x.deliver(response{err: exited()})
 		}()
 		x.deliver(t.handle(ctx, x.text))
 	}()

@@ -74,7 +74,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 	defer r.end()
 	returned := make(chan response, 1)
 	go func() {
-		out := response{err: protocolError("the tool ended its goroutine instead of returning")}
+		out := response{err: exited()}
 		defer func() {
 			if v := recover(); v != nil {
 				f.log.ErrorContext(ctx, "a tool of this program panicked", "mcp_id", f.info.Name, "tool", tool.Name, "panic", v, "stack", string(debug.Stack()))
@@ -100,6 +100,11 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 		}
 	}
 	return nil, givenUp(ctx, true)
+}
+
+// exited is the error of a tool in this process that called runtime.Goexit.
+func exited() *Error {
+	return &Error{Kind: Protocol, Sent: true, Ended: true, Message: "the function ended its goroutine instead of returning"}
 }
 
 // begin finds the function, unless it must not be called.
