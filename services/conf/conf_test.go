@@ -130,7 +130,7 @@ func TestBadFiles(t *testing.T) {
 		content string
 		want    []string
 	}{
-		"unknown":         {"data: d\nhtpt-addr: x\nextra: {a: 1}\n", []string{"htpt-addr (line 2)", ": htpt-addr (line 2), extra (line 3); known are", "http-addr"}},
+		"unknown":         {"data: d\nhtpt-addr: x\nextra: {a: 1}\n", []string{": htpt-addr (line 2), did you mean http-addr?, extra (line 3); pool --help lists the settings"}},
 		"half a name":     {"data: d\nhttp: x\n", []string{"http (line 2)"}},
 		"beyond a name":   {"data: d\nhttp-addr: {x: 1}\n", []string{"http-addr.x (line 2)"}},
 		"a list":          {"data: d\nhttp-addr: [x]\n", []string{"http-addr"}},

@@ -12,6 +12,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
+
+	"pawl.dev/services/similar"
 )
 
 // file resolves flags from a YAML document. A flag `http-addr` is the key `http-addr`, or `http_addr`, or `addr` under
@@ -155,6 +157,7 @@ func (f *file) Validate(app *kong.Application) error {
 		return nil
 	}
 	slices.SortFunc(unknown, func(a, b setting) int { return cmp.Or(a.line-b.line, cmp.Compare(a.path, b.path)) })
+	names := slices.Collect(maps.Keys(flags))
 	var parts []string
 	outer := ""
 	for _, s := range unknown {
@@ -162,10 +165,13 @@ func (f *file) Validate(app *kong.Application) error {
 			continue // it goes without saying
 		}
 		outer = s.path
-		parts = append(parts, fmt.Sprintf("%s (line %d)", s.path, s.line))
+		part := fmt.Sprintf("%s (line %d)", s.path, s.line)
+		if near := similar.Names(canonical(s.path), names); len(near) > 0 {
+			part += ", did you mean " + strings.Join(near, " or ") + "?"
+		}
+		parts = append(parts, part)
 	}
-	names := slices.Sorted(maps.Keys(flags))
-	return fmt.Errorf("%s: unknown settings: %s; known are %s", f.name, strings.Join(parts, ", "), strings.Join(names, ", "))
+	return fmt.Errorf("%s: unknown settings: %s; %s --help lists the settings", f.name, strings.Join(parts, ", "), app.Name)
 }
 
 // known says whether the key is a flag, a mapping on the way to one, or an entry of a flag that is a map.

@@ -16,7 +16,7 @@ import (
 // session is the connection of a command: it opens at its first call, to a server that is there or to one inside this process.
 func (a *App) session(g *Globals) *discover.Session {
 	cfg := discover.Config{
-		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, Flags: g.flags(), Dial: a.Dial, Locked: a.Host.Locked, Patience: a.Patience,
+		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, AskedKey: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Dial: a.Dial, Locked: a.Host.Locked, Patience: a.Patience,
 	}
 	cfg.Start = func(ctx context.Context, dir string) (discover.Suite, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))

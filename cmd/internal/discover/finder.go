@@ -12,6 +12,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/serve"
 )
 
@@ -64,6 +65,7 @@ type Config struct {
 	Parts    map[string]Part // beside Server, by package of the services; others are the server's own
 	DataDir  string          // "": the usual one
 	Key      string          // the API key to send
+	AskedKey bool            // the key was given for this command: the user is told if the server has no keys
 	Flags    string          // reach the same server from another command line
 	Fallback string          // the address to try when the data folder names none; "" for none
 
@@ -235,6 +237,20 @@ func (f *Finder) heldError(cause error) error {
 	}
 	return ui.WrapError(cause, "the data folder %s is held by %s, which does not answer", dir, who).
 		Then("wait until it has ended or end it, or use another folder with --data DIR")
+}
+
+// keyless reports whether a server answers without a key too.
+func (f *Finder) keyless(ctx context.Context, server *Server) bool {
+	if server.Kind == Embedded {
+		return true
+	}
+	conn, err := f.cfg.Dial(server.Addr, "")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = executorv1.NewExecutorServiceClient(conn).ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1})
+	return err == nil
 }
 
 // Dial connects to a server, or to several replicas of one: a list with commas, or dns:///name:port.

@@ -70,3 +70,29 @@ func TestParts(t *testing.T) {
 		})
 	}
 }
+
+// Of several replicas of the pool one that answers is enough, and all calls of a session go to the same one.
+func TestReplicasOfThePool(t *testing.T) {
+	executor, pool, other := clitest.NewExecutor(), clitest.NewPool(), clitest.NewPool()
+	one, two := clitest.Serve(t, pool), clitest.Serve(t, other)
+	for name, addrs := range map[string]string{"both": one.Addr + "," + two.Addr, "the first is dead": closed(t) + "," + one.Addr, "the last is dead": one.Addr + "," + closed(t)} {
+		t.Run(name, func(t *testing.T) {
+			cfg := discover.Config{Server: clitest.Serve(t, executor).Addr, Dial: discover.Dial, Parts: map[string]discover.Part{
+				"pawl.mcppool.v1": {Name: "MCP pool", Addr: addrs, Given: true},
+			}}
+			s := discover.New(cfg).Session(func(string) {})
+			defer s.Close()
+			id := strings.ReplaceAll(name, " ", "-")
+			if _, err := s.Pool.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: id, McpServer: &mcppoolv1.McpServer{
+				Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace"}},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				if _, err := s.Pool.GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: id}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -57,6 +57,9 @@ func (s *Session) Server(ctx context.Context) (*Server, error) {
 			return nil, err
 		}
 		s.server = server
+		if s.finder.cfg.AskedKey && s.finder.keyless(ctx, server) {
+			s.note("the server has no keys: --key has no effect")
+		}
 	}
 	return s.server, nil
 }

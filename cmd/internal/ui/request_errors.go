@@ -22,6 +22,9 @@ func refused(e *errs.Error) bool {
 
 // wrong is what is wrong with a request, in the words of the command line.
 func wrong(e *errs.Error) string {
+	if text := several(e); text != "" {
+		return text
+	}
 	var lines []string
 	listed := strings.HasPrefix(e.Message, "the request is not valid: ") // its message repeats the fields
 	for _, v := range e.Violations {
@@ -39,6 +42,25 @@ func wrong(e *errs.Error) string {
 		return strings.Join(lines, "\n")
 	}
 	return e.Message + "\n  " + strings.Join(lines, "\n  ")
+}
+
+// several lists all violations of one field of which the message tells the first, as those of a playbook; "" if it is not so.
+func several(e *errs.Error) string {
+	if len(e.Violations) < 2 {
+		return ""
+	}
+	first := e.Violations[0]
+	head, _, found := strings.Cut(e.Message, first.Description)
+	if !found || head == "" || strings.HasPrefix(e.Message, first.Field+": ") {
+		return ""
+	}
+	for _, v := range e.Violations {
+		if v.Field != first.Field && !strings.HasPrefix(v.Description, "and ") {
+			return ""
+		}
+		head = strings.TrimRight(head, " ") + "\n" + v.Description
+	}
+	return head
 }
 
 // said says whether a message has what a violation says: the same words, or the field by its name.

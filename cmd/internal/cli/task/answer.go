@@ -16,7 +16,7 @@ type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequ
 
 // answer answers a wait of a task, one of these kinds, and follows the task to its next stop.
 func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, make compose, kinds ...executorv1.WaitKind) error {
-	id, err := taskID(ctx, s, target.Task)
+	id, err := waitingTaskID(ctx, u, s, target.Task)
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,8 @@ type attendance struct {
 
 	asking     *question
 	interrupts int
-	idle       int  // ticks since the last event
-	queued     bool // it was said since then that the task is
+	idle       int    // ticks since the last event
+	told       string // what the task waits for, as it was told since then; "" if nothing was
 }
 
 // question is a wait that the person is being asked for.
@@ -101,7 +101,7 @@ func (t *attendance) next(ctx context.Context, items <-chan Item, interrupts <-c
 
 const (
 	tickEvery = 100 * time.Millisecond
-	// longIdle is how many ticks nothing may happen before it is worth a word that the task is queued.
+	// longIdle is after how many ticks without an event the task is asked what it waits for.
 	longIdle = 15
 )
 
@@ -109,18 +109,31 @@ func (t *attendance) tick(ctx context.Context) {
 	if t.asking != nil {
 		return
 	}
-	if !t.queued {
+	if t.told == "" {
 		t.view.Tick(t.u.Now())
 	}
-	if t.idle++; t.idle != longIdle {
+	if t.idle++; t.idle%longIdle != 0 {
 		return
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
-	if err == nil && task.GetQueued() {
-		t.queued = true
+	if why := stalled(task); err == nil && why != t.told {
+		t.told = why
 		t.view.Suspend()
-		t.u.Note("the task is queued: it goes on when fewer others run")
+		if why != "" {
+			t.u.Note("%s", why)
+		}
 	}
+}
+
+// stalled says why a task makes no progress; "" if it does.
+func stalled(task *executorv1.Task) string {
+	switch {
+	case task.GetQueued():
+		return "the task is queued: it goes on when fewer others run"
+	case task.GetStatusReason() != "":
+		return "the task waits: " + task.GetStatusReason()
+	}
+	return ""
 }
 
 func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
@@ -129,7 +142,7 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 		t.u.Eprintf("\n")
 		t.u.Note("it was answered elsewhere")
 	}
-	t.idle, t.queued = 0, false
+	t.idle, t.told = 0, ""
 	t.view.Event(ev)
 	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
 		wait := t.asking.wait // the event stands in the middle of the question: it is put again

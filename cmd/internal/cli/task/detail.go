@@ -58,6 +58,7 @@ func (d Detail) head(b *strings.Builder, task *executorv1.Task) {
 	row := func(name, value string) { b.WriteString(st.Field(name, 9, value)) }
 	row("task", task.GetId())
 	row("state", d.state(task))
+	row("waits for", task.GetStatusReason())
 	if f := task.GetForkedFrom(); f != nil {
 		row("fork of", fmt.Sprintf("%s, at event %d", f.GetTaskId(), f.GetSeq()))
 	}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -23,6 +24,9 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	}
 	task, err := s.Tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id, Reason: c.Reason})
 	if err == nil && !c.Detach && !still(task) {
+		if !u.JSON {
+			u.Note("waiting for %s; nothing new is begun (Ctrl-C leaves, and the task pauses all the same)", underWay(task))
+		}
 		task, err = await(ctx, s, task, func(t *executorv1.Task) bool { return still(t) || !t.GetPauseRequested() })
 	}
 	if err != nil {
@@ -34,6 +38,20 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 // still says that nothing goes on in a task: it has ended, or waits, be it for an answer to a question.
 func still(task *executorv1.Task) bool {
 	return task.GetEndTime() != nil || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+}
+
+// underWay is what a pause waits for.
+func underWay(task *executorv1.Task) string {
+	var tools []string
+	for _, step := range task.GetActiveSteps() {
+		if step.GetStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
+			tools = append(tools, step.GetToolId())
+		}
+	}
+	if len(tools) == 0 {
+		return "what is under way"
+	}
+	return "the running call of " + strings.Join(tools, ", ")
 }
 
 func showPaused(u *ui.UI, flags string, task *executorv1.Task) error {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
@@ -23,7 +24,8 @@ func taskID(ctx context.Context, s *discover.Session, ref string) (string, error
 		return ref, nil
 	}
 	if ref == lastTask {
-		return newestTask(ctx, s)
+		newest, err := newestTask(ctx, s)
+		return newest.GetId(), cmp.Or(err, noTask(newest))
 	}
 	if len(ref) < minRef {
 		return "", ui.Usagef("%q is too short to name a task", ref).
@@ -32,15 +34,37 @@ func taskID(ctx context.Context, s *discover.Session, ref string) (string, error
 	return search(ctx, s, ref)
 }
 
-func newestTask(ctx context.Context, s *discover.Session) (string, error) {
-	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1})
-	if err != nil {
-		return "", err
+// newestTask is the newest task in one of the states, or in any.
+func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.ExecutorStatus) (*executorv1.Task, error) {
+	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1, Statuses: states})
+	if err != nil || len(list.GetTasks()) == 0 {
+		return nil, err
 	}
-	if len(list.GetTasks()) == 0 {
-		return "", ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
+	return list.GetTasks()[0], nil
+}
+
+// waitingTaskID is taskID for an answer: the last task is the newest that waits, if one does.
+func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref string) (string, error) {
+	if ref != lastTask {
+		return taskID(ctx, s, ref)
 	}
-	return list.GetTasks()[0].GetId(), nil
+	newest, err := newestTask(ctx, s)
+	if err != nil || newest.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+		return newest.GetId(), err
+	}
+	waiting, err := newestTask(ctx, s, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING)
+	if err != nil || waiting == nil {
+		return newest.GetId(), cmp.Or(err, noTask(newest))
+	}
+	u.Note("the newest task that waits is %s: %s", ui.ShortID(waiting.GetId()), cmp.Or(waiting.GetGoal(), waiting.GetName()))
+	return waiting.GetId(), nil
+}
+
+func noTask(newest *executorv1.Task) error {
+	if newest != nil {
+		return nil
+	}
+	return ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
 }
 
 // search looks for the one task whose id begins or ends with ref.

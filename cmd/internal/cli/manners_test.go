@@ -1,0 +1,100 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"pawl.dev/cmd/internal/clitest"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+)
+
+func TestNoTasksInAState(t *testing.T) {
+	w := newWorld(t)
+	w.pawl("tasks").expect(t, 0, "", `no tasks; pawl run "what you want" makes one`)
+	w.executor.Add("one").Play(clitest.Success("x"))
+	got := w.pawl("tasks", "--status", "waiting")
+	got.expect(t, 0, "", "no such tasks; pawl tasks lists all")
+	if strings.Contains(got.err, "makes one") {
+		t.Error(got.err)
+	}
+}
+
+// An answer to the last task means the newest one that waits; the person is told if a newer one does not.
+func TestLastTaskThatWaits(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.executor.Add("Write it").Wait(clitest.ApprovalWait("s1", tool, `{}`, commonv1.RiskLevel_RISK_LEVEL_LOW)).Play(clitest.Stop("s1"))
+	w.executor.Add("Look").Play(clitest.Success("seen"))
+	_, w.executor.OnResume = asks(commonv1.RiskLevel_RISK_LEVEL_LOW)
+	w.pawl("approve", "last", "-d").expect(t, 0, "task a0000001 is", "the newest task that waits is a0000001: Write it")
+	if len(w.executor.Resumed) != 1 || w.executor.Resumed[0].GetId() != clitest.ID(1) {
+		t.Error(w.executor.Resumed)
+	}
+}
+
+func TestLastTaskWithoutOneThatWaits(t *testing.T) {
+	w := newWorld(t)
+	w.pawl("approve", "last").expect(t, 1, "", "there is no task yet")
+	w.executor.Add("Look").Play(clitest.Success("seen"))
+	w.pawl("approve", "last").expect(t, 1, "", "task a0000001 waits for nothing; it is done")
+}
+
+// A pause says what it waits for.
+func TestPauseSaysWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	tape := w.executor.Add("long").Update(func(task *executorv1.Task) {
+		task.ActiveSteps = []*executorv1.Step{{ToolId: tool, Status: executorv1.StepStatus_STEP_STATUS_RUNNING}}
+	})
+	pause := w.start("pause", "last")
+	pause.saw("waiting for the running call of " + tool)
+	tape.Wait(clitest.PauseWait("")).Play(clitest.StepOutput("s1", tool), clitest.Stop("pause"))
+	pause.wait().expect(t, 0, "task a0000001 is paused", "")
+}
+
+// A task that makes no progress is asked why.
+func TestRunSaysWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.serveElsewhere()
+	w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+		tape.Update(func(task *executorv1.Task) { task.StatusReason = "the planner cannot be reached: connection refused" })
+	}
+	run := w.start("run", "look")
+	run.saw("the task waits: the planner cannot be reached: connection refused")
+	w.pawl("show", "last").expect(t, 0, "the planner cannot be reached", "")
+	w.executor.Tape(clitest.ID(1)).Play(clitest.Success("At last."))
+	got := run.wait()
+	got.expect(t, 0, "At last.", "")
+	if n := strings.Count(got.err, "the task waits"); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
+}
+
+// All problems of a playbook are shown.
+func TestAllPlaybookErrors(t *testing.T) {
+	w := newWorld(t)
+	w.executor.OnAdmit = func() error {
+		e := errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "the playbook cannot be used: line 3: no tool (and 2 more)")
+		for _, text := range []string{"line 3: no tool", "line 5: no id", "line 9: what is `foo`?"} {
+			e = e.WithViolation("playbook", text)
+		}
+		return e
+	}
+	w.pawl("run", "--no-workspace", "x").expect(t, 1, "", "the playbook cannot be used:\n  line 3: no tool\n  line 5: no id\n  line 9: what is `foo`?\n")
+}
+
+// A key for a server that has none is no use; the person hears of it.
+func TestKeyForAKeylessServer(t *testing.T) {
+	w := newWorld(t)
+	const said = "the server has no keys: --key has no effect"
+	w.pawl("tasks", "--key", "pawl_x").expect(t, 0, "", said)
+	w.serveElsewhere()
+	w.pawl("tasks", "--key", "pawl_x").expect(t, 0, "", said)
+	if got := w.pawl("tasks"); strings.Contains(got.err, said) {
+		t.Error(got.err)
+	}
+}
