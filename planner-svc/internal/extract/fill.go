@@ -1,0 +1,321 @@
+package extract
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/catalog"
+	"pawl.dev/planner-svc/internal/rank"
+)
+
+// Filled is a tool's input as far as a clause tells it.
+type Filled struct {
+	Input   *strictjson.Object
+	Missing []string // required properties that were not found
+	Left    []string // values of the clause that no property takes
+	Each    []string // further values of the property EachOf: the call is made for each
+	EachOf  string
+	Score   float64 // how sure the values are
+	Used    []bool  // by token: it is a value, or says which property a value is for
+}
+
+// filler fills one input.
+type filler struct {
+	c        *Clause
+	t        *catalog.Tool
+	props    []property
+	mentions []Mention // those of the clause, phrases and members of enums
+	at       []int     // the token of each mention
+	taken    []bool
+	out      Filled
+}
+
+// Fill makes a tool's input of a clause.
+func Fill(t *catalog.Tool, c *Clause) Filled {
+	f := &filler{c: c, t: t, mentions: slices.Clone(c.Mentions), at: make([]int, len(c.Mentions))}
+	f.out = Filled{Input: &strictjson.Object{}, Used: make([]bool, len(c.Tokens))}
+	for i := range t.Props {
+		f.props = append(f.props, propertyOf(&t.Props[i]))
+	}
+	for i, tok := range c.Tokens {
+		if tok.Mention >= 0 {
+			f.at[tok.Mention] = i
+		}
+	}
+	f.choices()
+	f.phrases()
+	f.taken = make([]bool, len(f.mentions))
+	f.explicit()
+	f.ranges()
+	f.assign()
+	f.kindsOfFiles()
+	f.booleans()
+	f.finish()
+	return f.out
+}
+
+// explicit takes name=value and JSON objects.
+func (f *filler) explicit() {
+	for i, m := range f.mentions {
+		switch m.Kind {
+		case Pair:
+			if p := f.t.PropLike(m.Key); p != nil {
+				f.set(p.Name, strictjson.Quote(m.Text), i)
+			}
+		case JSON:
+			if doc, err := strictjson.ParseObject(m.Text); err == nil {
+				for _, k := range doc.Keys() {
+					if p := f.t.PropLike(k); p != nil {
+						raw, _ := doc.Get(k)
+						f.set(p.Name, raw, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (f *filler) set(name, raw string, mention int) {
+	p := f.t.Prop(name)
+	if v, ok := Coerce(p, raw); ok {
+		f.out.Input.Set(name, v)
+		f.take(mention, 6)
+	}
+}
+
+func (f *filler) take(mention int, score float64) {
+	f.taken[mention] = true
+	f.out.Score += score
+	m := f.mentions[mention]
+	for i, tok := range f.c.Tokens {
+		if tok.Start >= m.Start && tok.Start < m.End {
+			f.out.Used[i] = true
+		}
+	}
+}
+
+// pair is a value that a property may take.
+type pair struct {
+	prop, mention int
+	score         float64
+}
+
+// assign gives mentions to properties, the surest pairs first.
+func (f *filler) assign() {
+	var pairs []pair
+	for i := range f.props {
+		for j := range f.mentions {
+			if score, ok := f.props[i].takes(&f.mentions[j]); ok && (f.mentions[j].Kind != Choice || f.mentions[j].Key == f.props[i].Name) {
+				score += f.cues(&f.props[i], j)
+				if f.props[i].Required {
+					score += 0.3
+				}
+				pairs = append(pairs, pair{i, j, score})
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(b.score, a.score) })
+	for _, p := range pairs {
+		least := 2.0
+		if f.props[p.prop].Required && f.onlyOne(p) {
+			least = 0.5
+		}
+		if p.score >= least {
+			f.give(p)
+		}
+	}
+	f.inOrder()
+}
+
+// onlyOne reports whether no other free mention fits the property as well, and no other free required property the mention.
+func (f *filler) onlyOne(p pair) bool {
+	for j := range f.mentions {
+		if j != p.mention && !f.taken[j] && f.mentions[j].Kind <= f.mentions[p.mention].Kind && f.mentions[j].Kind != Choice {
+			if score, ok := f.props[p.prop].takes(&f.mentions[j]); ok && score+f.cues(&f.props[p.prop], j) > p.score-1 && !f.sameList(j, p.mention) {
+				return false
+			}
+		}
+	}
+	for i := range f.props {
+		if i != p.prop && f.props[i].Required && !f.out.Input.Has(f.props[i].Name) {
+			if score, ok := f.props[i].takes(&f.mentions[p.mention]); ok && score >= 0 && f.mentions[p.mention].Kind != Choice {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (f *filler) sameList(i, j int) bool {
+	return f.mentions[i].list > 0 && f.mentions[i].list == f.mentions[j].list
+}
+
+// inOrder gives the numbers, or the names, that are left to the required properties that are left, if there are as many of both.
+func (f *filler) inOrder() {
+	for _, kinds := range [][]Kind{{Number}, {Date}, {Quoted}, {Name, Code}} {
+		var props, mentions []int
+		for i := range f.props {
+			if f.props[i].Required && !f.props[i].array && !f.out.Input.Has(f.props[i].Name) {
+				if slices.ContainsFunc(f.mentions, func(m Mention) bool {
+					score, ok := f.props[i].takes(&m)
+					return ok && score >= 0 && slices.Contains(kinds, m.Kind)
+				}) {
+					props = append(props, i)
+				}
+			}
+		}
+		for j := range f.mentions {
+			if !f.taken[j] && slices.Contains(kinds, f.mentions[j].Kind) {
+				mentions = append(mentions, j)
+			}
+		}
+		if len(props) == len(mentions) {
+			for k, i := range props {
+				f.give(pair{i, mentions[k], 1})
+			}
+		}
+	}
+}
+
+// give puts a mention into the input if both are free.
+func (f *filler) give(p pair) {
+	d, m := &f.props[p.prop], &f.mentions[p.mention]
+	if f.taken[p.mention] || f.out.Input.Has(d.Name) || f.overlaps(m) {
+		return
+	}
+	group := []int{p.mention}
+	for j := range f.mentions {
+		if j != p.mention && f.sameList(j, p.mention) && !f.taken[j] && (m.Kind != Choice || f.mentions[j].Key == m.Key) {
+			group = append(group, j)
+		}
+	}
+	slices.SortFunc(group, func(a, b int) int { return cmp.Compare(f.mentions[a].Start, f.mentions[b].Start) })
+	if !d.array && len(group) > 1 && p.mention != group[0] && d.role == pathText {
+		return // the first of a list comes first
+	}
+	var values []string
+	for _, j := range group {
+		raw, ok := f.raw(d, &f.mentions[j])
+		if !ok {
+			return
+		}
+		values = append(values, raw)
+		if !d.array {
+			break
+		}
+	}
+	switch {
+	case d.array && m.Kind == JSON:
+		f.out.Input.Set(d.Name, strictjson.Compact(m.Text))
+	case d.array && m.Kind == Phrase:
+		f.out.Input.Set(d.Name, strictjson.Array(splitList(m.Text)))
+	case d.array:
+		f.out.Input.Set(d.Name, strictjson.Array(values))
+	default:
+		f.out.Input.Set(d.Name, values[0])
+		if d.role != pathText || len(group) < 2 || !d.Required {
+			group = group[:1]
+			if len(group) > 0 && group[0] != p.mention {
+				group[0] = p.mention
+				if raw, ok := f.raw(d, m); ok {
+					f.out.Input.Set(d.Name, raw)
+				}
+			}
+			break
+		}
+		f.out.EachOf = d.Name
+		for _, j := range group[1:] {
+			raw, _ := f.raw(d, &f.mentions[j])
+			f.out.Each = append(f.out.Each, raw)
+		}
+	}
+	for _, j := range group {
+		f.take(j, p.score)
+	}
+}
+
+// overlaps reports whether a part of a mention is another property's value already.
+func (f *filler) overlaps(m *Mention) bool {
+	for j := range f.mentions {
+		o := &f.mentions[j]
+		if f.taken[j] && o.Start < m.End && m.Start < o.End && o.Kind != Number && m.Kind != Number {
+			return true
+		}
+	}
+	return false
+}
+
+// raw writes a mention as a property takes it.
+func (f *filler) raw(d *property, m *Mention) (string, bool) {
+	switch {
+	case d.number && m.Kind == Number:
+		n, ok := d.value(m)
+		return strconv.FormatFloat(rounded(n), 'f', -1, 64), ok
+	case d.number:
+		return "", m.Kind == JSON
+	case d.role == dateText:
+		date, ok := isoDate(m.Text)
+		return strictjson.Quote(date), ok
+	case d.role == timeText && m.Kind == Time:
+		at, ok := clock(m.Text)
+		return strictjson.Quote(at), ok
+	case m.Kind == Number && m.Unit != "":
+		return strictjson.Quote(m.Unit), true
+	}
+	text := m.Text
+	if code, ok := codes()[strings.ToLower(text)]; ok && hasTerm(d.said, "code", "iso") {
+		text = code
+	}
+	return strictjson.Quote(text), true
+}
+
+// rounded keeps seven digits of a converted number.
+func rounded(n float64) float64 {
+	r, err := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 7, 64), 64)
+	if err != nil || n == float64(int64(n)) {
+		return n
+	}
+	return r
+}
+
+func splitList(text string) []string {
+	var out []string
+	for part := range strings.SplitSeq(strings.NewReplacer(" and ", ",", " or ", ",", "、", ",", "和", ",").Replace(text), ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, strictjson.Quote(part))
+		}
+	}
+	return out
+}
+
+// finish says what is missing and what is left.
+func (f *filler) finish() {
+	f.out.Missing = f.t.Missing(f.out.Input)
+	for j, m := range f.mentions {
+		if !f.taken[j] && m.Kind >= 0 && m.Kind < Phrase && !f.overlaps(&f.mentions[j]) && !f.explained(j) {
+			f.out.Left = append(f.out.Left, m.Text)
+		}
+	}
+}
+
+// explained reports whether the tool's own words hold a mention: its id, or a name that it speaks of.
+func (f *filler) explained(j int) bool {
+	m := f.mentions[j]
+	if strings.EqualFold(m.Text, f.t.GetId()) || strings.EqualFold(m.Text, f.t.GetName()) {
+		return true
+	}
+	if m.Kind != Name && m.Kind != Code {
+		return false
+	}
+	own := rank.Terms(f.t.GetName() + " " + f.t.GetDescription())
+	for _, term := range rank.Terms(m.Text) {
+		if !slices.Contains(own, term) {
+			return false
+		}
+	}
+	return true
+}
