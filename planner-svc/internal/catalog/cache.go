@@ -35,7 +35,7 @@ func (c *Cache) Tool(t *commonv1.Tool) *Tool {
 		known = NewTool(t)
 		c.put(d, known)
 	}
-	return &Tool{Tool: t, Props: known.Props, Schema: known.Schema, nameWords: known.nameWords}
+	return &Tool{Tool: t, Props: known.Props, Schema: known.Schema}
 }
 
 func (c *Cache) put(d definition, t *Tool) {
@@ -48,6 +48,6 @@ func (c *Cache) put(d definition, t *Tool) {
 		clear(c.known)
 		c.bytes = 0
 	}
-	c.known[d] = &Tool{Props: t.Props, Schema: t.Schema, nameWords: t.nameWords}
+	c.known[d] = &Tool{Props: t.Props, Schema: t.Schema}
 	c.bytes += len(d.schema)
 }

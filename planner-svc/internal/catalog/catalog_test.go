@@ -18,36 +18,6 @@ func tool(id, schema string) *commonv1.Tool {
 	return &commonv1.Tool{Id: id, McpId: "srv", Name: name, InputSchemaJson: schema}
 }
 
-func TestRoles(t *testing.T) {
-	for prop, want := range map[string][]Role{
-		`"path":{"type":"string"}`:                                             {Path},
-		`"filePath":{"type":"string"}`:                                         {Path},
-		`"destination":{"type":"string"}`:                                      {Target, Path},
-		`"target_path":{"type":"string"}`:                                      {Target, Path},
-		`"file_pattern":{"type":"string"}`:                                     {Pattern, Query},
-		`"glob":{"type":"string"}`:                                             {Pattern},
-		`"excludePatterns":{"type":"array"}`:                                   nil,
-		`"query":{"type":"string"}`:                                            {Query, Pattern},
-		`"start_line":{"type":"integer"}`:                                      {FromLine},
-		`"endLine":{"type":"integer"}`:                                         {ToLine},
-		`"max_results":{"type":"integer"}`:                                     {Limit},
-		`"regex":{"type":"boolean"}`:                                           {Regex},
-		`"regex":{"type":"string"}`:                                            {Query, Pattern},
-		`"whole_word":{"type":"boolean"}`:                                      {WholeWord},
-		`"recursive":{"type":"boolean"}`:                                       {Recursive},
-		`"url":{"type":"string"}`:                                              {URL},
-		`"x":{"type":"string","description":"The URL to load"}`:                {URL},
-		`"x":{"type":"string","description":"Path to the thing"}`:              {Path},
-		`"x":{"type":"string","enum":["a"],"description":"Path to the thing"}`: nil,
-		`"a":{"type":"number"}`:                                                nil,
-	} {
-		got := NewTool(tool("srv/x", `{"type":"object","properties":{`+prop+`}}`)).Props[0].Roles
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s:\n%s", prop, d)
-		}
-	}
-}
-
 func TestTool(t *testing.T) {
 	x := NewTool(tool("srv/x", `{"type":"object","properties":{"startLine":{"type":["integer","null"]},"b":{}},"required":["b","startLine"],"additionalProperties":false}`))
 	if !x.Closed() || x.PropLike("start-line") == nil || x.PropLike("start") != nil || x.Prop("start_line") != nil {
@@ -86,38 +56,8 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	c := New([]*commonv1.Tool{tool("srv/get-sum", "{}"), tool("srv/echo", "{}"), {Id: "other/echo", McpId: "other", Name: "echo"}, tool("srv/readGraph", "{}")})
-	for token, want := range map[string]bool{"srv/echo": true, "echo": false, "get-sum": true, "GET-SUM": true, "readGraph": true, "none/echo": false, "a-b": false} {
-		if got := c.Distinct(token); got != want {
-			t.Errorf("Distinct(%q) = %v", token, got)
-		}
-	}
-	if got := len(c.Named("echo")); got != 2 {
-		t.Errorf("%d tools are called echo", got)
-	}
-	if got := c.Named("SRV/ECHO"); len(got) != 1 || got[0].GetId() != "srv/echo" {
-		t.Errorf("by id: %v", got)
-	}
-	if !c.Verb("echo") || !c.Verb("read") || c.Verb("sum") {
-		t.Error("verbs are the first words of names")
-	}
-	if c.Tool("srv/echo") == nil || c.Tool("echo") != nil {
-		t.Error("Tool takes ids alone")
-	}
-}
-
-func TestWords(t *testing.T) {
+func TestNameParts(t *testing.T) {
 	if d := cmp.Diff([]string{"read", "text", "file", "http", "2"}, NameParts("readTextFile-http_2")); d != "" {
 		t.Error(d)
-	}
-	if d := cmp.Diff(Words{"read": true, "file": true, "folder": true, "entity": true}, WordsOf("Show the documents, directories and entities")); d != "" {
-		t.Error(d)
-	}
-	if w := WordsOf("获取环境变量"); !w["get"] || !w["env"] || !w["取环"] {
-		t.Errorf("%v", w)
-	}
-	if !WordsOf("add two numbers").Has("sum") || WordsOf("adder").Has("sum") {
-		t.Error("add means sum, adder does not")
 	}
 }

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -15,18 +14,10 @@ type Tool struct {
 	*commonv1.Tool
 	Props  []Property
 	Schema *schema.Schema // nil where the tool's schema cannot be used
-
-	nameWords []string
 }
 
 // Property is a member of the tool's input.
-type Property struct {
-	schema.Property
-	Roles []Role // what it is for, the likeliest first
-}
-
-// Is tells whether the property is likely for that.
-func (p *Property) Is(r Role) bool { return slices.Contains(p.Roles, r) }
+type Property struct{ schema.Property }
 
 // Takes tells whether values of that JSON type are taken. A property without a type takes all.
 func (p *Property) Takes(kind string) bool {
@@ -43,14 +34,14 @@ func (p *Property) Takes(kind string) bool {
 
 // NewTool reads a tool's schema.
 func NewTool(t *commonv1.Tool) *Tool {
-	tool := &Tool{Tool: t, nameWords: NameParts(t.GetName())}
+	tool := &Tool{Tool: t}
 	compiled, err := schema.Compile(t.GetInputSchemaJson())
 	if err != nil {
 		return tool
 	}
 	tool.Schema = compiled
 	for _, p := range compiled.Properties() {
-		tool.Props = append(tool.Props, Property{Property: p, Roles: rolesOf(p)})
+		tool.Props = append(tool.Props, Property{Property: p})
 	}
 	return tool
 }
@@ -87,24 +78,6 @@ func (t *Tool) PropLike(name string) *Property {
 		}
 	}
 	return nil
-}
-
-// For returns the first property that is likeliest for a role, else the first that is for it at all; nil if there is none.
-func (t *Tool) For(r Role, kind string) *Property {
-	var second *Property
-	for i := range t.Props {
-		p := &t.Props[i]
-		if !p.Is(r) || !p.Takes(kind) {
-			continue
-		}
-		if p.Roles[0] == r {
-			return p
-		}
-		if second == nil {
-			second = p
-		}
-	}
-	return second
 }
 
 // Missing returns the names of the required properties that an input lacks.

@@ -3,21 +3,23 @@ package extract
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/rank"
 )
 
 // glue are words that may stand between a value and the word that says what it is.
-var glue = wordSet("of", "is", "are", "was", "=", ":", "a", "an", "the", "at", "to", "with", "for", "from", "by", "in", "on", "named", "called", "titled", "labeled", "be", "as", "equal", "equals", "(", "and", "saying", "that", "has", "given")
+var glue = wordSet("of", "is", "are", "was", "=", ":", "a", "an", "the", "at", "to", "with", "for", "from", "by", "in", "on", "be", "as", "equal", "equals", "(", "and", "saying", "that", "has", "given", "about", "since", "until", "after", "before", "between", "under", "within", "inside", "using", "into", "via", "whose", "where")
 
 // prepositions say what a value is for by the words of properties' names.
 var prepositions = map[string][]string{
 	"from": {"from", "origin", "start", "sourc", "depart", "departur", "begin", "sinc", "base", "first", "min", "minimum", "check", "pickup"},
 	"to":   {"to", "destin", "end", "target", "arriv", "until", "recipi", "max", "maximum", "quot", "second", "return"},
 	"into": {"to", "target", "format"},
-	"in":   {"citi", "locat", "countri", "region", "place", "state", "languag", "year", "unit", "room", "currenc", "format", "path", "directori", "folder", "field", "leagu"},
+	"in":   {"citi", "locat", "countri", "region", "place", "state", "languag", "year", "unit", "room", "currenc", "format", "path", "directori", "folder"},
 	"at":   {"time", "locat", "place", "hotel", "restaur", "price", "rate", "speed", "angl"},
 	"on":   {"date", "day", "topic"},
 	"for":  {"word", "topic", "queri", "citi", "locat", "custom", "movi", "date"},
@@ -29,6 +31,13 @@ var prepositions = map[string][]string{
 
 // lookFor are what a text to search for follows.
 var lookFor = []string{"mention", "contain", "word", "phrase", "text", "search", "find", "occurr", "look", "搜索", "查找", "提到", "包含"}
+
+// Introduces reports whether a text to search for follows a word.
+func Introduces(term string) bool { return slices.Contains(lookFor, term) && !neutral[term] }
+
+func isQuery(d *property) bool {
+	return !d.number && d.role == anyText && hasTerm(d.terms, "queri", "search", "q", "keyword", "term", "needl")
+}
 
 // placeOf are what a path follows.
 var placeOf = []string{"file", "folder", "directori", "read", "show", "open", "print", "list", "document", "tree", "文件", "目录", "文件夹", "读取", "查看", "列出", "打开", "显示"}
@@ -44,13 +53,16 @@ func (f *filler) cues(d *property, j int) float64 {
 		if tok.Mention >= 0 || strings.Contains(",.;?，。？", tok.Text) {
 			break
 		}
-		if prep == "" && len(seen) == 0 && prepositions[tok.Text] != nil && tok.Text != "of" {
+		if prep == "" && len(seen) == 0 && prepositions[tok.Text] != nil {
 			prep = tok.Text
 		}
 		if len(d.Name) == 1 && tok.Text == strings.ToLower(d.Name) && len(seen) == 0 && steps > 0 {
 			return 6 // "a is 1"
 		}
 		if !glue[tok.Text] {
+			if i > 0 && f.c.Tokens[i-1].Mention >= 0 && len(seen) == 0 && i < f.at[j]-1 && f.c.Mentions[f.c.Tokens[i-1].Mention].Kind == Number {
+				break // "3 successes in 10 trials": the word is the number's before it
+			}
 			seen = append(seen, tok.Term)
 		} else if len(seen) > 0 && tok.Text != "the" && tok.Text != "of" && tok.Text != "a" {
 			break
@@ -68,7 +80,74 @@ func (f *filler) cues(d *property, j int) float64 {
 	if prep == "" && i >= 0 && f.listBefore(j) {
 		prep = "to" // between A and B
 	}
-	return score + roleScore(d, prep)
+	if m := f.mentions[j]; prep != "of" || m.Kind == Name || m.Kind == Phrase {
+		score += roleScore(d, prep)
+	}
+	if f.mentions[j].Kind == Quoted && (hasTerm(d.terms, "titl", "name", "text", "messag", "bodi", "content") || hasTerm(d.said, "titl")) {
+		score++
+	}
+	if m := f.mentions[j]; m.Kind == Quoted && (d.role == pathText || d.role == globText) && !strings.ContainsAny(m.Text, "./*") && score < 3.5 {
+		score = -5
+	} else if d.role == pathText && m.Kind != Path && m.Kind != Quoted {
+		if score = f.placeScore(d, j, prep); strings.Contains(m.Text, " ") {
+			score = -5
+		}
+	}
+	switch m := f.mentions[j]; {
+	case m.Kind == Phrase && score < 5 && f.ownWords(j):
+		score -= 2
+	case m.Kind == Phrase && prep == "" && score < 2 && len(seen) > 0 && len(rank.Terms(f.t.GetName())) == 1 && means(rank.Stem(f.t.GetName()), seen[0]):
+		score = 2 // echo hello
+	case m.Kind == Phrase && prep == "" && score < 2:
+		score = -5 // nothing says that the words are a value
+	case m.unit && hasTerm(d.terms, "from", "sourc", "base"):
+		score += 2
+	case m.Kind == Number && hasTerm(d.terms, "limit", "count", "top", "max", "maximum") && score == 0 && f.countsThings(j):
+		score += 3
+	}
+	return score
+}
+
+// countsThings reports whether a number stands before a word of the tool's: "5 songs".
+func (f *filler) countsThings(j int) bool {
+	i := f.at[j] + 1
+	return i < len(f.c.Tokens) && f.c.Tokens[i].Mention < 0 && !rank.Stop(f.c.Tokens[i].Term) && slices.ContainsFunc(rank.Terms(f.t.GetName()+" "+f.t.GetDescription()), func(t string) bool { return t == f.c.Tokens[i].Term })
+}
+
+// placeScore scores a plain word as a path: it is one only where it is said to be one.
+func (f *filler) placeScore(d *property, j int, prep string) float64 {
+	before, after := Token{}, Token{}
+	if i := f.at[j]; i > 0 {
+		before = f.c.Tokens[i-1]
+		for k := i - 1; k > 0 && (before.Text == "the" || before.Text == "a" || before.Text == "named" || before.Text == "called"); k-- {
+			before = f.c.Tokens[k-1]
+		}
+	}
+	if i := f.at[j] + 1; i < len(f.c.Tokens) {
+		after = f.c.Tokens[i]
+	}
+	folder := hasTerm(append(rank.Terms(f.t.GetName()), d.said...), "folder", "directori") || len(d.said) == 0 && hasTerm(rank.Terms(f.t.GetDescription()), "folder", "directori")
+	switch {
+	case slices.Contains([]string{"folder", "directory", "目录", "文件夹"}, after.Text), slices.Contains([]string{"folder", "directory", "目录", "文件夹"}, before.Text), prep == "in", prep == "under", prep == "inside", prep == "within", before.Text == "of":
+		if folder {
+			return 4
+		} else if before.Text == "of" && f.mentions[j].Kind != Phrase {
+			return 3
+		}
+	case f.mentions[j].Kind != Phrase && (slices.Contains(placeOf, before.Term) && !strings.HasSuffix(before.Text, "s") || before.Text == "is" && (after.Text == "" || after.Text == "?")), before.Text == "file":
+		return 3
+	case f.mentions[j].Kind != Phrase && after.Term != "" && slices.Contains([]string{"有", "is"}, after.Text):
+		return 3
+	case slices.Contains(placeOf, before.Term) && !strings.HasSuffix(before.Text, "s") && folder && !f.ownWords(j):
+		return 2.5
+	}
+	return -5
+}
+
+// ownWords reports whether a phrase only repeats what the tool's description says.
+func (f *filler) ownWords(j int) bool {
+	own := rank.Terms(f.t.GetDescription())
+	return !slices.ContainsFunc(rank.Terms(f.mentions[j].Text), func(t string) bool { return !slices.Contains(own, t) && !rank.Stop(t) })
 }
 
 // listBefore reports whether the mention is the second of "between A and B".
@@ -99,10 +178,10 @@ func (f *filler) wordScore(d *property, words []string, weight []float64) float6
 		switch {
 		case slices.ContainsFunc(own, func(t string) bool { return means(t, w) }):
 			best, matched = max(best, weight[k]), matched+1
-		case !d.number && slices.Contains(lookFor, w) && hasTerm(d.terms, "queri", "search", "q", "keyword", "text", "pattern") && d.role == anyText,
+		case slices.Contains(lookFor, w) && isQuery(d),
 			d.role == pathText && slices.Contains(placeOf, w):
 			best = max(best, weight[k]-1.5)
-		case slices.Contains(d.said, w) && !rank.Stop(w):
+		case w != "" && !rank.Stop(w) && slices.ContainsFunc(d.said, func(t string) bool { return t == w || w[0] >= utf8.RuneSelf && means(t, w) }):
 			best = max(best, 0.45*weight[k])
 		}
 	}
@@ -153,6 +232,9 @@ func (f *filler) choices() {
 					} else {
 						end = f.c.Mentions[last.Mention].End
 					}
+					if glue[value] && k > 0 {
+						f.out.Used[k-1] = true // turn on
+					}
 					f.mentions = append(f.mentions, Mention{Kind: Choice, Start: tok.Start, End: end, Text: value, Key: d.Name, list: 1000 + i*btoi(d.array)})
 					f.at = append(f.at, k)
 				}
@@ -202,7 +284,7 @@ func (f *filler) choiceAt(value string, k int) int {
 func (f *filler) phrases() {
 	own := rank.Terms(f.t.GetName())
 	isOwn := func(t Token) bool {
-		return slices.ContainsFunc(own, func(o string) bool { return means(o, t.Term) }) || neutral[t.Term]
+		return slices.ContainsFunc(own, func(o string) bool { return means(o, t.Term) }) || neutral[t.Text]
 	}
 	isProp := func(t Token) bool {
 		return slices.ContainsFunc(f.props, func(d property) bool {
@@ -211,7 +293,7 @@ func (f *filler) phrases() {
 	}
 	plain := func(i int) bool {
 		t := f.c.Tokens[i]
-		return t.Mention < 0 && !glue[t.Text] && !rank.Stop(t.Term) && !strings.ContainsAny(t.Text, ",.;:?!()，。？！；") && !slices.ContainsFunc(f.mentions, func(m Mention) bool {
+		return t.Mention < 0 && !Limits[t.Term] && !empty[t.Text] && !slices.Contains(lookFor, t.Term) && (t.Text[0] < utf8.RuneSelf || len(rank.Synonyms(t.Term)) == 0) && !f.out.Used[i] && !glue[t.Text] && !rank.Stop(t.Term) && !strings.ContainsAny(t.Text, ",.;:?!()，。？！；") && !slices.ContainsFunc(f.mentions, func(m Mention) bool {
 			return m.Kind == Choice && m.Start <= t.Start && t.Start < m.End
 		})
 	}
@@ -224,10 +306,10 @@ func (f *filler) phrases() {
 			j++
 		}
 		from, to := i, j
-		for from < to && (isOwn(f.c.Tokens[from]) || isProp(f.c.Tokens[from]) && to-from > 1) {
+		for from < to && (isOwn(f.c.Tokens[from]) || isProp(f.c.Tokens[from])) {
 			from++
 		}
-		for to > from+1 && (isOwn(f.c.Tokens[to-1]) && !f.placeName(to-1) || slices.Contains(placeOf, f.c.Tokens[to-1].Term)) {
+		for to > from+1 && (isOwn(f.c.Tokens[to-1]) && !neutral[f.c.Tokens[to-1].Text] && !f.placeName(to-1) || slices.Contains(placeOf, f.c.Tokens[to-1].Term)) {
 			to--
 		}
 		if from < to {
@@ -255,8 +337,24 @@ func (f *filler) listAhead(int, int) bool {
 	return slices.ContainsFunc(f.props, func(d property) bool { return d.array && !d.number && len(d.enum) == 0 })
 }
 
-// neutral are stems of words with which goals are said and that tools have in common.
-var neutral = wordSet("get", "find", "show", "tell", "give", "calcul", "comput", "determin", "look", "want", "need", "know", "let", "see", "list", "search", "work", "estim", "check", "return", "use", "call", "display", "fetch", "retriev", "provid", "help")
+// Limits are stems of words that narrow, deny, compare or sum up what is asked for. They are never part of a value: a tool that does not know
+// them would answer another question.
+var Limits = stems("not never without except excluding no none neither nor instead larger bigger greater smaller less fewer more older newer longer shorter before after since until over under above below " +
+	"most least largest biggest smallest longest shortest oldest newest latest recently recent average mean median total percentage per every each only tomorrow today yesterday next last ago")
+
+func stems(list string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		m[rank.Stem(w)] = true
+	}
+	return m
+}
+
+// empty are words that name nothing in particular.
+var empty = wordSet("named", "called", "titled", "labeled", "all", "everything", "every", "each", "whole", "entire", "matching", "root", "current", "other", "some", "any", "files", "file", "folder", "directory")
+
+// neutral are words with which goals are said and that tools have in common.
+var neutral = wordSet("get", "find", "show", "tell", "give", "calculate", "compute", "determine", "look", "want", "need", "know", "let", "see", "list", "search", "work", "estimate", "check", "return", "use", "call", "display", "fetch", "retrieve", "provide", "help")
 
 // ranges gives 10-20, and "10 to 20" and "first 20" of a noun, to the properties that name the noun and an end.
 func (f *filler) ranges() {
@@ -271,6 +369,7 @@ func (f *filler) ranges() {
 	if ends[0] < 0 || ends[1] < 0 {
 		return
 	}
+	f.props[ends[0]].end, f.props[ends[1]].end = true, true
 	for _, m := range lineRange.FindAllStringSubmatchIndex(f.c.Text, -1) {
 		group := func(k int) string {
 			if m[2*k] < 0 {
@@ -286,12 +385,20 @@ func (f *filler) ranges() {
 		if n := group(4) + group(6); n != "" {
 			from, to = "1", n
 		}
-		f.out.Input.Set(f.props[ends[0]].Name, from)
-		f.out.Input.Set(f.props[ends[1]].Name, to)
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first > last {
+			continue
+		}
+		f.out.Input.Set(f.props[ends[0]].Name, strconv.Itoa(first))
+		f.out.Input.Set(f.props[ends[1]].Name, strconv.Itoa(last))
 		for j := range f.mentions {
 			if f.mentions[j].Start >= m[0] && f.mentions[j].End <= m[1]+1 {
 				f.take(j, 5)
 			}
+		}
+		for i, tok := range f.c.Tokens {
+			f.out.Used[i] = f.out.Used[i] || tok.Start >= m[0] && tok.Start < m[1]
 		}
 	}
 }
@@ -311,11 +418,6 @@ func (f *filler) kindsOfFiles() {
 				f.out.Input.Set(d.Name, `"`+glob+`"`)
 				f.out.Used[k], f.out.Used[k+1] = true, true
 				f.out.Score += 4
-				for j := range f.mentions {
-					if f.at[j] == k {
-						f.taken[j] = true
-					}
-				}
 			}
 		}
 	}
@@ -328,13 +430,18 @@ func (f *filler) booleans() {
 		if !d.Takes("boolean") || f.out.Input.Has(d.Name) {
 			continue
 		}
+		sentence, _, _ := strings.Cut(d.Description, ". ")
+		first := rank.Terms(sentence)
 		at, all := -1, true
 		for _, term := range d.terms {
 			k := slices.IndexFunc(f.c.Tokens, func(t Token) bool { return t.Mention < 0 && t.Term == term })
 			at, all = max(at, k), all && (k >= 0 || slices.Contains([]string{"is", "use", "enabl", "onli"}, term))
 		}
-		if d.Name == "regex" && strings.Contains(strings.ToLower(f.c.Text), "regular expression") {
-			at, all = 0, true
+		for k := range len(f.c.Tokens) - 1 { // two words of the description: regular expression
+			a, b := f.c.Tokens[k].Term, f.c.Tokens[k+1].Term
+			if i := slices.Index(first, a); i >= 0 && i+1 < len(first) && first[i+1] == b && !rank.Stop(a) && !rank.Stop(b) {
+				at, all, f.out.Used[k+1] = k, true, true
+			}
 		}
 		if !all || at < 0 {
 			continue

@@ -2,6 +2,7 @@ package extract
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +20,9 @@ type Filled struct {
 	Left    []string // values of the clause that no property takes
 	Each    []string // further values of the property EachOf: the call is made for each
 	EachOf  string
-	Score   float64 // how sure the values are
-	Used    []bool  // by token: it is a value, or says which property a value is for
+	Score   float64  // how sure the values are
+	Used    []bool   // by token: it is a value
+	Implied []string // terms that values stand for: a path for a file or folder
 }
 
 // filler fills one input.
@@ -46,14 +48,20 @@ func Fill(t *catalog.Tool, c *Clause) Filled {
 			f.at[tok.Mention] = i
 		}
 	}
+	for i, m := range c.Mentions {
+		if m.Kind == Number && m.Unit != "" {
+			f.mentions = append(f.mentions, Mention{Kind: Code, Start: m.End - len(m.Unit), End: m.End, Text: m.Unit, unit: true})
+			f.at = append(f.at, f.at[i])
+		}
+	}
 	f.choices()
+	f.kindsOfFiles()
+	f.booleans()
 	f.phrases()
 	f.taken = make([]bool, len(f.mentions))
 	f.explicit()
 	f.ranges()
 	f.assign()
-	f.kindsOfFiles()
-	f.booleans()
 	f.finish()
 	return f.out
 }
@@ -61,28 +69,32 @@ func Fill(t *catalog.Tool, c *Clause) Filled {
 // explicit takes name=value and JSON objects.
 func (f *filler) explicit() {
 	for i, m := range f.mentions {
+		if m.Kind != Quoted && (strings.EqualFold(m.Text, f.t.GetId()) || strings.EqualFold(m.Text, f.t.GetName())) {
+			f.take(i, 0)
+		}
 		switch m.Kind {
 		case Pair:
-			if p := f.t.PropLike(m.Key); p != nil {
-				f.set(p.Name, strictjson.Quote(m.Text), i)
-			}
+			f.set(m.Key, strictjson.Quote(m.Text), i)
 		case JSON:
 			if doc, err := strictjson.ParseObject(m.Text); err == nil {
 				for _, k := range doc.Keys() {
-					if p := f.t.PropLike(k); p != nil {
-						raw, _ := doc.Get(k)
-						f.set(p.Name, raw, i)
-					}
+					raw, _ := doc.Get(k)
+					f.set(k, raw, i)
 				}
 			}
 		}
 	}
 }
 
+// set gives a named property a value. A tool without a schema takes any.
 func (f *filler) set(name, raw string, mention int) {
-	p := f.t.Prop(name)
-	if v, ok := Coerce(p, raw); ok {
-		f.out.Input.Set(name, v)
+	if p := f.t.PropLike(name); p != nil {
+		if v, ok := Coerce(p, raw); ok {
+			f.out.Input.Set(p.Name, v)
+			f.take(mention, 6)
+		}
+	} else if len(f.t.Props) == 0 && !f.t.Closed() {
+		f.out.Input.Set(name, raw)
 		f.take(mention, 6)
 	}
 }
@@ -109,10 +121,13 @@ func (f *filler) assign() {
 	var pairs []pair
 	for i := range f.props {
 		for j := range f.mentions {
-			if score, ok := f.props[i].takes(&f.mentions[j]); ok && (f.mentions[j].Kind != Choice || f.mentions[j].Key == f.props[i].Name) {
+			if score, ok := f.props[i].takes(&f.mentions[j]); ok && !f.out.Used[f.at[j]] && (f.mentions[j].Kind != Choice || f.mentions[j].Key == f.props[i].Name) {
 				score += f.cues(&f.props[i], j)
 				if f.props[i].Required {
 					score += 0.3
+				}
+				if f.props[i].array && (f.mentions[j].list > 0 || f.mentions[j].Kind == Phrase) {
+					score += 2
 				}
 				pairs = append(pairs, pair{i, j, score})
 			}
@@ -159,11 +174,11 @@ func (f *filler) inOrder() {
 	for _, kinds := range [][]Kind{{Number}, {Date}, {Quoted}, {Name, Code}} {
 		var props, mentions []int
 		for i := range f.props {
-			if f.props[i].Required && !f.props[i].array && !f.out.Input.Has(f.props[i].Name) {
+			if f.props[i].Required && !f.props[i].array && f.props[i].role != pathText && !f.out.Input.Has(f.props[i].Name) {
 				if slices.ContainsFunc(f.mentions, func(m Mention) bool {
 					score, ok := f.props[i].takes(&m)
 					return ok && score >= 0 && slices.Contains(kinds, m.Kind)
-				}) {
+				}) && f.props[i].role != globText {
 					props = append(props, i)
 				}
 			}
@@ -236,6 +251,17 @@ func (f *filler) give(p pair) {
 	for _, j := range group {
 		f.take(j, p.score)
 	}
+	if isQuery(d) {
+		f.out.Implied = append(f.out.Implied, "search", "text", "content")
+	}
+	if d.role == pathText {
+		f.out.Implied = append(f.out.Implied, "path")
+		if i := f.at[p.mention]; strings.Contains(m.Text, ".") || m.Kind == Code {
+			f.out.Implied = append(f.out.Implied, "file")
+		} else if i > 0 && slices.Contains([]string{"in", "under", "inside", "within"}, f.c.Tokens[i-1].Text) || strings.HasSuffix(m.Text, "/") {
+			f.out.Implied = append(f.out.Implied, "directori", "folder")
+		}
+	}
 }
 
 // overlaps reports whether a part of a mention is another property's value already.
@@ -254,6 +280,9 @@ func (f *filler) raw(d *property, m *Mention) (string, bool) {
 	switch {
 	case d.number && m.Kind == Number:
 		n, ok := d.value(m)
+		if n == m.Number && m.exact != "" && json.Valid([]byte(m.exact)) {
+			return m.exact, ok
+		}
 		return strconv.FormatFloat(rounded(n), 'f', -1, 64), ok
 	case d.number:
 		return "", m.Kind == JSON
@@ -294,10 +323,35 @@ func splitList(text string) []string {
 
 // finish says what is missing and what is left.
 func (f *filler) finish() {
+	for _, d := range f.props {
+		if d.Required && !f.out.Input.Has(d.Name) && d.Default != "" {
+			f.out.Input.Set(d.Name, d.Default)
+		} else if items := d.enum; d.Required && len(items) == 1 && !d.array && !f.out.Input.Has(d.Name) {
+			f.out.Input.Set(d.Name, strictjson.Quote(items[0]))
+		}
+	}
+	f.inFolder()
+	f.out.Input = Ordered(f.t, f.out.Input)
 	f.out.Missing = f.t.Missing(f.out.Input)
 	for j, m := range f.mentions {
-		if !f.taken[j] && m.Kind >= 0 && m.Kind < Phrase && !f.overlaps(&f.mentions[j]) && !f.explained(j) {
+		if !f.taken[j] && m.Kind >= 0 && m.Kind < Phrase && !m.unit && !f.out.Used[f.at[j]] && !f.overlaps(&f.mentions[j]) && !f.explained(j) {
 			f.out.Left = append(f.out.Left, m.Text)
+		}
+	}
+}
+
+// inFolder puts the folder before a file's name: notes.md in docs.
+func (f *filler) inFolder() {
+	for _, d := range f.props {
+		raw, ok := f.out.Input.Get(d.Name)
+		if d.role != pathText || !ok || strings.Contains(raw, "/") || !strings.Contains(raw, ".") {
+			continue
+		}
+		for j, m := range f.mentions {
+			if i := f.at[j]; !f.taken[j] && (m.Kind == Phrase || m.Kind == Path) && i > 0 && f.c.Tokens[i-1].Text == "in" && !strings.ContainsAny(m.Text, " *") {
+				f.out.Input.Set(d.Name, strictjson.Quote(strings.TrimSuffix(m.Text, "/")+"/"+strictjson.Content(raw)))
+				f.take(j, 2)
+			}
 		}
 	}
 }
@@ -308,7 +362,7 @@ func (f *filler) explained(j int) bool {
 	if strings.EqualFold(m.Text, f.t.GetId()) || strings.EqualFold(m.Text, f.t.GetName()) {
 		return true
 	}
-	if m.Kind != Name && m.Kind != Code {
+	if m.unit || m.Kind != Name && m.Kind != Code {
 		return false
 	}
 	own := rank.Terms(f.t.GetName() + " " + f.t.GetDescription())
@@ -318,4 +372,19 @@ func (f *filler) explained(j int) bool {
 		}
 	}
 	return true
+}
+
+// Ordered puts the members of an input into the order of the tool's schema.
+func Ordered(t *catalog.Tool, in *strictjson.Object) *strictjson.Object {
+	out := &strictjson.Object{}
+	for _, p := range t.Props {
+		if v, ok := in.Get(p.Name); ok {
+			out.Set(p.Name, v)
+		}
+	}
+	for _, k := range in.Keys() {
+		v, _ := in.Get(k)
+		out.Set(k, v)
+	}
+	return out
 }

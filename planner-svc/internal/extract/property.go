@@ -21,6 +21,9 @@ type property struct {
 	enum   []string // its members, or those of its items
 	array  bool
 	number bool // it, or its items
+
+	end        bool // it is one end of a range, and takes no number that is not said to be one
+	structured bool // its items are objects or arrays
 }
 
 // role is the form of text that a property takes.
@@ -48,7 +51,9 @@ func propertyOf(p *catalog.Property) property {
 	if d.array {
 		items, _ := strictjson.Member(p.Schema, "items")
 		of, _ := strictjson.Member(items, "type")
-		kind = strictjson.Content(of)
+		if kind = strictjson.Content(of); kind == "object" || kind == "array" {
+			d.structured = true
+		}
 		if list, ok := strictjson.Member(items, "enum"); ok {
 			d.enum = itemsOf(list)
 		}
@@ -146,7 +151,7 @@ func (d *property) takes(m *Mention) (float64, bool) {
 	if d.number {
 		return d.takesNumber(m)
 	}
-	if !d.Takes("string") && !d.array {
+	if !d.Takes("string") && !d.array || d.structured {
 		return 0, m.Kind == JSON
 	}
 	switch fit := map[role][]Kind{dateText: {Date}, timeText: {Time}, urlText: {URL}, emailText: {Email}}[d.role]; {
@@ -169,10 +174,15 @@ func (d *property) takes(m *Mention) (float64, bool) {
 		}
 		return 0, d.role == pathText && m.Kind == Phrase
 	}
+	if m.Kind >= Code && withSlash.MatchString(d.Description) && !strings.Contains(m.Text, "/") {
+		return 0, false // the description asks for another form: America/New_York
+	}
 	switch m.Kind {
+	case Code:
+		return 1.5, !m.unit || hasTerm(d.terms, "unit", "currenc", "scale")
 	case Quoted:
 		return 2.5, true
-	case Code, Name:
+	case Name:
 		return 1.5, true
 	case Phrase:
 		return 0.5, true
@@ -181,7 +191,7 @@ func (d *property) takes(m *Mention) (float64, bool) {
 	case Range:
 		return 0, true
 	case Number:
-		return -1, m.Unit == "" || hasTerm(d.terms, "unit", "currenc", "scale")
+		return -1, m.Unit == ""
 	}
 	return 0, false
 }
@@ -190,7 +200,7 @@ func (d *property) takesNumber(m *Mention) (float64, bool) {
 	if m.Kind == JSON {
 		return 3, d.array && strings.HasPrefix(m.Text, "[")
 	}
-	if m.Kind != Number {
+	if m.Kind != Number || d.end && d.role == anyText && hasTerm(d.terms, "line", "row", "page", "offset") {
 		return 0, false
 	}
 	_, ok := d.value(m)
@@ -199,7 +209,7 @@ func (d *property) takesNumber(m *Mention) (float64, bool) {
 	case !ok:
 		return 0, false
 	case u.name == "":
-		return 0, true
+		return 0.3, true
 	case d.unit != nil:
 		return 3, true
 	case u.dimension == "percent" && (d.fraction() || d.percent()):
@@ -231,6 +241,14 @@ func (d *property) value(m *Mention) (float64, bool) {
 	return n, !strings.Contains(d.Type, "integer") || d.Takes("number") || n == float64(int64(n))
 }
 
+var withSlash = regexp.MustCompile(`(?:\be\.g\.|such as|\bas\b),? ['"]?[A-Za-z_]+/[A-Za-z_]+`)
+
 func hasTerm(terms []string, any ...string) bool {
 	return slices.ContainsFunc(any, func(t string) bool { return slices.Contains(terms, t) })
+}
+
+// TakesPath reports whether a property takes a file or folder.
+func TakesPath(p *catalog.Property) bool {
+	d := propertyOf(p)
+	return d.role == pathText
 }

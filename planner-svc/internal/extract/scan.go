@@ -40,7 +40,9 @@ type Mention struct {
 	Text       string // without quotation marks
 	Key        string // of a Pair
 	Number     float64
+	exact      string // the number as JSON has it, "" if it is computed
 	Unit       string // as written, "" if none
+	unit       bool   // only the unit of a number
 	list       int    // mentions of one list have the same number; 0: in none
 }
 
@@ -92,8 +94,12 @@ var (
 	wordRun   = regexp.MustCompile(`^[\p{L}\p{N}_](?:[\p{L}\p{N}_]|['’.-][\p{L}\p{N}_])*`)
 )
 
-// Scan finds the words and mentions of a text.
+// MostText bounds a text that is looked at, in bytes: work grows faster than its length.
+const MostText = 8 << 10
+
+// Scan finds the words and mentions of a text. Of one longer than MostText, it looks at the beginning.
 func Scan(text string) *Clause {
+	text = strings.ToValidUTF8(text[:min(len(text), MostText)], "")
 	c := &Clause{Text: text}
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
@@ -145,8 +151,7 @@ func (c *Clause) mention(i int) bool {
 		case Pair:
 			m.Key, m.Text = found[1], strings.Trim(found[2], `"'`)
 		case Path:
-			m = trimPath(m)
-			if m.End <= m.Start || !strings.ContainsAny(m.Text, "/*.") || m.Text == "/" || m.Text == "*" {
+			if m = trimPath(m); m.Start != i || m.End <= m.Start || !strings.ContainsAny(m.Text, "/*.") || m.Text == "/" || m.Text == "*" {
 				continue
 			}
 		case Number:
@@ -168,15 +173,15 @@ func trimPath(m Mention) Mention {
 		m.Start += len(text) - len(cut)
 		text = cut
 	}
-	if i := strings.LastIndexByte(text, '/'); i >= 0 || strings.ContainsRune(text, '.') {
-		last := text[i+1:]
-		if j := strings.IndexFunc(last, func(r rune) bool { return unicode.Is(unicode.Han, r) }); j > 0 {
-			text = text[:i+1+j]
-		}
+	if found := hanTail.FindStringSubmatchIndex(text); found != nil {
+		text = text[:found[2]]
 	}
 	m.Text, m.End = text, m.Start+len(text)
 	return m
 }
+
+// hanTail is Chinese behind the end of a path in other letters.
+var hanTail = regexp.MustCompile(`[A-Za-z0-9_-](\p{Han}[^/.]*)$`)
 
 // unitAt reports whether a magnitude or a unit stands right at i.
 func (c *Clause) unitAt(i int) bool {
@@ -194,9 +199,11 @@ func (c *Clause) number(m Mention) Mention {
 	if text != m.Text {
 		m.Unit = string([]rune(m.Text)[0])
 	}
-	m.Number, _ = strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	m.exact = strings.TrimPrefix(strings.ReplaceAll(text, ",", ""), "+")
+	m.Number, _ = strconv.ParseFloat(m.exact, 64)
 	if found := magnitude.FindStringSubmatch(c.Text[m.End:]); found != nil {
 		m.Number *= zeros[strings.ToLower(found[1])]
+		m.exact = ""
 		m.End += strings.Index(c.Text[m.End:], found[1]) + len(found[1])
 	}
 	if found := afterNum.FindStringSubmatch(c.Text[m.End:]); found != nil && m.Unit == "" {
@@ -212,6 +219,9 @@ func (c *Clause) number(m Mention) Mention {
 func (c *Clause) word(i int) int {
 	w := wordRun.FindString(c.Text[i:])
 	w = strings.TrimSuffix(strings.TrimSuffix(w, "'s"), "’s")
+	if j := strings.IndexByte(w, '-'); j > 0 && unicode.IsLower([]rune(w)[0]) {
+		w = w[:j] // check-in
+	}
 	if j := strings.IndexFunc(w, func(r rune) bool { return unicode.Is(unicode.Han, r) }); j > 0 {
 		w = w[:j]
 	}
@@ -220,7 +230,7 @@ func (c *Clause) word(i int) int {
 	switch {
 	case numeral:
 		m := c.number(Mention{Kind: Number, Start: i, End: i + len(w), Text: "0"})
-		m.Number, m.Text = n, w
+		m.Number, m.Text, m.exact = n, w, ""
 		c.add(m)
 		return m.End - i
 	case isCode(w):
@@ -258,7 +268,7 @@ func isCode(w string) bool {
 
 // particles are Chinese words with a grammatical use, and what they correspond to.
 var particles = map[string]string{"的": "of", "了": "the", "从": "from", "到": "to", "在": "in", "把": "the", "将": "the", "和": "and", "与": "and", "下": "the", "中": "the", "里": "the", "为": "to", "有": "is", "个": "the",
-	"吗": "the", "是": "is", "请": "please", "哪些": "which", "哪个": "which", "什么": "what", "关于": "about", "所有": "all", "里面": "the", "用": "with", "不": "not", "没": "not", "没有": "not", "不要": "not", "别": "not", "除了": "except",
+	"吗": "the", "是": "is", "请": "please", "帮": "please", "帮我": "please", "给我": "please", "我": "i", "一下": "please", "都": "the", "哪些": "which", "哪个": "which", "什么": "what", "关于": "about", "所有": "all", "里面": "the", "用": "with", "不": "not", "没": "not", "没有": "not", "不要": "not", "别": "not", "除了": "except",
 	"大于": "larger", "小于": "smaller", "超过": "over", "少于": "under", "最大": "largest", "最小": "smallest", "最新": "newest", "最近": "recently", "一共": "total", "然后": "then"}
 
 // chinese takes the next Chinese word: a particle, a word of the lexicon, or what stands before the next of those.
@@ -340,7 +350,7 @@ func (c *Clause) findLists() {
 			continue
 		}
 		m := &c.Mentions[t.Mention]
-		if last >= 0 && c.Mentions[last].Kind == m.Kind && slices.Contains([]string{",", "and", ",and", "or", ",or", "、", "&"}, between) {
+		if last >= 0 && (c.Mentions[last].Kind == m.Kind || isThing(c.Mentions[last].Kind) && isThing(m.Kind)) && slices.Contains([]string{",", "and", ",and", "or", ",or", "、", "&"}, between) {
 			if c.Mentions[last].list == 0 {
 				list++
 				c.Mentions[last].list = list
@@ -350,6 +360,9 @@ func (c *Clause) findLists() {
 		last, between = t.Mention, ""
 	}
 }
+
+// isThing reports whether a kind may be that of a file's name, and so stand in one list with another such.
+func isThing(k Kind) bool { return k == Path || k == Code || k == Name }
 
 // isoDate writes a date as 2006-01-02, with its time if it has one; false if its year is not said.
 func isoDate(text string) (string, bool) {

@@ -3,12 +3,10 @@ package input
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/goal"
+	"pawl.dev/planner-svc/internal/extract"
 	"pawl.dev/services/strictjson"
 )
 
@@ -38,85 +36,6 @@ const (
 	fetch   = `{"type":"object","properties":{"url":{"type":"string"},"raw":{"type":"boolean"}},"required":["url"]}`
 	open    = `{}`
 )
-
-func TestFromClause(t *testing.T) {
-	known := Known{Paths: []string{"a/b.md", "c.md"}, Text: "found"}
-	for _, tc := range []struct{ name, schema, goal, want string }{
-		{"get-sum", sum, "add 2 and 3", `{"a":2,"b":3}`},
-		{"get-sum", sum, "add 9007199254740993 and -1.50", `{"a":9007199254740993,"b":-1.50}`},
-		{"get-sum", sum, "sum of b=3 and a=2", `{"a":2,"b":3}`},
-		{"get-sum", sum, `sum {"b": 1e2, "a": "7"}`, `{"a":7,"b":1e2}`},
-		{"get-sum", sum, "add 2", `{"a":2}`},
-		{"wait", wait, "wait 1,500 seconds in 3 steps", `{"duration":1500,"steps":3}`},
-		{"wait", wait, "wait 5 seconds, verbose", `{"duration":5,"verbose":true}`},
-		{"wait", wait, "wait without verbose", `{"verbose":false}`},
-		{"wait", wait, "wait with steps 4", `{"steps":4}`},
-		{"weather", weather, "weather in new york", `{"location":"New York","unit":"c"}`},
-		{"copy", copyTo, "copy a.txt to b/c.txt", `{"source":"a.txt","destination":"b/c.txt"}`},
-		{"write", write, `write "hello there" to notes.txt`, `{"path":"notes.txt","content":"hello there"}`},
-		{"read_many", many, "read a.md and b.md", `{"paths":["a.md","b.md"]}`},
-		{"values", values, "average of 1, 2 and 3.5", `{"values":[1,2,3.5]}`},
-		{"echo", echo, "echo hello world", `{"message":"hello world"}`},
-		{"echo", echo, "echo the message: hi", `{"message":"hi"}`},
-		{"echo", echo, `please echo "a, b"`, `{"message":"a, b"}`},
-		{"fetch", fetch, "fetch https://x.y/z?q=1.", `{"url":"https://x.y/z?q=1"}`},
-		{"fetch", fetch, "fetch https://x.y raw", `{"url":"https://x.y","raw":true}`},
-		{"open", open, `open a=1 b="x"`, `{"a":"1","b":"x"}`},
-		{"open", open, `open {"deep": {"n": 1}}`, `{"deep":{"n":1}}`},
-		{"search", search, "search nothing=1 query=x", `{"query":"x"}`},
-	} {
-		got := FromClause(newTool(tc.name, tc.schema), goal.Single(tc.goal), known)
-		if got.String() != tc.want {
-			t.Errorf("%s %q: %s, want %s", tc.name, tc.goal, got, tc.want)
-		}
-	}
-}
-
-func TestFromClauseUsesEarlierOutputs(t *testing.T) {
-	c := goal.Clause{Text: "echo it", Bare: "echo it", Back: true}
-	known := Known{Paths: []string{"a/b.md", "c.md"}, Text: "found"}
-	for schema, want := range map[string]string{echo: `{"message":"found"}`, write: `{"path":"a/b.md","content":"found"}`, many: `{"paths":["a/b.md","c.md"]}`} {
-		if got := FromClause(newTool("x", schema), c, known); got.String() != want {
-			t.Errorf("%s: %s, want %s", schema, got, want)
-		}
-	}
-}
-
-func TestCoerce(t *testing.T) {
-	for _, tc := range []struct {
-		schema, raw, want string
-		ok                bool
-	}{
-		{`{"type":"integer"}`, `"3"`, `3`, true},
-		{`{"type":"integer"}`, `3.0`, `3`, true},
-		{`{"type":"integer"}`, `"3.5"`, `"3.5"`, false},
-		{`{"type":"integer"}`, `3.5`, `3.5`, false},
-		{`{"type":"integer"}`, `1e9`, `1e9`, false},
-		{`{"type":"integer"}`, `"12,000"`, `12000`, true},
-		{`{"type":"number"}`, `"3.50"`, `3.50`, true},
-		{`{"type":"number"}`, `7`, `7`, true},
-		{`{"type":"number"}`, `"NaN"`, `"NaN"`, false},
-		{`{"type":"string"}`, `12345678901234567890`, `"12345678901234567890"`, true},
-		{`{"type":"string"}`, `true`, `"true"`, true},
-		{`{"type":"boolean"}`, `"yes"`, `true`, true},
-		{`{"type":"boolean"}`, `"否"`, `false`, true},
-		{`{"type":"boolean"}`, `"maybe"`, `"maybe"`, false},
-		{`{"type":"array","items":{"type":"string"}}`, `"a, b"`, `["a","b"]`, true},
-		{`{"type":"array","items":{"type":"integer"}}`, `"1, 2"`, `[1,2]`, true},
-		{`{"type":"array"}`, `"[1, 2]"`, `[1,2]`, true},
-		{`{"type":"array"}`, `5`, `[5]`, true},
-		{`{"type":"object"}`, `"{\"a\": 1}"`, `{"a":1}`, true},
-		{`{"enum":["Red","blue"]}`, `"red"`, `"Red"`, true},
-		{`{"enum":[1,2]}`, `"2"`, `2`, true},
-		{`{"type":["string","null"]}`, `null`, `null`, true},
-		{`{}`, `"3"`, `"3"`, true},
-	} {
-		p := newTool("x", `{"type":"object","properties":{"p":`+tc.schema+`}}`).Props[0]
-		if got, ok := Coerce(&p, tc.raw); got != tc.want || ok != tc.ok {
-			t.Errorf("%s as %s: %s %v, want %s %v", tc.raw, tc.schema, got, ok, tc.want, tc.ok)
-		}
-	}
-}
 
 // A10: the input is mended with the content and the description that a person supplied.
 func TestMerge(t *testing.T) {
@@ -155,42 +74,9 @@ func TestRepair(t *testing.T) {
 		{sum, `{"a":1,"b":2,"extra":3}`, "Unrecognized key: extra", "", `{"a":1,"b":2}`},
 		{sum, `{"a":1,"b":2,"extra":3}`, "internal error", "", `{"a":1,"b":2,"extra":3}`},
 	} {
-		got := Repair(newTool("x", tc.schema), object(t, tc.failed), tc.failure, goal.Single(tc.goal), Known{})
+		got := Repair(newTool("x", tc.schema), object(t, tc.failed), tc.failure, extract.Fill(newTool("x", tc.schema), extract.Scan(tc.goal)).Input)
 		if got.String() != tc.want {
 			t.Errorf("%s after %q: %s, want %s", tc.failed, tc.failure, got, tc.want)
 		}
-	}
-}
-
-func TestSlots(t *testing.T) {
-	for _, tc := range []struct {
-		schema string
-		slots  Slots
-		want   string
-	}{
-		{search, Slots{Query: "x", Path: "docs"}, `{"query":"x","path":"docs"}`},
-		{search, Slots{Query: "x", Path: "."}, `{"query":"x"}`},
-		{`{"type":"object","properties":{"pattern":{"type":"string"},"regex":{"type":"boolean"},"include":{"type":"string"}}}`,
-			Slots{Query: "x", Regex: "x+", Glob: "*.go"}, `{"pattern":"x+","regex":true,"include":"*.go"}`},
-		{write, Slots{}, `{"path":"."}`},
-		{many, Slots{Path: "a"}, `{"paths":["a"]}`},
-		{`{"type":"object","properties":{"path":{"type":"string"},"start_line":{"type":"integer"},"end_line":{"type":"integer"}}}`,
-			Slots{Path: "a", Lines: goal.Lines{From: 3, To: 5}}, `{"path":"a","start_line":3,"end_line":5}`},
-		{`{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"number"},"tail":{"type":"number"}}}`,
-			Slots{Path: "a", Lines: goal.Lines{Last: 5}}, `{"path":"a","tail":5}`},
-		{`{"type":"object","properties":{"path":{"type":"string"},"mode":{"const":"r"},"n":{"type":"integer","default":3}},"required":["mode","n"]}`,
-			Slots{Path: "a"}, `{"path":"a","mode":"r","n":3}`},
-	} {
-		if got := FromSlots(newTool("x", tc.schema), tc.slots); got.String() != tc.want {
-			t.Errorf("%+v: %s, want %s", tc.slots, got, tc.want)
-		}
-	}
-}
-
-func TestDefinitionRegexIsValid(t *testing.T) {
-	p := newTool("x", search)
-	in := FromSlots(p, Slots{Regex: DefinitionRegex("a.b+")})
-	if d := cmp.Diff([]string{"query"}, in.Keys()); d != "" {
-		t.Error(d)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/goal"
+	"pawl.dev/planner-svc/internal/extract"
 	"pawl.dev/services/strictjson"
 )
 
@@ -28,16 +28,16 @@ func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure
 	} else if kind := strictjson.Kind(content); len(asked) == 1 && kind != "object" {
 		m.give(asked[0], content)
 	}
-	c := goal.Single(description)
-	for _, l := range c.Literals {
-		if l.Kind == goal.Pair && (t.PropLike(l.Key) != nil || len(t.Props) == 0) {
-			m.give(l.Key, pairValue(l))
+	c := extract.Scan(description)
+	for _, l := range c.Mentions {
+		if l.Kind == extract.Pair && (t.PropLike(l.Key) != nil || len(t.Props) == 0) {
+			m.give(l.Key, strictjson.Quote(l.Text))
 		}
 	}
 	if !m.supplied && strings.TrimSpace(description) != "" {
 		fromWords(t, m.out, asked, c)
 	}
-	return ordered(t, m.out)
+	return extract.Ordered(t, m.out)
 }
 
 // merger takes what was supplied.
@@ -53,7 +53,7 @@ func (m *merger) give(key, raw string) {
 	case raw == "null":
 		return
 	case p != nil:
-		v, _ := Coerce(p, raw)
+		v, _ := extract.Coerce(p, raw)
 		m.out.Set(p.Name, v)
 	case !m.t.Closed():
 		m.out.Set(key, raw)
@@ -64,7 +64,7 @@ func (m *merger) give(key, raw string) {
 }
 
 // fromWords reads what is asked for out of a sentence: "use docs/guide.md".
-func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c goal.Clause) {
+func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c *extract.Clause) {
 	only := *t
 	only.Props = nil
 	for _, name := range asked {
@@ -77,7 +77,7 @@ func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c goal.C
 	if len(only.Props) == 0 {
 		return
 	}
-	found := FromClause(&only, c, Known{})
+	found := extract.Fill(&only, c).Input
 	for _, k := range found.Keys() {
 		v, _ := found.Get(k)
 		out.Set(k, v)
@@ -86,8 +86,8 @@ func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c goal.C
 
 // Repair makes another input of one that failed, with the error in view: it drops what the tool does not know, makes values
 // what the schema takes, picks from enums and ranges, takes up what the error suggests where the tool only reads, and
-// fills what is required from the clause. It returns the same input where nothing of that helps.
-func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, c goal.Clause, known Known) *strictjson.Object {
+// fills what is required from fresh, the input that the goal tells. It returns the same input where nothing of that helps.
+func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, fresh *strictjson.Object) *strictjson.Object {
 	out := failed.Clone()
 	dropUnknown(t, out, failure)
 	for i := range t.Props {
@@ -96,13 +96,12 @@ func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, c goal.C
 	if t.Reads() {
 		suggested(t, out, failure)
 	}
-	fresh := FromClause(t, c, known)
 	for _, name := range t.Missing(out) {
 		if v, ok := fresh.Get(name); ok {
 			out.Set(name, v)
 		}
 	}
-	return ordered(t, out)
+	return extract.Ordered(t, out)
 }
 
 // dropUnknown renames members that are spelled differently in the schema, and removes those that the tool refuses.
@@ -127,7 +126,7 @@ func mendValue(p *catalog.Property, out *strictjson.Object) {
 	if !ok {
 		return
 	}
-	v, fits := Coerce(p, raw)
+	v, fits := extract.Coerce(p, raw)
 	switch {
 	case raw == "null" && !p.Takes("null"), !fits && p.Enum == "" && !p.Required:
 		out.Delete(p.Name)

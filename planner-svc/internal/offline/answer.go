@@ -1,216 +1,140 @@
 package offline
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/planner-svc/internal/goal"
 	"pawl.dev/planner-svc/internal/lang"
-	"pawl.dev/planner-svc/internal/result"
 )
 
-// answer writes what was found out: a paragraph per clause, in their order, and who wrote it.
-func (p *work) answer(cutShort string) []string {
-	var out []string
+// answer tells what was found, what failed, and what was not understood. fulfilled is false if anything of the goal is missing.
+func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
+	fulfilled = cutShort == "" && len(w.not) == 0 && w.next == nil
 	if cutShort != "" {
-		out = append(out, p.l.Say("The task ended early: %s", "任务提前结束：%s", strings.TrimSpace(cutShort)))
+		paragraphs = append(paragraphs, w.l.Say("The task ended early: %s", "任务提前结束：%s", cutShort))
 	}
-	matched := false
-	for i := range p.sections {
-		s := &p.sections[i]
-		matched = matched || s.matched
-		out = append(out, p.section(s)...)
+	if len(w.not) > 0 {
+		return append(w.refusal(paragraphs), w.signature()), false
 	}
-	for _, r := range p.extras {
-		out = append(out, p.anything(r)...)
-		matched = true
-	}
-	for _, c := range p.clauses[len(p.sections):] {
-		out = append(out, p.l.Say("Not reached: %q.", "未执行：“%s”。", lang.Clip(c.Text, 120)))
-	}
-	if p.next != nil && len(p.sections) > 0 && len(p.sections[len(p.sections)-1].done) == 0 {
-		out = append(out, p.l.Say("Not reached: %q.", "未执行：“%s”。", lang.Clip(p.sections[len(p.sections)-1].clause.Text, 120)))
-	}
-	if !matched {
-		out = append(out, p.noMatch()...)
-	}
-	return append(out, p.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）"))
-}
-
-// section tells what came of one clause.
-func (p *work) section(s *section) []string {
-	what := lang.Clip(s.clause.Text, 120)
-	if !s.matched {
-		if len(p.sections) == 1 {
-			return nil // then nothing was matched, which is told at length
+	for _, d := range w.demands {
+		for _, done := range d.done {
+			text, ok := w.tell(done)
+			paragraphs, fulfilled = append(paragraphs, text...), fulfilled && ok
 		}
-		return []string{p.l.Say("I could not match %q to a tool.", "无法为“%s”找到合适的工具。", what)}
+		switch {
+		case d.skipped:
+			fulfilled = false
+			paragraphs = append(paragraphs, w.l.Say("%q was not attempted, since a step before it failed and %s may change something.", "“%s”没有执行，因为之前的步骤失败了，而 %s 可能会做出更改。", d.text, d.choice.tool.GetId()))
+		case len(d.done) == 0:
+			fulfilled = false
+			paragraphs = append(paragraphs, w.l.Say("Not reached: %q.", "未执行到：“%s”。", d.text))
+		}
 	}
-	var out []string
-	for i := range s.done {
-		out = append(out, p.tell(s, i)...)
+	for _, r := range w.extras {
+		if !r.OK() {
+			paragraphs = append(paragraphs, w.failure(r.HistoryEntry))
+			continue
+		}
+		text := render(w.l, r)
+		text[0] = r.GetToolId() + ": " + text[0]
+		paragraphs = append(paragraphs, text...)
 	}
-	switch {
-	case s.skipped != nil:
-		out = append(out, p.l.Say("%q was not attempted, since a step before it failed and %s may change something.",
-			"未尝试“%s”：前面的步骤失败，而 %s 可能会更改内容。", what, s.skipped.GetId()))
-	case len(s.done) == 0 && p.next == nil:
-		out = append(out, p.l.Say("%q: nothing was found before that this could go on with.", "“%s”：之前没有找到可用的内容。", what))
-	}
-	return out
+	return append(paragraphs, w.signature()), fulfilled
 }
 
-// tell reports one step of a clause. Steps that only prepare others, or that another one stands in for, are passed over.
-func (p *work) tell(s *section, i int) []string {
-	d, last := s.done[i], i == len(s.done)-1
-	ended := last && p.next == nil
-	if d.again {
-		return nil
-	}
+// tell tells the result of a call, and reports whether it is what was asked for.
+func (w *work) tell(d done) ([]string, bool) {
 	if !d.res.OK() {
-		if d.part == mainPart && foundElsewhere(s.done[i:]) {
-			return nil
-		}
-		return []string{p.failure(d)}
+		return []string{w.failure(d.res.HistoryEntry)}, false
 	}
+	if what := countOf(d.text); what != "" {
+		if n, ok := count(d.res, what); ok {
+			return w.counted(n, what), true
+		}
+		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, render(w.l, d.res)...), false
+	}
+	return render(w.l, d.res), true
+}
+
+func (w *work) failure(e *plannerv1.HistoryEntry) string {
+	what := e.GetDescription() + w.l.Say(" (%s)", "（%s）", e.GetToolId())
 	switch {
-	case d.part == preparation && ended && d.item.intent == goal.ListFolder:
-		return p.report(d, s.clause) // what was looked for is not there; this is what is
-	case d.part == preparation, d.part == lookAround && !ended, d.part == mainPart && !last && standsIn(s.done[i+1].part):
-		return nil
-	case d.part == lookAround:
-		return []string{p.l.Say("There is no file named %s.", "没有名为 %s 的文件。", d.item.kind.Label)}
+	case e.GetResult() == plannerv1.StepResult_STEP_RESULT_CANCELLED:
+		return w.l.Say("%s was cancelled.", "%s 已取消。", what)
+	case e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		return w.l.Say("%s was skipped: %s", "%s 已跳过：%s", what, e.GetError())
+	case e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN:
+		return w.l.Say("%s: it is not known whether the call took effect. %s", "%s：无法确定调用是否生效。%s", what, e.GetError())
 	}
-	return p.report(d, s.clause)
+	return w.l.Say("%s failed: %s", "%s 失败：%s", what, e.GetError())
 }
 
-// foundElsewhere tells whether a file that was not where it should be was found and read.
-func foundElsewhere(ds []done) bool {
-	end := ds[len(ds)-1]
-	return end.part == elsewhere && end.res.OK()
+// counting finds what is counted: how many Go files are there.
+var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)(?:[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
+
+func countOf(text string) string {
+	if m := counting.FindStringSubmatch(text); m != nil {
+		return strings.TrimSpace(m[1] + m[2] + m[3] + m[4])
+	}
+	return ""
 }
 
-// standsIn tells whether a step reports in place of the main one before it.
-func standsIn(x part) bool { return x == insideWords || x == looseName || x == plainSearch }
+func (w *work) counted(t tally, what string) []string {
+	if t.n == 1 && w.l == lang.EN {
+		what = strings.TrimSuffix(what, "s")
+	}
+	least := ""
+	if t.atLeast {
+		least = w.l.Pick("at least ", "至少 ")
+	}
+	head := w.l.Say("There %s %s%d %s", "共有 %[2]s%[3]d 个 %[4]s", lang.Plural(t.n, "is", "are"), least, t.n, what)
+	if t.n == 0 {
+		head = w.l.Say("There are no %s", "没有 %s", what)
+	}
+	if len(t.items) > 0 && len(t.items) <= mostInline {
+		return []string{head + w.l.Pick(": ", "：") + w.l.List(t.items) + w.l.Pick(".", "。")}
+	}
+	return append([]string{head + w.l.Pick(".", "。")}, bullets(w.l, t.items)...)
+}
 
-// report tells the result of a step by what was asked.
-func (p *work) report(d done, c goal.Clause) []string {
-	switch d.item.intent {
-	case goal.SearchText, goal.FindDefinition:
-		if s, ok := d.res.Search(); ok {
-			return p.found(d, s, c)
+// refusal says what was not understood and what helps.
+func (w *work) refusal(paragraphs []string) []string {
+	if strings.TrimSpace(w.tc.GetGoal()) == "" {
+		paragraphs = append(paragraphs, w.l.Pick("There is no goal, so nothing was done.", "没有目标，所以什么都没有做。"))
+		return paragraphs
+	}
+	var quoted []string
+	for _, n := range w.not {
+		quoted = append(quoted, fmt.Sprintf("%q", n))
+	}
+	paragraphs = append(paragraphs, w.l.Say("The offline planner, which uses no language model, could not match this goal to a tool, so nothing was called. It did not understand: %s.",
+		"离线规划器不使用语言模型，无法为该目标找到合适的工具，因此没有调用任何工具。没有理解的部分：%s。", w.l.List(quoted)))
+	if len(w.tc.GetTools()) == 0 {
+		return append(paragraphs, w.l.Pick("There are no tools: activate an MCP server.", "没有可用的工具：请先启用一个 MCP 服务器。"))
+	}
+	var lines []string
+	for i, t := range w.tc.GetTools() {
+		if i == mostTools {
+			lines = append(lines, w.l.Say("- … and %d more", "- ……另有 %d 个", len(w.tc.GetTools())-i))
+			break
 		}
-	case goal.CountFiles, goal.FindFiles:
-		return p.filesFound(d, d.res.Files())
-	case goal.ListFolder, goal.CountFolders:
-		if l, ok := d.res.Listing(); ok {
-			return p.listing(d, l, c)
+		line, _, _ := strings.Cut(strings.TrimSpace(t.GetDescription()), "\n")
+		if t.GetTitle() != "" {
+			line = t.GetTitle()
 		}
-	case goal.ReadFile:
-		return p.content(d, d.res.Content())
-	case goal.About:
-		return p.about(d, d.res.Content())
-	case goal.DescribeFile:
-		if i, ok := d.res.Info(); ok {
-			return p.info(d, i)
-		}
+		lines = append(lines, "- "+t.GetId()+": "+lang.Clip(line, 100))
 	}
-	return p.anything(d.res)
+	return append(paragraphs, w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or say it in the words of a tool, or write the steps as a playbook (`--playbook`).",
+		"语言模型能理解更多：`pawl run --model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
+		w.l.Pick("The tools are:", "可用的工具：")+"\n"+strings.Join(lines, "\n"))
 }
 
-// anything tells the result of any tool in the tool's words.
-func (p *work) anything(r *result.Result) []string {
-	if !r.OK() {
-		return []string{p.failure(done{step: &step{}, res: r})}
-	}
-	var out []string
-	text := strings.TrimSpace(r.Message)
-	if text == "" {
-		text = r.Structured()
-	}
-	switch {
-	case text == "":
-	case !strings.Contains(text, "\n") && len(text) <= 300:
-		out = append(out, p.l.Say("%s: %s", "%s：%s", r.GetToolId(), text))
-	default:
-		out = append(out, p.l.Say("%s returned:", "%s 返回：", r.GetToolId()), p.fenced(text, ""))
-	}
-	for _, m := range r.Media {
-		out = append(out, p.media(r.GetToolId(), m))
-	}
-	if len(out) == 0 {
-		out = append(out, p.l.Say("%s succeeded and returned nothing.", "%s 执行成功，没有返回内容。", r.GetToolId()))
-	}
-	return out
-}
+const mostTools = 20
 
-// media names what was returned beside text; it is in the step's output.
-func (p *work) media(toolID string, m result.Media) string {
-	what := m.Type
-	for _, more := range []string{m.MIME, m.Name, m.URI} {
-		if more != "" {
-			what += " " + more
-		}
-	}
-	return p.l.Say("%s also returned: %s", "%s 还返回了：%s", toolID, strings.ReplaceAll(what, "_", " "))
-}
-
-// failure tells why a step failed, and what is not known of it.
-func (p *work) failure(d done) string {
-	what := d.res.GetDescription()
-	if what == "" {
-		what = d.res.GetToolId()
-	}
-	why := strings.TrimSpace(d.res.GetError())
-	if why == "" {
-		why = p.l.Pick("no reason was given", "未给出原因")
-	}
-	why = lang.Clip(why, 600)
-	switch {
-	case d.res.GetResult() == plannerv1.StepResult_STEP_RESULT_CANCELLED:
-		return p.l.Say("%s (%s) was cancelled.", "%s（%s）已取消。", what, d.res.GetToolId())
-	case d.res.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED:
-		return p.l.Say("%s (%s) was skipped: %s", "%s（%s）已跳过：%s", what, d.res.GetToolId(), why)
-	case d.res.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN:
-		return p.l.Say("%s (%s): it is not known whether the call took effect. %s", "%s（%s）：不清楚该调用是否已生效。%s", what, d.res.GetToolId(), why)
-	}
-	return p.l.Say("%s (%s) failed: %s", "%s（%s）失败：%s", what, d.res.GetToolId(), why)
-}
-
-// noMatch says honestly that nothing was done, what could be, and how to get further.
-func (p *work) noMatch() []string {
-	out := []string{p.l.Pick(
-		"The offline planner, which is deterministic and has no language model, could not match this goal to a tool, so nothing was done.",
-		"离线规划器是确定性的，没有语言模型，无法为该目标找到合适的工具，因此没有执行任何操作。")}
-	if len(p.catalog.Tools) == 0 {
-		out = append(out, p.l.Pick("There are no tools: activate an MCP server for the task.", "没有可用的工具：请为任务启用 MCP 服务器。"))
-	} else {
-		out = append(out, p.l.Pick("Tools it can use:", "可用的工具："))
-		for i, t := range p.catalog.Tools {
-			if i == 8 {
-				out = append(out, p.l.Say("- … and %d more", "- ……另有 %d 个", len(p.catalog.Tools)-i))
-				break
-			}
-			out = append(out, "- "+t.GetId()+toolPurpose(t.GetTitle(), t.GetDescription()))
-		}
-	}
-	return append(out, p.l.Pick(
-		"To go on, name the tool and its inputs in the goal (such as `call SERVER/TOOL with key=value`), or write the steps as a playbook. A model is chosen with `model`; clients for real models come in a later release.",
-		"要继续，请在目标中写明工具和输入（例如“调用 SERVER/TOOL key=value”），或把步骤写成 playbook。模型通过 `model` 选择；真实模型的客户端将在后续版本提供。"))
-}
-
-func toolPurpose(title, description string) string {
-	text := title
-	if text == "" {
-		text, _, _ = strings.Cut(description, "\n")
-		if first, _, ok := strings.Cut(text, ". "); ok {
-			text = first
-		}
-	}
-	if text == "" {
-		return ""
-	}
-	return ": " + lang.Clip(text, 80)
+func (w *work) signature() string {
+	return w.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）")
 }

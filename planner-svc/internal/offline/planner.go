@@ -2,14 +2,16 @@ package offline
 
 import (
 	"context"
+	"regexp"
 	"strings"
+	"sync"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/goal"
+	"pawl.dev/planner-svc/internal/extract"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
@@ -19,8 +21,13 @@ import (
 // Name is how tasks and agents name the planner.
 const Name = "offline"
 
-// Planner plans without a language model. It has no state. It plans only the next step: its result decides what follows.
-type Planner struct{ plan.NeedsModel }
+// Planner plans without a language model. It plans only the next step: its result decides what follows.
+type Planner struct {
+	plan.NeedsModel
+
+	mu      sync.Mutex
+	indexes []*index // of the lists of tools asked about last
+}
 
 var _ plan.Planner = (*Planner)(nil)
 
@@ -34,27 +41,32 @@ func (*Planner) Info() plan.Info {
 }
 
 // PlanSteps implements plan.Planner.
-func (*Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, _ func(string) error) (*plannerv1.PlanStepsResponse, error) {
-	tc := req.GetContext()
-	res := &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{nextStep(newWork(tc))}, Usage: &commonv1.Usage{}}
+func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, _ func(string) error) (*plannerv1.PlanStepsResponse, error) {
+	w := p.newWork(req.GetContext())
+	res := &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{w.step()}, Usage: &commonv1.Usage{}}
 	if req.GetBegin() {
-		res.FlowName, res.FlowRisk = flowName(tc), flowRisk(tc)
+		res.FlowName, res.FlowRisk = flowName(req.GetContext()), w.flowRisk()
 	}
 	return res, nil
 }
 
 // GenerateAnswer implements plan.Planner.
-func (*Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
-	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}}, stream(newWork(req.GetContext()).answer(req.GetCutShort()), emit)
+func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
+	paragraphs, fulfilled := p.newWork(req.GetContext()).answer(req.GetCutShort())
+	res := &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED}
+	if fulfilled {
+		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
+	}
+	return res, stream(paragraphs, emit)
 }
 
 // GetFirstInputParams implements plan.Planner.
-func (*Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	t, failed, err := callOf(req, req.GetFailedInputJson())
 	if err != nil {
 		return nil, err
 	}
-	out := firstInput(req, t, failed)
+	out := p.newWork(req.GetContext()).firstInput(req, t, failed)
 	return &plannerv1.GetFirstInputParamsResponse{InputJson: out.String(), Missing: t.Missing(out), Usage: &commonv1.Usage{}}, nil
 }
 
@@ -122,69 +134,58 @@ func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object,
 
 func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }
 
+// filler is what a goal begins with that says nothing.
+var filler = regexp.MustCompile(`(?i)^\s*(?:please|can you|could you|请帮我|请你?|帮我)\s*`)
+
 func flowName(tc *plannerv1.TaskContext) string {
-	if name := lang.Title(goal.StripFiller(tc.GetGoal())); name != "" {
+	if name := lang.Title(filler.ReplaceAllString(tc.GetGoal(), "")); name != "" {
 		return name
 	}
-	return lang.Of(tc.GetLanguage(), tc.GetGoal()).Pick("Nothing to do", "无事可做")
+	return langOf(tc).Pick("Nothing to do", "无事可做")
 }
 
-// flowRisk is the highest floor of the tools that the goal needs, as far as can be told before the first step.
-func flowRisk(tc *plannerv1.TaskContext) *commonv1.Risk {
-	p := &work{l: lang.Of(tc.GetLanguage(), tc.GetGoal()), catalog: catalog.New(tc.GetTools())}
+// flowRisk is the highest floor of the tools that the goal needs.
+func (w *work) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
-	for _, c := range goal.Parse(tc.GetGoal(), p.catalog) {
-		_, used := p.script(c)
-		tools = append(tools, used...)
+	for _, d := range w.demands {
+		if len(w.not) == 0 {
+			tools = append(tools, d.choice.tool)
+		}
 	}
-	return risk.OfTools(p.l, tools)
+	return risk.OfTools(w.l, tools)
 }
 
-func nextStep(p *work) *plannerv1.PlannedStep {
-	st := p.next
-	if st == nil {
-		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: p.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
+func (w *work) step() *plannerv1.PlannedStep {
+	c := w.next
+	if c == nil {
+		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
 	}
 	return &plannerv1.PlannedStep{
-		ToolId: st.tool.GetId(), Description: p.describe(st, p.sections[len(p.sections)-1].clause), InputJson: st.input.String(),
-		Risk: risk.Assess(p.l, st.tool, st.input), Missing: st.tool.Missing(st.input),
+		ToolId: c.tool.GetId(), Description: lang.Clip(c.text, mostDescription), InputJson: c.input.String(),
+		Risk: risk.Assess(w.l, c.tool, c.input), Missing: c.tool.Missing(c.input),
 	}
 }
 
-// firstInput is the input of the planned step if the tool is the planned one; else what the description, and then the goal,
-// say about the tool. An input that failed is repaired.
-func firstInput(req *plannerv1.GetFirstInputParamsRequest, t *catalog.Tool, failed *strictjson.Object) *strictjson.Object {
-	p := newWork(req.GetContext())
-	planned := p.next != nil && p.next.tool.GetId() == t.GetId()
-	c := goal.Single(req.GetContext().GetGoal())
+// mostDescription bounds a step's description, in characters.
+const mostDescription = 200
+
+// firstInput is the input of the planned call if it is of this tool; else what the description, and then the goal, say about the tool. An input
+// that failed is repaired.
+func (w *work) firstInput(req *plannerv1.GetFirstInputParamsRequest, t *catalog.Tool, failed *strictjson.Object) *strictjson.Object {
+	text := req.GetContext().GetGoal()
+	planned := w.next != nil && w.next.tool.GetId() == t.GetId()
 	switch {
 	case planned:
-		c = p.sections[len(p.sections)-1].clause
+		text = w.next.text
 	case strings.TrimSpace(req.GetDescription()) != "":
-		c = goal.Single(req.GetDescription())
+		text = req.GetDescription()
 	}
+	found := extract.Fill(t, extract.Scan(text)).Input
 	switch {
 	case req.GetError() != "" || req.GetFailedInputJson() != "":
-		return input.Repair(t, failed, req.GetError(), c, p.known())
+		return input.Repair(t, failed, req.GetError(), found)
 	case planned:
-		return p.next.input
+		return w.next.input
 	}
-	return input.FromClause(t, c, p.known())
-}
-
-// stream emits paragraphs one by one, with an empty line between them. Bullets stay together.
-func stream(paragraphs []string, emit func(string) error) error {
-	for i, text := range paragraphs {
-		switch {
-		case i == 0:
-		case strings.HasPrefix(text, "- "):
-			text = "\n" + text
-		default:
-			text = "\n\n" + text
-		}
-		if err := emit(text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return found
 }

@@ -276,3 +276,17 @@ func (l Listing) Paths() []string {
 	}
 	return paths
 }
+
+// Paths returns the files that a result tells of.
+func (r *Result) Paths() []string {
+	if s, ok := r.Search(); ok {
+		return s.Paths()
+	}
+	if l, ok := r.Listing(); ok {
+		return l.Paths()
+	}
+	if r.structured == nil {
+		return nil
+	}
+	return r.Files().Paths
+}

@@ -2,12 +2,14 @@ package risk
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/services/strictjson"
 )
 
@@ -68,7 +70,7 @@ func OfTools(l lang.Lang, tools []*catalog.Tool) *commonv1.Risk {
 
 // deletes tells whether a tool's name says that it deletes.
 func deletes(t *catalog.Tool) bool {
-	return catalog.WordsOf(strings.Join(t.NameWords(), " "))["delete"]
+	return slices.ContainsFunc(rank.Terms(t.GetName()), func(term string) bool { return slices.Contains(rank.Synonyms(term), rank.Stem("delete")) })
 }
 
 // wholesale tells whether an input names a root, or everything in a folder.
