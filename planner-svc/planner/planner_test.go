@@ -94,13 +94,13 @@ func TestATask(t *testing.T) {
 		t.Errorf("A3: %v %v", risk, err)
 	}
 	plan, err := c.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: tc})
-	want := &plannerv1.PlanStepsResponse{Usage: &commonv1.Usage{}, Steps: []*plannerv1.PlannedStep{{ToolId: "ws/search_files", Description: "Count the Go files",
+	want := &plannerv1.PlanStepsResponse{Usage: &commonv1.Usage{}, Steps: []*plannerv1.PlannedStep{{ToolId: "ws/search_files", Description: "How many Go files are there",
 		InputJson: `{"pattern":"**/*.go"}`, Risk: &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "search_files only reads."}}}}
 	if d := cmp.Diff(want, plan, protocmp.Transform(), protocmp.IgnoreFields(plan, "context_name")); d != "" || err != nil || plan.GetContextName() == "" {
 		t.Errorf("A7: %v %s", err, d)
 	}
 	next, err := c.CreateNextStep(t.Context(), &plannerv1.CreateNextStepRequest{Context: tc})
-	if err != nil || next.GetToolId() != "ws/search_files" || next.GetDescription() != "Count the Go files" {
+	if err != nil || next.GetToolId() != "ws/search_files" || next.GetDescription() != "How many Go files are there" {
 		t.Errorf("A21: %v %v", next, err)
 	}
 	tc.History = []*plannerv1.HistoryEntry{{ToolId: "ws/search_files", Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, InputJson: `{"pattern":"**/*.go"}`,
@@ -110,7 +110,7 @@ func TestATask(t *testing.T) {
 		t.Errorf("A21: %v %v", plan, err)
 	}
 	text, pieces, usage, err := answer(t, c, &plannerv1.GenerateAnswerRequest{Context: tc})
-	if err != nil || !strings.HasPrefix(text, "There is 1 Go file (**/*.go): a.go.") || pieces < 2 || !proto.Equal(usage, &commonv1.Usage{}) {
+	if err != nil || !strings.HasPrefix(text, "There is 1 Go file: a.go.") || pieces < 2 || !proto.Equal(usage, &commonv1.Usage{}) {
 		t.Errorf("A22: %d pieces, %v, %v:\n%s", pieces, usage, err, text)
 	}
 }

@@ -287,7 +287,7 @@ func (c *Clause) chinese(i int) int {
 		return "", 0
 	}
 	if term, n := known(c.Text[i:]); n > 0 {
-		c.Tokens = append(c.Tokens, Token{Text: term, Term: term, Start: i, Mention: -1})
+		c.Tokens = append(c.Tokens, Token{Text: term, Term: rank.Stem(term), Start: i, Mention: -1})
 		return n
 	}
 	end := i

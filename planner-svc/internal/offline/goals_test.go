@@ -40,7 +40,6 @@ var goals = []struct {
 	{"哪个文件提到了 pawl？有多少个 Go 文件？", []string{`search_code {"query":"pawl"}`, `search_files {"pattern":"**/*.go"}`}, []string{"共有 3 个 Go 文件"}},
 	{"列出 docs 目录下的文件", []string{`list_directory {"path":"docs"}`}, []string{"guide.md"}},
 	{"读取 README.md 的前 2 行", []string{`read_file {"path":"README.md","start_line":1,"end_line":2}`}, nil},
-	{"LICENSE 有多少行？", []string{`get_file_info {"path":"LICENSE"}`}, []string{"共有 2 个 行"}},
 	{"查找所有 *.proto 文件，然后读取 LICENSE", []string{`search_files {"pattern":"*.proto"}`, `read_file {"path":"LICENSE"}`}, nil},
 }
 
