@@ -16,12 +16,10 @@ import (
 
 	"pawl.dev/planner-svc/internal/api"
 	"pawl.dev/planner-svc/internal/contextcache"
-	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
-	"pawl.dev/planner-svc/internal/prompt"
 )
 
 // MaxRequestBytes is how large a request the server should take: it brings the whole history of a task, of which each
@@ -73,7 +71,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	prompts, err := prompt.New()
+	planWith, err := plan.NewModels(cfg.ModelTries, deps.Log)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
@@ -85,16 +83,15 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG, "the default model: %s", errs.From(err).Message)
 		}
 	}
-	planWith := func(m llm.Model) *plan.Model { return plan.NewModel(m, prompts, cfg.ModelTries, deps.Log) }
 	for _, m := range named.List() {
-		list = append(list, planWith(m))
+		list = append(list, planWith.Planner(m))
 	}
 	find := func(name string) (plan.Planner, error) {
 		m, err := named.Find(name)
 		if err != nil {
 			return nil, err
 		}
-		return planWith(m), nil
+		return planWith.Planner(m), nil
 	}
 	planners, err := plan.NewPlanners(cfg.DefaultModel, find, list...)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 // reply asks the model and emits its text. An error carries what the call cost.
 func (s *Server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.GenerateRequest, emit func(text string) error) (*llm.Reply, error) {
 	if schema := req.GetOutputSchemaJson(); schema != "" {
-		reply, err := s.planWith(chosen).Structured(ctx, requestOf(req), schema)
+		reply, err := s.planWith.Planner(chosen).Structured(ctx, requestOf(req), schema)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/contextcache"
-	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
@@ -23,7 +22,7 @@ type Server struct {
 	contexts  *contextcache.Store
 	playbooks Playbooks
 	models    *models.Book
-	planWith  func(llm.Model) *plan.Model
+	planWith  *plan.Models
 }
 
 // Playbooks parses playbooks; it is implemented by playbook.Planner.
@@ -33,8 +32,8 @@ type Playbooks interface {
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
-// New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them. planWith returns the planner of a model.
-func New(planners *plan.Planners, contexts *contextcache.Store, playbooks Playbooks, named *models.Book, planWith func(llm.Model) *plan.Model) *Server {
+// New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them.
+func New(planners *plan.Planners, contexts *contextcache.Store, playbooks Playbooks, named *models.Book, planWith *plan.Models) *Server {
 	return &Server{planners: planners, contexts: contexts, playbooks: playbooks, models: named, planWith: planWith}
 }
 

@@ -107,6 +107,23 @@ func TestFewLongSteps(t *testing.T) {
 	}
 }
 
+// A window that is smaller than it was thought to be costs one call more.
+func TestPromptThatIsTooLong(t *testing.T) {
+	long := &llm.Error{Class: llm.TooLong, Message: "prompt is too long"}
+	f := native(fails(long.Public("fake")), says("ok"))
+	tc := task()
+	for i := range 10 {
+		tc.History = append(tc.History, done(i+1, "fs/read", `{"path":"a"}`, strings.Repeat("word ", 3000)))
+	}
+	got := one(t, f, tc)
+	if got.GetAnswer() != "ok" || got.GetUsage().GetModelCalls() != 2 || tokensOf(f.requests[1]) > tokensOf(f.requests[0])*3/4 {
+		t.Errorf("%v", got)
+	}
+	if _, _, err := planSteps(t, native(fails(long.Public("fake")), fails(long.Public("fake"))), task()); llm.ClassOf(err) != llm.TooLong {
+		t.Error(err)
+	}
+}
+
 // A budget is reserved before each call, and what was spent is said also where a call fails.
 func TestBudgets(t *testing.T) {
 	wrong := calls("fs__read", `{"path":5}`)

@@ -41,7 +41,7 @@ type conversation struct {
 
 // converse renders the task's conversation. Beyond the token budget it summarizes the oldest steps first; memory is set then.
 func (m *Model) converse(ctx context.Context, s *session) (*conversation, error) {
-	c := &conversation{m: m, s: s, tools: toolsOf(s.tc), inJSON: !s.info.Tools}
+	c := &conversation{m: m, s: s, tools: toolsOf(s.tc, &m.indexes), inJSON: !s.info.Tools}
 	memory := s.tc.GetMemory()
 	most := s.outputBytes()
 	for {

@@ -12,7 +12,6 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/llm"
-	"pawl.dev/planner-svc/internal/prompt"
 )
 
 // fakeModel replies what it is told to and keeps the requests.
@@ -88,11 +87,11 @@ func native(replies ...replyFunc) *fakeModel {
 
 func planner(t testing.TB, f *fakeModel) *Model {
 	t.Helper()
-	prompts, err := prompt.New()
+	models, err := NewModels(0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewModel(f, prompts, 0, slog.New(slog.DiscardHandler))
+	return models.Planner(f)
 }
 
 func task(history ...*plannerv1.HistoryEntry) *plannerv1.TaskContext {

@@ -10,29 +10,40 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
 // DefaultTries is how often a reply is asked for before the model is given up, the first time included (A18, JSON_GEN_MAX_TRIAL).
 const DefaultTries = 3
 
-// Model is the planner that asks a language model.
-type Model struct {
-	model   llm.Model
+// Models makes planners of language models. They share prompts and caches.
+type Models struct {
 	prompts *prompt.Prompts
 	tries   int
 	log     *slog.Logger
+	indexes rank.Cache
 }
 
-var _ Planner = (*Model)(nil)
-
-// NewModel returns the planner of a model. tries is DefaultTries if it is 0.
-func NewModel(model llm.Model, prompts *prompt.Prompts, tries int, log *slog.Logger) *Model {
+// NewModels parses the prompts. tries is DefaultTries if it is 0.
+func NewModels(tries int, log *slog.Logger) (*Models, error) {
 	if tries <= 0 {
 		tries = DefaultTries
 	}
-	return &Model{model: model, prompts: prompts, tries: tries, log: log}
+	prompts, err := prompt.New()
+	return &Models{prompts: prompts, tries: tries, log: log}, err
 }
+
+// Planner returns the planner that asks a model.
+func (m *Models) Planner(model llm.Model) *Model { return &Model{Models: m, model: model} }
+
+// Model is the planner that asks a language model.
+type Model struct {
+	*Models
+	model llm.Model
+}
+
+var _ Planner = (*Model)(nil)
 
 // Info implements Planner.
 func (m *Model) Info() Info {
@@ -48,16 +59,12 @@ func (m *Model) session(tc *plannerv1.TaskContext) *session {
 // PlanSteps implements Planner. One model call returns the next steps or the answer.
 func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	s := m.session(req.GetContext())
-	c, err := m.converse(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	gate := &gate{emit: emit, holdBack: holdBack}
-	t, err := c.turn(ctx, gate)
+	t, err := m.decide(ctx, s, "", gate)
 	if err != nil {
 		return nil, err
 	}
-	res := &plannerv1.PlanStepsResponse{Steps: t.steps, Memory: c.memory}
+	res := &plannerv1.PlanStepsResponse{Steps: t.steps, Memory: t.memory}
 	if len(t.steps) == 0 {
 		if err := gate.finish(t.answer); err != nil {
 			return nil, err
@@ -71,6 +78,29 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 	}
 	res.Usage = s.usage()
 	return res, nil
+}
+
+// decide asks for the next turn of the task's conversation, with a page behind it if that is not empty. If the provider finds the prompt too long,
+// the window is smaller than it was thought to be: the conversation is shortened and the model asked once more.
+func (m *Model) decide(ctx context.Context, s *session, page string, g *gate) (*turn, error) {
+	for again := false; ; again = true {
+		c, err := m.converse(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if page != "" {
+			c.messages = append(c.messages, llm.UserText(page))
+		}
+		t, err := c.turn(ctx, g)
+		if err == nil {
+			t.memory = c.memory
+			return t, nil
+		}
+		if again || llm.ClassOf(err) != llm.TooLong {
+			return nil, err
+		}
+		s.info.ContextWindow = tokensOf(c.request()) * 3 / 4
+	}
 }
 
 // flow returns the flow's name and risk: what the model said, and if it said nothing, the goal and the highest risk of the first steps.

@@ -10,7 +10,6 @@ import (
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
 )
 
@@ -123,16 +122,11 @@ func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsReque
 
 // act asks for a turn with the page of that name behind the conversation.
 func (m *Model) act(ctx context.Context, s *session, name string, data any, g *gate) (*turn, error) {
-	c, err := m.converse(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	page, err := m.prompts.Render(name, s.tc, data)
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	c.messages = append(c.messages, llm.UserText(page))
-	return c.turn(ctx, g)
+	return m.decide(ctx, s, page, g)
 }
 
 type reflectAnswer struct {

@@ -41,25 +41,21 @@ type toolset struct {
 	shown   []*commonv1.Tool
 	byAlias map[string]*commonv1.Tool
 	all     []*commonv1.Tool
+	indexes *rank.Cache
 }
 
 // toolsOf chooses the tools of a prompt: all of them, or the most relevant to the goal in the task's order and behind them those that the task
 // has used, in the order of their first use. So the choice only grows while a task goes on.
-func toolsOf(tc *plannerv1.TaskContext) *toolset {
-	t := &toolset{all: tc.GetTools(), shown: tc.GetTools(), byAlias: make(map[string]*commonv1.Tool, len(tc.GetTools()))}
+func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
+	t := &toolset{all: tc.GetTools(), shown: tc.GetTools(), indexes: indexes, byAlias: make(map[string]*commonv1.Tool, len(tc.GetTools()))}
 	for _, one := range t.all {
 		t.byAlias[Alias(one.GetId())] = one
 	}
 	if len(t.all) <= maxTools {
 		return t
 	}
-	chosen := map[*commonv1.Tool]bool{}
-	for _, hit := range rank.New(t.all).Search(tc.GetGoal() + " " + tc.GetAgentDescription()) {
-		if chosen[hit.Tool] = true; len(chosen) == chosenTools {
-			break
-		}
-	}
-	t.shown = slices.DeleteFunc(slices.Clone(t.all), func(one *commonv1.Tool) bool { return !chosen[one] })
+	chosen := t.search(tc.GetGoal()+" "+tc.GetAgentDescription(), chosenTools)
+	t.shown = slices.DeleteFunc(slices.Clone(t.all), func(one *commonv1.Tool) bool { return !slices.Contains(chosen, one) })
 	for _, e := range tc.GetHistory() {
 		t.show(t.byAlias[Alias(e.GetToolId())])
 	}
@@ -73,14 +69,20 @@ func (t *toolset) show(one *commonv1.Tool) {
 	}
 }
 
-// find shows the tools that match a query and returns them.
-func (t *toolset) find(query string) []*commonv1.Tool {
+// search returns the tools that match a text best.
+func (t *toolset) search(text string, most int) []*commonv1.Tool {
 	var found []*commonv1.Tool
-	for _, hit := range rank.New(t.all).Search(query) {
-		if found = append(found, hit.Tool); len(found) == maxFound {
+	for _, hit := range t.indexes.Index(t.all).Search(text) {
+		if found = append(found, t.byAlias[Alias(hit.Tool.GetId())]); len(found) == most {
 			break
 		}
 	}
+	return found
+}
+
+// find shows the tools that match a query and returns them.
+func (t *toolset) find(query string) []*commonv1.Tool {
+	found := t.search(query, maxFound)
 	for _, one := range found {
 		t.show(one)
 	}

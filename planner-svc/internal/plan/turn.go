@@ -21,6 +21,7 @@ type turn struct {
 	goal   plannerv1.GoalResult
 	text   string // what it wrote beside calls
 	task   taskSaid
+	memory *plannerv1.Memory // the summary of old steps, if one was made
 }
 
 // taskSaid is what the model says about the whole task with its first calls.
