@@ -138,7 +138,7 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 		return err
 	}
 	s.connector = mcp.NewConnector(mcp.Config{
-		Memory: s.ways, Askers: s.askers,
+		TransportHints: s.ways, AnonymousElicitors: s.askers,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins), Functions: tools,
 		Credentials: s.credentials,

@@ -15,10 +15,10 @@ type Question struct {
 	URL     string // what to open in a browser; empty where there is a schema
 	// State goes on with the call over any connection, together with the answer; empty where the question lives with this one.
 	State  string
-	Expire time.Time // when it is given up; set by whoever keeps it
+	Expire time.Time // when it is given up; set by the ledger
 }
 
-// Action is what the person did who was asked.
+// Action is how the person reacted to a question.
 type Action string
 
 // The actions, as MCP spells them.
@@ -53,7 +53,7 @@ type Continuation struct {
 	Server *string `json:"server,omitempty"`
 	// Roots are the server's names of requests for roots, which the pool answers itself.
 	Roots []string `json:"roots,omitempty"`
-	// Models are what models have said by the server's names of its requests: they are not asked again.
+	// Models are the answers of models, by the server's names of its requests: models are not asked again.
 	Models map[string]json.RawMessage `json:"models,omitempty"`
 	// Round is how many times the server has asked by now.
 	Round int `json:"round"`
@@ -62,7 +62,7 @@ type Continuation struct {
 // maxState is the longest that a continuation may be: what the contract lets callers send back.
 const maxState = 1 << 20
 
-// Encode writes the continuation; an error says that the server's state is too long.
+// Encode writes the continuation. It fails if the server's state is too long.
 func (c Continuation) Encode() (string, error) {
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c Continuation) Encode() (string, error) {
 	return string(raw), nil
 }
 
-// errNoState is the state of nobody.
+// errNoState refuses a state that is not of this pool.
 var errNoState = errors.New("it is not what a question of this pool said")
 
 // DecodeContinuation reads what Encode wrote.

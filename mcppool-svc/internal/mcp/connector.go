@@ -19,10 +19,10 @@ const DefaultMaxMessage = 32 << 20
 // OpenBuiltin makes a server that runs in this process; the closer ends it.
 type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
 
-// Config says how connections are made.
+// Config configures a Connector.
 type Config struct {
 	Version    string   // of this program, as servers are told
-	MaxMessage int      // bytes; DefaultMaxMessage where 0
+	MaxMessage int      // bytes; DefaultMaxMessage if 0
 	Environ    []string // what children inherit from, and references are resolved in
 	Builtins   map[string]OpenBuiltin
 	Functions  map[string][]Function // built-in servers that are Go functions
@@ -30,12 +30,12 @@ type Config struct {
 	ChildLimits process.Limits
 	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
 	AllowAddresses []netip.Prefix
-	// Credentials gives a user's connection to a server its tokens; nil, or what it returns, where there are none.
+	// Credentials returns the tokens of a user's connection to a server; it and its result may be nil.
 	Credentials func(s *registry.Server, user string) Credentials
-	// Memory remembers how servers were reached; nothing does where it is nil.
-	Memory Memory
-	// Askers remembers which servers ask without saying for which call; nothing does where it is nil.
-	Askers Memory
+	// TransportHints remember how servers were reached; may be nil.
+	TransportHints Memory
+	// AnonymousElicitors remember which servers ask without naming the call; may be nil.
+	AnonymousElicitors Memory
 }
 
 // Connector makes connections.
@@ -43,7 +43,7 @@ type Connector struct {
 	cfg      Config
 	log      *slog.Logger
 	launcher *process.Launcher
-	memory   Memory
+	hints    Memory
 }
 
 // NewConnector makes a Connector; Close it once all its connections are closed.
@@ -51,13 +51,13 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	if cfg.MaxMessage == 0 {
 		cfg.MaxMessage = DefaultMaxMessage
 	}
-	if cfg.Memory == nil {
-		cfg.Memory = forgetful{}
+	if cfg.TransportHints == nil {
+		cfg.TransportHints = forgetful{}
 	}
-	if cfg.Askers == nil {
-		cfg.Askers = forgetful{}
+	if cfg.AnonymousElicitors == nil {
+		cfg.AnonymousElicitors = forgetful{}
 	}
-	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), memory: cfg.Memory}
+	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), hints: cfg.TransportHints}
 }
 
 // Close ends the thread that starts children.

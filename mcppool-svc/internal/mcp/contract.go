@@ -3,39 +3,39 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
-// Client is one live connection to one MCP server. Its methods are safe for concurrent use. All errors of ListTools and
-// CallTool are *Error, or what Call.Gate said.
+// Client is a live connection to an MCP server. Its methods are safe for concurrent use. The errors of ListTools and CallTool
+// are *Error, or the one that Call.Gate returned.
 type Client interface {
-	// Info says what the server is, as it said itself when the connection was made.
+	// Info returns what the server told about itself in the handshake.
 	Info() Info
-	// ListTools returns the raw definitions of all tools, every page of them, in the server's order.
+	// ListTools returns the raw definitions of all tools, in the server's order.
 	ListTools(ctx context.Context) ([]json.RawMessage, error)
-	// ToolsVersion changes each time that the server says that its tools changed.
+	// ToolsVersion changes each time the server tells that its tools changed.
 	ToolsVersion() uint64
-	// CallTool calls a tool and returns the raw result, whatever the server asks in between and however it does the call.
-	// When ctx ends the server is told, and has the call's grace to answer all the same; a deadline has no grace.
+	// CallTool calls a tool and returns the raw result, whatever the server asks in between and however it runs the call. When
+	// ctx is cancelled the server is told, and may still answer within a grace; a deadline has no grace.
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
-	// Done is closed once the connection is of no use any more.
+	// Done is closed when the connection can no longer be used.
 	Done() <-chan struct{}
-	// Err says why, after Done; nil where it was closed on purpose.
+	// Err returns why, after Done; nil if the connection was closed on purpose.
 	Err() error
-	// Close ends the connection and the process behind it, and returns when both are gone. It may be called again.
+	// Close ends the connection and the process behind it, and returns when both have ended. It may be called again.
 	Close() error
 }
 
-// Info is what a server says of itself.
+// Info is what a server tells about itself.
 type Info struct {
-	Name     string
-	Version  string
-	Protocol string // the MCP revision in use, such as 2025-11-25; empty where it is no MCP server
-	// Capabilities are what the server says that it offers.
+	Name         string
+	Version      string
+	Protocol     string // the MCP revision in use, such as 2025-11-25; empty if it is not an MCP server
 	Capabilities Capabilities
 }
 
-// String is Info for people.
+// String returns Info for people.
 func (i Info) String() string {
 	if i == (Info{}) {
 		return ""
@@ -58,37 +58,34 @@ type Call struct {
 	Name      string
 	Arguments json.RawMessage // a JSON object
 	Meta      []Meta          // goes into _meta beside the progress token
-	// Gate is asked in the last moment before the request goes out, once connected and whatever else takes time; its error
-	// keeps the request back. It may be nil.
+	// Gate is called right before the first request is sent; its error keeps the request back. It may be nil.
 	Gate func() error
-	// Notify is told of progress, logs and tasks. It is called from the connection's read loop and must not block.
+	// Notify receives progress, logs and tasks. It is called from the goroutine that reads the connection and must not block.
 	Notify func(Notification)
-	// Ask gets an answer to what the server asks for, and returns when there is one or ctx ends; any other error is why the
-	// question is refused, and is told to the server. Where Ask is nil all are.
+	// Ask gets the answer to a question of the server. It returns when there is one or ctx ends; any other error refuses the
+	// question and is sent to the server. If Ask is nil, all questions are refused.
 	Ask func(context.Context, Question) (Answer, error)
-	// Unclear is told where a question was refused that may have been this call's. It may be nil.
+	// Unclear is called when a question was refused that may have been this call's. It may be nil.
 	Unclear func()
-
-	// Again is asked whether a request that goes on with a call is to be made once more after it failed the try-th time, and waits
-	// before it says yes. It may be nil: never.
+	// Again reports whether to repeat a later request of the call after its try-th failure, and waits before it returns true. If
+	// it is nil, none is repeated.
 	Again func(ctx context.Context, try int, err *Error) bool
-	// Sample has a model asked, as the server wants it; its error is told to the server. Where Sample is nil none is.
+	// Sample asks a model for the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
 	Sample func(context.Context, Sample) (Sampled, error)
-
-	// Resume goes on with a call that ended by asking, with Answers by the ids of the questions; nil: it is a new one.
+	// Resume continues a call that ended by asking, with Answers by the ids of the questions; nil for a new call.
 	Resume  *Continuation
 	Answers map[string]Answer
-	// Task says whether to begin the call as a task, and TaskTTL for how long the server is to keep that.
+	// Task tells whether to run the call as a task, and TaskTTL how long the server is asked to keep the task.
 	Task    TaskUse
 	TaskTTL time.Duration
-	// Follow is a task that does the call already: it is not made again, but waited for.
+	// Follow is the id of a task that runs the call already: it is waited for, and not started again.
 	Follow string
 }
 
-// Meta is one thing that a call says of itself.
+// Meta is one entry of a call's _meta.
 type Meta struct{ Key, Value string }
 
-// Notification is something to tell while a call runs: one of these.
+// Notification is sent while a call runs. It has one of these.
 type Notification struct {
 	Progress *Progress
 	Log      *Log
@@ -96,7 +93,7 @@ type Notification struct {
 	Question *Question
 }
 
-// Progress says how far a call is; Total is 0 where the server does not say.
+// Progress tells how far a call is; Total is 0 if the server does not tell.
 type Progress struct {
 	Done, Total float64
 	Message     string
@@ -106,3 +103,24 @@ type Progress struct {
 type Log struct {
 	Level, Logger, Data string
 }
+
+// Task is a call that the server runs on its own; its result can be fetched later by its id.
+type Task struct {
+	ID       string
+	TTL      time.Duration // 0 if the server does not tell
+	Status   string        // working, input_required, completed, failed or cancelled
+	Message  string
+	Portable bool // any connection to the server can ask for it
+}
+
+// TaskUse tells whether to run a call as a task, in revisions that leave that to the client.
+type TaskUse int
+
+// The uses.
+const (
+	TaskNever TaskUse = iota
+	TaskAsked         // the tool supports it, and it would help
+)
+
+// ErrStopping ends calls because the pool stops. A task that any connection can ask for outlives it.
+var ErrStopping = errors.New("the MCP pool is stopping")

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Capabilities are what a server says that it offers.
+// Capabilities are what a server offers.
 type Capabilities struct {
 	Tools, Resources, Subscriptions, Prompts, Completions, Logging, Tasks bool
 }
 
-// Names are those of the capabilities beside tools, as the contract has them.
+// Names returns the names of the capabilities beside tools, as the contract has them.
 func (c Capabilities) Names() []string {
 	names := make([]string, 0, 6)
 	for _, of := range []struct {
@@ -32,7 +32,7 @@ func (c Capabilities) Names() []string {
 	return slices.Clip(names)
 }
 
-// List names something that a server lists beside its tools.
+// List names a list that a server has beside its tools.
 type List int
 
 // The lists.
@@ -42,15 +42,15 @@ const (
 	Prompts
 )
 
-// String is the name of the list's method.
+// String returns the list's method.
 func (l List) String() string {
 	return [...]string{"resources/list", "resources/templates/list", "prompts/list"}[l]
 }
 
-// Offers is what connections can do beside tools. A Client that can implements it too. Errors are *Error.
+// Offers is implemented by Clients whose servers can offer more than tools. Errors are *Error.
 type Offers interface {
-	// List returns the raw entries of a list, every page of it, in the server's order; nothing where the server has no such
-	// list. They are kept until the server says that the list changed, a few minutes at most.
+	// List returns the raw entries of a list in the server's order; nothing if the server has no such list. Entries are cached
+	// until the server tells that the list changed, for a minute at most.
 	List(ctx context.Context, list List) ([]json.RawMessage, error)
 	// ReadResource returns the raw result of resources/read.
 	ReadResource(ctx context.Context, uri string) (json.RawMessage, error)
@@ -58,11 +58,11 @@ type Offers interface {
 	GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error)
 	// Complete returns the raw result of completion/complete.
 	Complete(ctx context.Context, c Completion) (json.RawMessage, error)
-	// Subscribe asks the server to tell of a resource's changes. All subscriptions of one address are one for the server.
+	// Subscribe subscribes to changes of a resource. The server sees one subscription per address.
 	Subscribe(ctx context.Context, uri string) (Subscription, error)
 }
 
-// Completion is an argument that is being typed: of a prompt, or of a resource's address.
+// Completion is an argument that is being typed, of a prompt or of a resource's address.
 type Completion struct {
 	Prompt      string // one of the two
 	URITemplate string
@@ -71,38 +71,57 @@ type Completion struct {
 	Context     map[string]string // arguments that are filled in
 }
 
-// Subscription tells of a resource's changes until Close.
+// Subscription reports changes of a resource until Close.
 type Subscription interface {
-	// Changed gets a value when there is something to Take.
+	// Changed gets a value when there are changes to take.
 	Changed() <-chan struct{}
-	// Take returns how many changes there were since the last Take, and what changed last: the resource, or something in it.
+	// Take returns the number of changes since the last Take, and the address that changed last: the resource, or one within it.
 	Take() (uri string, changes uint64)
-	// Close ends it; the server is told where it was the last one of that address.
+	// Close ends the subscription. The server is told if it was the last one of its address.
 	Close()
 }
 
-// Prober is a Client that can find out whether its server still answers.
+// Prober is implemented by Clients that can check whether their server still answers.
 type Prober interface {
-	// Probe asks the server for a sign of life. An error means that there was none.
+	// Probe sends a request and waits for any answer. An error means that there was none.
 	Probe(ctx context.Context) error
 }
 
-// Notifier is a Client that tells when what its server offers changed.
+// Notifier is implemented by Clients that report changes of what their server offers.
 type Notifier interface {
-	// OnChange sets who is told when a list changes, that of the tools included. It must not block.
+	// OnChange sets the function that is called when a list changes, that of the tools included. It must not block.
 	OnChange(changed func())
 }
 
-// Rester is a Client that can do with less while nobody uses it, and nobody wants to hear of changes.
+// Rester is implemented by Clients that can release resources while they are not used.
 type Rester interface {
-	// Rest lets go of what can be had again; false where that is nothing. It must not block.
+	// Rest releases what can be acquired again; it returns false if there is nothing to release. It must not block.
 	Rest() bool
-	// Wake takes it up again, before the client is used: what was known of the server's lists is out of date. It must not block.
+	// Wake acquires it again, before the client is used; what was known of the server's lists is outdated. It must not block.
 	Wake()
 }
 
-// Settler is a Client that knows whether its server may still be at work on a call that was given up.
+// Settler is implemented by Clients that know whether their server may still be running an abandoned call.
 type Settler interface {
-	// Settled is false for good once a call was given up that the server never answered: it may ask for that one yet.
+	// Settled returns false for good once a call was given up that the server never answered: the server may still ask for it.
 	Settled() bool
+}
+
+// Talker is implemented by Clients whose server writes to a stderr that the pool keeps.
+type Talker interface {
+	Stderr() Stderr
+}
+
+// Stderr is the end of what a child process wrote to its stderr, without the secrets that it was given.
+type Stderr struct {
+	Text string
+	Cut  bool // there was more before it
+}
+
+// StderrOf returns what a client's server wrote; nothing if it has no stderr.
+func StderrOf(c Client) Stderr {
+	if t, ok := c.(Talker); ok {
+		return t.Stderr()
+	}
+	return Stderr{}
 }

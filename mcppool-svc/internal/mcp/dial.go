@@ -15,7 +15,7 @@ import (
 // dialLimit bounds the making of one TCP connection.
 const dialLimit = 10 * time.Second
 
-// inward are ranges that lead into somebody's own network and that netip's own questions do not cover (IANA's registries of
+// inward are ranges of private networks that netip's methods do not cover (IANA's registries of
 // special-purpose addresses).
 var inward = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
@@ -37,8 +37,8 @@ var inward = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),       // site-local
 }
 
-// reach says which addresses may be dialled. The check is made on the address itself, after resolving, at each connection:
-// neither a name, nor what it means the next time, nor a redirect gets round it.
+// reach decides which addresses may be dialled. It checks the address itself, after resolving, at each connection:
+// neither a name that changes its meaning nor a redirect gets around it.
 type reach struct {
 	allowed []netip.Prefix // beside public ones
 

@@ -109,7 +109,7 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			heard := &listener{Handler: tt.h}
-			c, s := newConnector(t, Config{Memory: make(remembering)}), webServer(serveWeb(t, heard))
+			c, s := newConnector(t, Config{TransportHints: make(remembering)}), webServer(serveWeb(t, heard))
 			for _, want := range [][]string{tt.first, tt.second} {
 				conn := dialServer(t, c, s)
 				if got := heard.take(); !slices.Equal(got, want) || conn.Info().Protocol != tt.protocol {
@@ -162,7 +162,7 @@ func TestWaysChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			modernOnly := before(server.NewStreamableHTTPServer(newMCP(t)), no)
 			heard := &listener{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
-			c, s := newConnector(t, Config{Memory: make(remembering)}), webServer(serveWeb(t, heard))
+			c, s := newConnector(t, Config{TransportHints: make(remembering)}), webServer(serveWeb(t, heard))
 			dialServer(t, c, s)
 			heard.become(modernOnly)
 			heard.take()
@@ -177,7 +177,7 @@ func TestWaysChange(t *testing.T) {
 func TestUpgradedServerIsAskedAgain(t *testing.T) {
 	memory := make(remembering)
 	heard := &listener{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
-	c, s := newConnector(t, Config{Memory: memory}), webServer(serveWeb(t, heard))
+	c, s := newConnector(t, Config{TransportHints: memory}), webServer(serveWeb(t, heard))
 	dialServer(t, c, s)
 	heard.become(server.NewStreamableHTTPServer(newMCP(t)))
 	if conn := dialServer(t, c, s); conn.Info().Protocol != "2025-11-25" {

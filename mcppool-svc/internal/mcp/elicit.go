@@ -48,7 +48,7 @@ func (c *client) elicit(call *running, request string, raw json.RawMessage) (Ans
 }
 
 // inquire gets an answer. Where the server ends the question, by the id of its request or of the elicitation, or the call ends,
-// there is one too: the person's is not needed any more.
+// there is an answer too: the person's is no longer needed.
 func (c *client) inquire(r *running, q Question, request, elicitation string) (Answer, error) {
 	return c.inquireWithin(r.context(), r, q, request, elicitation)
 }
@@ -70,7 +70,7 @@ func (c *client) inquireWithin(ctx context.Context, r *running, q Question, requ
 	case errors.Is(cause, errDone):
 		return Answer{Action: Accept}, nil
 	case errors.Is(cause, errWithdrawn), errors.Is(cause, errClosed):
-		// What the server would make of an answer that nobody gave, over a connection that ends, would count as the call's result.
+		// No answer is sent: what the server makes of one that the person did not give would count as the call's result.
 		return Answer{}, errWithdrawn
 	case cause != nil:
 		return Answer{Action: Cancel}, nil

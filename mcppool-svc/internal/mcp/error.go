@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind is what went wrong, as far as the caller's next step depends on it.
+// Kind classifies errors by what the caller can do about them.
 type Kind int
 
 // The kinds of failure.
@@ -30,30 +30,30 @@ const (
 	AddressRefused
 	// LoginRequired: the server wants a login that the user has to make; nothing was executed.
 	LoginRequired
-	// NoModel: the server wanted a model asked, and that was refused or failed.
+	// NoModel: the server asked for a model's answer, which was refused or failed.
 	NoModel
 )
 
-// Error is how a connect or a request failed.
+// Error is the error of a connect or a request.
 type Error struct {
 	Kind Kind
 	// Message is the whole text; the cause's included.
 	Message string
-	// Sent is false only where it is certain that the server never got the request.
+	// Sent is false only if the server certainly never got the request.
 	Sent bool
-	// Begun says that an earlier request of the same call was answered: to make the call anew would ask the same again.
+	// Begun reports that an earlier request of the same call was answered: a repeated call would ask the same questions again.
 	Begun bool
-	// Ended says that the server answered the request, so that a tool ran, although the answer is of no use.
+	// Ended reports that the server answered, so that the tool ran, although the answer cannot be used.
 	Ended bool
 	// Code is the JSON-RPC error code of an answer.
 	Code int
-	// Lost says that the connection is of no use any more, so that another one may do better.
+	// Lost reports that the connection can no longer be used; a new one may work.
 	Lost bool
-	// Transient says that the same may do better in a moment: the network, a server that starts anew, too many requests.
+	// Transient reports that a retry may succeed soon: the network, a server that restarts, too many requests.
 	Transient bool
-	// Remembered says that nothing was tried: it is how the same failed a moment ago.
+	// Remembered reports that nothing was tried: the same failed a moment ago.
 	Remembered bool
-	// RetryAfter is how long the server wants to be left alone; 0 where it did not say.
+	// RetryAfter is how long the server asks to wait; 0 if it does not.
 	RetryAfter time.Duration
 	// Stderr is what a child process had written to stderr; more of it than Message has.
 	Stderr Stderr
@@ -77,7 +77,7 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 // rpcInternalError is the JSON-RPC code of a server whose own code failed.
 const rpcInternalError = -32603
 
-// Panicked is a tool within this process that panicked.
+// Panicked is the error of a tool in this process that panicked.
 func Panicked(with any) *Error {
 	return &Error{Kind: Answered, Code: rpcInternalError, Sent: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
 }

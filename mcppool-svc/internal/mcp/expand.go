@@ -33,7 +33,7 @@ func (c *Connector) expand(s *registry.Server, values map[string]string) (map[st
 	return out, nil
 }
 
-// HasReference says whether a value refers to the pool's environment or to a file.
+// HasReference reports whether a value refers to the pool's environment or to a file.
 func HasReference(value string) bool { return reference.MatchString(value) }
 
 // expand replaces ${env:NAME} and ${file:PATH} in values.

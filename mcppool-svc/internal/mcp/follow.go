@@ -51,7 +51,7 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 	}
 	if r.call.Follow != "" && !c.portable() {
 		return nil, &Error{Kind: Protocol, Sent: true,
-			Message: "the task belongs to another connection of the MCP server; what became of it cannot be found out"}
+			Message: "the task belongs to another connection of the MCP server; its outcome cannot be found out"}
 	}
 	r.setTask(t.id)
 	ctx, end := context.WithCancel(ctx)
@@ -146,14 +146,14 @@ func (f *follower) poll(ctx context.Context) error {
 	return nil
 }
 
-// failed says whether a failed question is the end: the task goes on without us, so one that may be answered later is asked
-// again. What the tool came to is not known then.
+// failed returns the error that ends the call after a failed poll, or nil if it is to be repeated: the task goes on meanwhile. How
+// the tool ended is not known then.
 func (f *follower) failed(e *Error) error {
 	own := *e
 	own.Sent, own.Ended = true, false
 	if e.Kind == Answered {
 		own.Kind = Protocol
-		own.Message = fmt.Sprintf("the MCP server does not say what became of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
+		own.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
 	}
 	if f.failures++; f.failures > maxPollFailures || f.c.isDone() || e.Lost && !f.c.portable() {
 		return &own

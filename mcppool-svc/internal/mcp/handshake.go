@@ -100,7 +100,7 @@ func (c *client) initialize(ctx context.Context) error {
 	return nil
 }
 
-// refusedInitialize says what to do if an address refuses initialize over HTTP.
+// refusedInitialize explains an address that refuses initialize over HTTP.
 func refusedInitialize(e *Error) error {
 	var status *statusError
 	if !errors.As(e, &status) || status.status/100 != 4 {
@@ -183,7 +183,7 @@ func (c *client) capabilities() mcp.ClientCapabilities {
 	return can
 }
 
-// setMeta writes what each request says of this client since 2026-07-28.
+// setMeta writes the _meta of requests since 2026-07-28.
 func (c *client) setMeta() {
 	if !c.isModern() {
 		return

@@ -20,7 +20,7 @@ const (
 	relistenMax = time.Minute
 )
 
-// stream is the one request by which servers of 2026-07-28 tell of changes (subscriptions/listen): it says what is wanted,
+// stream is the one request by which servers of 2026-07-28 report changes (subscriptions/listen): it names what is wanted,
 // and stays open. What is wanted changes by asking again.
 type stream struct {
 	wake chan struct{} // something else is wanted
@@ -31,11 +31,11 @@ type stream struct {
 	round   uint64                 // guarded by mu; counts changes of filter
 	open    uint64                 // guarded by mu; the round that the server was asked for last
 	asked   int64                  // guarded by mu; the id of the request for it
-	known   *granted               // guarded by mu; what the server said to the last request; nil before it did
+	known   *granted               // guarded by mu; the server's answer to the last request; nil before that
 	waits   []chan struct{}        // guarded by mu; closed when known changes
 }
 
-// granted is what a server agreed to, or why it did not.
+// granted is what a server agreed to, or why it refused.
 type granted struct {
 	round  uint64
 	filter mcp.SubscriptionFilter
@@ -81,7 +81,7 @@ func (c *client) listenLoop() {
 		if !pause(c.life, s.wake, delay) {
 			return
 		}
-		c.offers.missed("") // nobody listened meanwhile
+		c.offers.missed("") // changes may have been missed
 	}
 }
 
@@ -196,7 +196,7 @@ func (c *client) widen(ctx context.Context, uri string) error {
 	return err
 }
 
-// await waits for the server's word on a round, or a later one.
+// await waits for the server's answer to a round, or a later one.
 func (s *stream) await(ctx, life context.Context, round uint64) (*granted, error) {
 	for {
 		s.mu.Lock()
@@ -218,7 +218,7 @@ func (s *stream) await(ctx, life context.Context, round uint64) (*granted, error
 	}
 }
 
-// know notes the server's word and tells who waits for it.
+// know records the server's answer and wakes those that wait for it.
 func (s *stream) know(g *granted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +236,7 @@ func (s *stream) asking(x *exchange) {
 	s.asked = x.id
 }
 
-// acknowledged is the server's word on the request that is open; one on an earlier request may still be on its way. It runs in
-// mcp-go's read loop.
+// acknowledged handles the server's answer to the open request; one to an earlier request may still be on its way.
 func (s *stream) acknowledged(params mcp.NotificationParams) {
 	g := &granted{}
 	if text, err := json.Marshal(params.AdditionalFields["notifications"]); err == nil {

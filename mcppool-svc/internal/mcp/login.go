@@ -13,8 +13,8 @@ import (
 type Credentials interface {
 	// Token is what the next request is to carry; empty where there is nothing.
 	Token(ctx context.Context) (string, error)
-	// Refused looks at a 401 or 403 that came back for a token: with another one the request is sent again, once; an error
-	// says why there is none; neither means that it is about something else.
+	// Refused handles a 401 or 403 for a token. It returns another token to send the request with once more, or an error if there
+	// is none, or neither if the refusal is about something else.
 	Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error)
 	// Hide takes tokens out of a message.
 	Hide(text string) string
@@ -114,8 +114,8 @@ func (t *loginTripper) CloseIdleConnections() {
 	}
 }
 
-// Web makes HTTP clients for what belongs to a server beside MCP, such as its logins: with the same checks of addresses, and
-// none of its headers.
+// Web makes HTTP clients for what a server needs beside MCP, such as logins, with the same checks of addresses and without its
+// headers.
 func Web(allowed []netip.Prefix) func(*registry.Server) *http.Client {
 	return func(s *registry.Server) *http.Client {
 		reach := newReach(allowed)

@@ -10,7 +10,7 @@ import (
 // maxNote bounds what one progress or log message may carry; the rest is cut off.
 const maxNote = 64 << 10
 
-// notified runs in mcp-go's read loop: it hands over and returns.
+// notified handles a notification. It runs in the goroutine that reads the connection and must not block.
 func (c *client) notified(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
 	switch n.Method {

@@ -23,7 +23,7 @@ type offers struct {
 	mu      sync.Mutex
 	lists   map[List]*kept // guarded by mu
 	version [3]uint64      // guarded by mu; by List
-	changed func()         // guarded by mu; nil where nobody wants to know
+	changed func()         // guarded by mu; may be nil
 
 	watches map[*watch]struct{} // guarded by mu
 	refs    map[string]int      // guarded by turn; subscriptions that the server knows, by address
@@ -52,7 +52,7 @@ func (c *client) OnChange(changed func()) {
 	c.offers.changed = changed
 }
 
-// tell says that a list changed.
+// tell reports that a list changed.
 func (o *offers) tell() {
 	o.mu.Lock()
 	changed := o.changed
@@ -62,7 +62,7 @@ func (o *offers) tell() {
 	}
 }
 
-// notified runs in mcp-go's read loop.
+// notified runs in the goroutine that reads the connection.
 func (o *offers) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case mcp.MethodNotificationResourcesListChanged:

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// CheckSecrets resolves what a registration refers to, and keeps nothing of it.
+// CheckSecrets checks that the references of a registration can be resolved.
 func (c *Connector) CheckSecrets(s *registry.Server) error {
 	var values map[string]string
 	switch {
@@ -29,7 +29,7 @@ func (c *Connector) CheckSecrets(s *registry.Server) error {
 	return err
 }
 
-// CheckTarget looks for a server's program, or reaches its address without a request, and says what it found.
+// CheckTarget looks for a server's program, or connects to its address without a request, and returns what it found.
 func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (string, error) {
 	switch {
 	case s.Stdio != nil:

@@ -19,13 +19,13 @@ type running struct {
 	of    context.Context // the caller's
 
 	mu    sync.Mutex
-	ctx   context.Context // guarded by mu; ends with the call; made once somebody wants it
+	ctx   context.Context // guarded by mu; ends with the call; made when first used
 	end   func()          // guarded by mu; of ctx
 	over  bool            // guarded by mu; the call has ended
 	asked int             // guarded by mu; questions that came as requests of their own
 	task  string          // guarded by mu; the MCP task that does the call
 	wake  chan struct{}   // guarded by mu until it is set with task; buffered; the server says that the task changed
-	// warned says that its follower was told why no model was asked. Guarded by mu.
+	// warned reports that the caller was told why no model was asked. Guarded by mu.
 	warned bool
 
 	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
@@ -40,7 +40,7 @@ func (c *client) enroll(ctx context.Context, call Call) *running {
 	return r
 }
 
-// leave ends a call; err is what it came to.
+// leave ends a call with its error, or nil.
 func (c *client) leave(r *running, err error) {
 	r.finish()
 	c.mu.Lock()
@@ -75,7 +75,7 @@ func (r *running) finish() {
 	}
 }
 
-// notify tells the caller, where it listens.
+// notify sends a notification to the caller, if it wants them.
 func (r *running) notify(n Notification) {
 	if r.call.Notify != nil {
 		r.call.Notify(n)
@@ -102,8 +102,8 @@ func (r *running) isTask(id string) bool {
 	return r.task != "" && r.task == id
 }
 
-// errNobody is why a question belongs to no call.
-var errNobody = errors.New("no tool call is running that this could be asked for; ask during a call")
+// errNoCall refuses a question that belongs to no call.
+var errNoCall = errors.New("no tool call is running that this could be asked for; ask during a call")
 
 // callOf finds the call that a request of the server is for: the one on whose stream it came (own), or whose task or progress
 // token it names, or else the only one in progress.
@@ -125,7 +125,7 @@ func (c *client) callOf(own *running, params map[string]json.RawMessage, what wa
 	return c.clarify(what)
 }
 
-// named finds the call of a task or progress token; nil where a question names none, and there are calls that may be meant.
+// named finds the call of a task or progress token; nil if a question names none and there are calls that may be meant.
 func (c *client) named(task, token string) (*running, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (c *client) named(task, token string) (*running, error) {
 		}
 	}
 	if len(c.calls) == 0 || task != "" {
-		return nil, errNobody
+		return nil, errNoCall
 	}
 	return nil, nil
 }
@@ -159,7 +159,7 @@ func tokenOf(meta map[string]json.RawMessage) string {
 	return string(raw) // a number
 }
 
-// stringOf is a JSON string's text; empty where it is none.
+// stringOf returns a JSON string's text, or "" for anything else.
 func stringOf(raw json.RawMessage) string {
 	if strictjson.Absent(raw) {
 		return "" // most are; text would be on the heap

@@ -9,7 +9,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// samplingRefused is why a server may not have a model asked, and who can change that.
+// samplingRefused is the refusal of a server that may not ask models; it names the remedy.
 func (c *client) samplingRefused() error {
 	return SampleErrorf(SampleRefused,
 		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
@@ -84,7 +84,7 @@ func (c *client) sample(ctx context.Context, r *running, s Sample, request strin
 	return got, err
 }
 
-// warn tells those who follow the call why no model was asked, once.
+// warn tells the caller once why no model was asked.
 func (r *running) warn(err error) {
 	r.mu.Lock()
 	told := r.warned

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Sample is what a server wants a model to be asked in the middle of a call (sampling).
+// Sample is a server's request for a model's answer during a call (sampling).
 type Sample struct {
 	System      string // may be empty
 	Messages    []SampleMessage
@@ -29,7 +29,7 @@ type SamplePart struct {
 	Data []byte
 }
 
-// Sampled is what the model said.
+// Sampled is the model's answer.
 type Sampled struct {
 	Text  string
 	Model string // the provider's name of it
@@ -51,7 +51,7 @@ const (
 	SampleFailed  = -32603
 )
 
-// SampleError is why a model was not asked, or did not answer. It is told to the server.
+// SampleError is the error of a request for a model. It is sent to the server.
 type SampleError struct {
 	Code    int
 	Message string

@@ -154,7 +154,7 @@ func TestFallsBackToSSEOnce(t *testing.T) {
 	web := httptest.NewServer(fake)
 	t.Cleanup(web.Close)
 	memory := &remembered{ways: make(map[string]string)}
-	connector := newConnector(t, Config{Memory: memory})
+	connector := newConnector(t, Config{TransportHints: memory})
 	s := webServer(web.URL + "/sse")
 	first := dialServer(t, connector, s)
 	if got := say(t, first, "echo", `{"text":"x"}`); got != `{"text":"x"}` {
@@ -178,7 +178,7 @@ func TestFallsBackToSSEOnce(t *testing.T) {
 // TestErasAreRemembered: a server without a handshake is asked for one once.
 func TestErasAreRemembered(t *testing.T) {
 	memory := &remembered{ways: make(map[string]string)}
-	connector := newConnector(t, Config{Memory: memory})
+	connector := newConnector(t, Config{TransportHints: memory})
 	s := &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.OfferingModern)}
 	dialServer(t, connector, s)
 	second := dialServer(t, connector, s)

@@ -12,7 +12,7 @@ import (
 const (
 	// maxSubscriptions bounds the addresses that one connection is subscribed to.
 	maxSubscriptions = 1_000
-	// unsubscribeLimit bounds the end of a subscription, which nobody waits for.
+	// unsubscribeLimit bounds the request that ends a subscription.
 	unsubscribeLimit = 5 * time.Second
 )
 
@@ -52,7 +52,7 @@ func (w *watch) tell(uri string) {
 	}
 }
 
-// updated tells those who want to know: the address is that of a subscription, or of something within it.
+// updated counts a change for the subscriptions of an address, or of one above it.
 func (o *offers) updated(uri string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,7 +63,7 @@ func (o *offers) updated(uri string) {
 	}
 }
 
-// holds says whether an address is another one, or of something within it.
+// holds reports whether part is the address whole, or one within it.
 func holds(whole, part string) bool {
 	rest, ok := strings.CutPrefix(part, whole)
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsAny(rest[:1], "/?#"))
@@ -140,7 +140,7 @@ func (c *client) unsubscribe(ctx context.Context, uri string) {
 		o.stream.narrow(uri)
 		return
 	}
-	// Best effort: what comes for nobody is dropped.
+	// Best effort: later notifications are dropped.
 	_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
 }
 
@@ -164,7 +164,7 @@ func (o *offers) take(ctx context.Context) error {
 
 func (o *offers) give() { <-o.turn }
 
-// missed tells all but one of the watches that something may have changed while nobody listened.
+// missed counts a change for all watches but one: something may have changed while the stream was not open.
 func (o *offers) missed(but string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -27,7 +27,7 @@ type mcpTask struct {
 	fields              map[string]json.RawMessage
 }
 
-// taskOf reads the answer of a server that does a call as a task, in the form of either revision; asked says whether one was
+// taskOf reads the answer of a server that does a call as a task, in the form of either revision; asked reports whether one was
 // asked for.
 func taskOf(fields map[string]json.RawMessage, asked bool) (mcpTask, bool) {
 	if stringOf(fields["resultType"]) == "task" {
@@ -143,11 +143,11 @@ func modernResult(t mcpTask) (json.RawMessage, error) {
 	if e.Message == "" {
 		e.Message = "the task failed: " + t.message
 	}
-	_ = json.Unmarshal(details["code"], &e.Code) // 0 where there is none
+	_ = json.Unmarshal(details["code"], &e.Code) // 0 if there is none
 	return nil, e
 }
 
-// taskCancelled is a task that ended before its time. How far it came is not known.
+// taskCancelled is the error of a task that was cancelled. How far it got is not known.
 func taskCancelled(t mcpTask) *Error {
 	message := fmt.Sprintf("the server cancelled the task %.100q", t.id)
 	if t.message != "" {

@@ -22,7 +22,7 @@ type throttle struct {
 
 func newThrottle() *throttle { return &throttle{rate: noteRate, burst: noteBurst} }
 
-// take says how long to wait before a notification of this size may be passed on.
+// take returns how long to wait before a notification of this size may be passed on.
 func (b *throttle) take(size int, now time.Time) time.Duration {
 	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate) + 1 + float64(size)/noteSize
 	b.last = now

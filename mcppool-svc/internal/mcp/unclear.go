@@ -11,16 +11,15 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// clearWithin is how long a question waits until it is clear whose it is. Servers that wait for an answer do so for longer.
+// clearWithin is how long a question waits for its call to become clear. Servers wait for answers longer than that.
 const clearWithin = 15 * time.Second
 
 // held is a question that may be of several calls.
 type held struct{ whose chan *running } // buffered; nil: it is refused
 
-// clarify finds the call that a question is of which names none. It is the only one that runs; where several do, the one that
-// is left when the others have come back, since a server asks before it answers. It is refused where that shows too late, where each
-// of the calls may be waiting for an answer, and where users share the connection or a call was given up: what it asks may be
-// for somebody who is gone.
+// clarify finds the call of a question that names none: the only one in progress, or of several the one that is left when the others
+// have ended, since a server asks before it answers. It refuses the question if that takes too long, if each of the calls may be
+// waiting for an answer, and if users share the connection or a call was given up: the question may be for one of those.
 func (c *client) clarify(what wanted) (*running, error) {
 	h := &held{whose: make(chan *running, 1)}
 	c.mu.Lock()
@@ -53,7 +52,7 @@ func (c *client) clear(r *running, what wanted) (*running, error) {
 	return r, nil
 }
 
-// sortOut says of questions whose they are, as far as that is clear. Where as many are held as calls run, each may be waiting:
+// sortOut assigns held questions to calls, as far as that is clear. If as many are held as calls run, each may be waiting:
 // then the newest is refused, so that one of the calls comes back. Called with mu held.
 func (c *client) sortOut() {
 	if len(c.held) == 0 {
@@ -94,8 +93,8 @@ const (
 	aModel  wanted = "a model's answer"
 )
 
-// unclear is why a question is refused that several running calls may be meant by. Most servers put it into the tool's error, where
-// whoever can change something has to understand it.
+// unclear is the refusal of a question that may be of several calls. Most servers put it into the tool's error, so it explains what
+// to change.
 func unclear(s *registry.Server, what wanted) error {
 	why := "while several tool calls were running over its connection"
 	advice := "from now on only one call at a time runs over a connection to it: call again"
@@ -106,7 +105,7 @@ func unclear(s *registry.Server, what wanted) error {
 		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
 }
 
-// refuseUnclear refuses such a question, and tells those who follow the calls, each of them once, and the pool's log, once.
+// refuseUnclear refuses such a question, and tells each call once and the log once.
 func (c *client) refuseUnclear(what wanted) error {
 	why := unclear(c.server, what)
 	c.mu.Lock()

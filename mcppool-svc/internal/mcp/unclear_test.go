@@ -217,7 +217,7 @@ func TestAskedForSomebodyGone(t *testing.T) {
 func TestAskersAreRemembered(t *testing.T) {
 	memory := &remembered{ways: make(map[string]string)}
 	s := &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}
-	c := dialServer(t, newConnector(t, Config{Askers: memory}), s)
+	c := dialServer(t, newConnector(t, Config{AnonymousElicitors: memory}), s)
 	p := &person{answer: says}
 	for _, tt := range [][2]string{{`{}`, ""}, {unnamedForm, "asks"}} {
 		if _, err := p.call(t, c, "form", tt[0]); err != nil {

@@ -15,47 +15,47 @@ import (
 // Memory remembers how servers were reached, by registry.Server.Origin, so that what they refuse is not tried each time. What
 // it returns is believed only as far as it works.
 type Memory interface {
-	// Recall returns what was remembered; empty where there is nothing, or nothing recent.
+	// Recall returns what was remembered recently, or "".
 	Recall(origin string) string
 	// Remember replaces it; an empty way forgets.
 	Remember(origin, way string)
 }
 
-// forgetful is the Memory where there is none.
+// forgetful is a Memory that remembers nothing.
 type forgetful struct{}
 
 func (forgetful) Recall(string) string    { return "" }
 func (forgetful) Remember(string, string) {}
 
-// way is a transport and the kind of its revisions, by the name that is remembered.
-type way string
+// route is a transport and the kind of its revisions, by the name that is remembered.
+type route string
 
 const (
 	// byDiscovery comes first over HTTP, as the specification has it for clients of both eras: a server that can be asked
 	// statelessly is one that any pool can ask.
-	byDiscovery way = "discovery"
+	byDiscovery route = "discovery"
 	// byHandshake comes first otherwise: a child process belongs to one pool in any case, it is cheaper than the revisions
 	// without one, and asking for those costs 5 s where a server ignores what it does not know.
-	byHandshake way = "handshake"
-	byEvents    way = "sse" // the older HTTP transport
+	byHandshake route = "handshake"
+	byEvents    route = "sse" // the older HTTP transport
 )
 
-// waysOf are those of reaching a server, the one that worked last time first.
-func waysOf(s *registry.Server, remembered string) []way {
-	ways := []way{byHandshake}
+// routesOf returns the routes to reach a server, the one that worked last time first.
+func routesOf(s *registry.Server, remembered string) []route {
+	routes := []route{byHandshake}
 	switch {
 	case s.HTTP != nil && s.HTTP.SSE:
-		return []way{byEvents}
+		return []route{byEvents}
 	case s.HTTP != nil:
-		ways = []way{byDiscovery, byHandshake, byEvents}
+		routes = []route{byDiscovery, byHandshake, byEvents}
 	case s.Stdio != nil:
-		ways = []way{byHandshake, byDiscovery}
+		routes = []route{byHandshake, byDiscovery}
 	}
-	if i := slices.Index(ways, way(remembered)); i > 0 {
-		last := ways[i]
-		ways = slices.Insert(slices.Delete(ways, i, i+1), 0, last)
+	if i := slices.Index(routes, route(remembered)); i > 0 {
+		last := routes[i]
+		routes = slices.Insert(slices.Delete(routes, i, i+1), 0, last)
 	}
-	return ways
+	return routes
 }
 
 // Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
@@ -65,53 +65,53 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
 	}
 	origin := s.Origin()
-	remembered := c.memory.Recall(origin)
+	remembered := c.hints.Recall(origin)
 	var first error
-	for _, w := range waysOf(s, remembered) {
+	for _, w := range routesOf(s, remembered) {
 		conn, err := c.connectBy(ctx, s, user, w)
 		if err == nil {
-			if w == waysOf(s, "")[0] {
+			if w == routesOf(s, "")[0] {
 				w = "" // what is tried first need not be remembered
 			}
 			c.learn(origin, remembered, w)
-			conn.unnamed = sync.OnceFunc(func() { c.learnAsker(origin) })
+			conn.unnamed = sync.OnceFunc(func() { c.rememberAnonymous(origin) })
 			return conn, nil
 		}
 		if first == nil || w == byHandshake || saysMore(err, w) {
-			first = err // what went wrong with a handshake says most to people
+			first = err // the error of a handshake tells people most
 		}
 		if !refuses(err) && (string(w) != remembered || !outdated(err)) {
 			break
 		}
 		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
 	}
-	c.learn(origin, remembered, "") // whatever was remembered may be wrong by now
+	c.learn(origin, remembered, "") // what was remembered may be wrong
 	return nil, first
 }
 
-func (c *Connector) learn(origin, remembered string, w way) {
+func (c *Connector) learn(origin, remembered string, w route) {
 	if string(w) != remembered {
-		c.memory.Remember(origin, string(w))
+		c.hints.Remember(origin, string(w))
 	}
 }
 
-// learnAsker remembers that a server asks without saying for which call, for as long as it is registered as it is.
-func (c *Connector) learnAsker(origin string) {
+// rememberAnonymous remembers that a server asks without naming the call, until its registration changes.
+func (c *Connector) rememberAnonymous(origin string) {
 	const asks = "asks"
-	if c.cfg.Askers.Recall(origin) != asks {
-		c.cfg.Askers.Remember(origin, asks)
+	if c.cfg.AnonymousElicitors.Recall(origin) != asks {
+		c.cfg.AnonymousElicitors.Remember(origin, asks)
 	}
 }
 
-// saysMore says whether the failure of a later way tells more than that of the first: the server knows it, but.
-func saysMore(err error, w way) bool {
+// saysMore reports whether the error of a later way tells more than that of the first: the server knows the way.
+func saysMore(err error, w route) bool {
 	if As(err).Kind == LoginRequired {
 		return true
 	}
 	return w == byEvents && !errors.Is(err, errNoStream) && As(err).Kind != Unavailable
 }
 
-// refuses says whether a server does not know a way to speak to it, as opposed to anything else that may be wrong.
+// refuses reports whether a server does not know a way to speak to it, as opposed to other errors.
 func refuses(err error) bool {
 	e := As(err)
 	var status int
@@ -128,7 +128,7 @@ func refuses(err error) bool {
 	return e.Kind == Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
 }
 
-// outdated says whether what was remembered may be why a server could not be reached: something answered, and not as it did.
+// outdated reports whether the remembered way may be the reason for an error: something answered, but not as before.
 func outdated(err error) bool {
 	e := As(err)
 	var answered *statusError
@@ -136,7 +136,7 @@ func outdated(err error) bool {
 		e.Kind == Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
 }
 
-func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w way) (*client, error) {
+func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w route) (*client, error) {
 	switch {
 	case s.Builtin != nil:
 		return c.connectBuiltin(ctx, s)
