@@ -108,7 +108,10 @@ func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 // model returns the planner's model of that name, by default the planner's default. If the planner cannot be reached, any name is
 // accepted.
 func (c *checks) model(ctx context.Context, user, name string) (string, error) {
-	res, err := c.Planner.ListModels(identity.OnBehalfOf(ctx, user), &plannerv1.ListModelsRequest{})
+	res, err := c.Planner.ListModels(identity.OnBehalfOf(ctx, user), &plannerv1.ListModelsRequest{Name: name})
+	if e := errs.From(err); err != nil && e.Code == codes.InvalidArgument {
+		return "", e
+	}
 	if err != nil {
 		c.Log.WarnContext(ctx, "asking for the models", "error", err)
 		return name, nil

@@ -83,7 +83,7 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 }
 
 // ListModels implements PlannerService.
-func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+func (s *Server) ListModels(ctx context.Context, req *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
 	if err := caller(ctx); err != nil {
 		return nil, err
 	}
@@ -104,5 +104,13 @@ func (s *Server) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest)
 		}
 		m.CanGenerate, m.IsGenerateDefault = true, i == 0
 	}
+	if byName[req.GetName()] != nil || req.GetName() == "" {
+		return res, nil
+	}
+	m, err := s.planners.Find(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	res.Models = append(res.Models, &plannerv1.Model{Name: m.Info().Name, Description: m.Info().Description, CanPlan: true, CanGenerate: true})
 	return res, nil
 }

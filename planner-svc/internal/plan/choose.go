@@ -62,6 +62,11 @@ func (p *Planners) Choose(tc *plannerv1.TaskContext) (Planner, error) {
 	case !hasPlaybook && name == Playbook:
 		return nil, invalid("context.playbook", "the model %q needs a playbook; give one, or another model", Playbook)
 	}
+	return p.Find(name)
+}
+
+// Find returns the planner of that name.
+func (p *Planners) Find(name string) (Planner, error) {
 	for _, one := range p.list {
 		if one.Info().Name == name {
 			return one, nil
@@ -69,7 +74,7 @@ func (p *Planners) Choose(tc *plannerv1.TaskContext) (Planner, error) {
 	}
 	found, err := p.find(name)
 	if err != nil {
-		return nil, invalid("context.model", "%s; there are %s", errs.From(err).Message, strings.Join(p.names(), ", "))
+		return nil, invalid("model", "%s; there are %s", errs.From(err).Message, strings.Join(p.names(), ", "))
 	}
 	return found, nil
 }

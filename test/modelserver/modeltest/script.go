@@ -29,7 +29,9 @@ type Turn struct {
 
 	Text  string `json:"text"`
 	Calls []Call `json:"calls"`
-	Stop  string `json:"stop"` // "length" or "refusal" instead of the regular reason
+	// JSON is a structured answer, in the form that the request wants: a text, or a call of the forced tool.
+	JSON json.RawMessage `json:"json"`
+	Stop string          `json:"stop"` // "length" or "refusal" instead of the regular reason
 
 	Error      int     `json:"error"`      // HTTP status, such as 429, 500 or 529
 	RetryAfter int     `json:"retryAfter"` // seconds, with an error

@@ -192,10 +192,18 @@ func (s *Server) fail(w http.ResponseWriter, provider string, p *problem) int {
 
 // answerOf makes the answer of a turn.
 func (s *Server) answerOf(r *Request, turn *Turn) *answer {
-	a := &answer{text: turn.Text, stop: turn.Stop, usage: Usage{Input: r.Tokens, Cached: r.Cached, Output: Tokens(turn.Text)}}
+	a := &answer{text: turn.Text, stop: turn.Stop, usage: Usage{Input: r.Tokens, Cached: r.Cached}}
+	calls := turn.Calls
+	switch {
+	case len(turn.JSON) > 0 && r.Provider == "anthropic" && r.Format != "":
+		calls = append(calls, Call{Name: r.Format, Arguments: turn.JSON})
+	case len(turn.JSON) > 0:
+		a.text = compact(turn.JSON)
+	}
+	a.usage.Output = Tokens(a.text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range turn.Calls {
+	for _, c := range calls {
 		s.calls++
 		call := answerCall{id: fmt.Sprintf("call_%d", s.calls), name: c.Name, arguments: c.Raw}
 		if name := r.Tool(c.Name); name != "" {

@@ -4170,7 +4170,10 @@ func (x *GenerateEnd) GetUsage() *v1.Usage {
 
 // ListModelsRequest asks for the models.
 type ListModelsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A model that must be among the models, by its name. If it is named as openai:MODEL, anthropic:MODEL or ollama:MODEL, it is added to the
+	// response. INVALID_ARGUMENT if there is no such model or it cannot be used. Empty: none must.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4203,6 +4206,13 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
 	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListModelsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 // ListModelsResponse is the models.
@@ -4623,8 +4633,9 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"stopReason\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
 	"\x0eprovider_model\x18\x03 \x01(\tR\rproviderModel\x12+\n" +
-	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x13\n" +
-	"\x11ListModelsRequest\"D\n" +
+	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"1\n" +
+	"\x11ListModelsRequest\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x04name\"D\n" +
 	"\x12ListModelsResponse\x12.\n" +
 	"\x06models\x18\x01 \x03(\v2\x16.pawl.planner.v1.ModelR\x06models\"\xca\x01\n" +
 	"\x05Model\x12\x12\n" +
