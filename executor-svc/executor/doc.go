@@ -1,2 +1,2 @@
-// Package executor is the executor service: tasks, steps, events and checkpoints. It is the only one that knows state.
+// Package executor is the executor service: tasks, steps, events and checkpoints. No other service knows task state.
 package executor

@@ -25,16 +25,17 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// ErrLocked is wrapped by what New returns where another process has the data folder.
+// ErrLocked is the error of New if another process uses the data folder.
 var ErrLocked = journal.ErrLocked
 
-// Config says where tasks are kept and what bounds them. Zero values mean the defaults.
+// Config holds the data folder and the limits of tasks. Zero values mean the defaults.
 type Config struct {
-	// DataDir holds journal.db; it is created where it is missing. Required.
+	// DataDir holds journal.db. It is created if it is missing. Required.
 	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created where it is missing."`
 	// MaxRunning is how many tasks run at once (A28).
 	MaxRunning int `help:"Tasks that run at once; more are queued." default:"30"`
-	// MaxRequests is how many requests are taken from one user within RequestWindow (A28); 0: any number.
+	// MaxRequests is how many requests are accepted from one user within RequestWindow (A28); 0: any number. The local user of an
+	// installation without keys is not limited.
 	MaxRequests   int           `help:"Requests taken from one user within the request window; 0 for any number." default:"5"`
 	RequestWindow time.Duration `help:"Window of --max-requests." default:"15s"`
 	// Retention is how long tasks are kept after they ended; 0: for ever.
@@ -51,13 +52,13 @@ type Config struct {
 	DrainTimeout time.Duration `help:"How long running tool calls may take to come back when the service stops." default:"8s"`
 }
 
-// Deps is what the service stands on: connections to planner and pool that speak with the executor's own identity.
+// Deps are the connections to planner and pool, with the executor's own identity.
 type Deps struct {
 	Planner grpc.ClientConnInterface
-	// Pool, where it reaches several processes, has the methods of Replicas too.
+	// Pool also implements runner.Replicas if it reaches several processes.
 	Pool grpc.ClientConnInterface
 	Log  *slog.Logger
-	// Observe is told of each point at which a crash would matter; nil in production.
+	// Observe is called at each point at which a crash would matter; nil in production.
 	Observe Observer
 }
 
@@ -108,7 +109,7 @@ func limits(cfg Config) *storagev1.Limits {
 	}
 }
 
-// replicas are those of a connection to several pools; nil where there is one.
+// replicas returns the connection's replicas; nil if there is one pool.
 func replicas(pool grpc.ClientConnInterface) runner.Replicas {
 	r, _ := pool.(runner.Replicas)
 	return r
@@ -117,7 +118,7 @@ func replicas(pool grpc.ClientConnInterface) runner.Replicas {
 // Register adds ExecutorService and AgentService to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { api.Register(r, s.deps) }
 
-// Run takes up every task that was running and goes on until ctx is done and running calls have come back.
+// Run resumes all tasks, and runs until ctx is done and running calls have ended.
 func (s *Service) Run(ctx context.Context) error { return s.engine.Run(ctx) }
 
 // Running returns how many tasks run now.

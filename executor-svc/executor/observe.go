@@ -14,22 +14,22 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Observer is told when the executor comes to a point at which it matters whether it dies before or after. It is called
-// where the work is done, from many goroutines, and holds that work up while it runs. The points:
+// Observer is called at each point at which a crash before differs from one after. It is called by many goroutines and blocks their
+// work. The points:
 //
 //	Create.before  Create.after        a new task is about to be stored; it is durable
 //	Commit.before  Commit.after        the same of a transition
 //	Send.before    Send.after          the same of a command
 //	CallTool.before  CallTool.sent     a call is about to go to the pool; its request is on its way
-//	CallTool.message  CallTool.end     something came of it; its result or its error did
-//	AttachCall.…                       the same of a call that is asked after
+//	CallTool.message  CallTool.end     a message arrived; its result or its error did
+//	AttachCall.…                       the same of a request for a call's outcome
 //	AckCall.before  AckCall.after      a request to the pool is about to be sent; it was answered, whatever the answer
 //	CancelCall.…  ReleaseSession.…     the same
 //
-// Create, Commit and Send come to `after` only where they succeeded; requests to the pool to `end` and `after` in any case.
+// Create, Commit and Send reach `after` only if they succeeded; requests to the pool reach `end` and `after` in any case.
 type Observer func(point string)
 
-// journal has the observer told of what becomes durable. Without one the journal is as it was.
+// journal observes a journal; without an observer it returns j.
 func (see Observer) journal(j journal.Journal) journal.Journal {
 	if see == nil {
 		return j
@@ -71,7 +71,7 @@ func (o observedJournal) around(what string, do func() error) error {
 	return err
 }
 
-// pool has the observer told of what goes to the pool and comes from it. Without one the connection is as it was.
+// pool observes a connection to the pool; without an observer it returns conn.
 func (see Observer) pool(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	if see == nil {
 		return conn
@@ -108,7 +108,7 @@ func (o observedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 	return &observedStream{stream, path.Base(method), o.see}, nil
 }
 
-// observedStream is a question after a call.
+// observedStream is an AttachCall stream.
 type observedStream struct {
 	grpc.ClientStream
 	method string
@@ -120,7 +120,7 @@ func (s *observedStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// CloseSend is where the request is complete.
+// CloseSend completes the request.
 func (s *observedStream) CloseSend() error {
 	err := s.ClientStream.CloseSend()
 	s.see(s.method + ".sent")
@@ -139,7 +139,7 @@ func (s *observedStream) RecvMsg(m any) error {
 	return err
 }
 
-// observedCalls are calls on one stream.
+// observedCalls is a CallTools stream.
 type observedCalls struct {
 	grpc.ClientStream
 	see Observer

@@ -15,26 +15,26 @@ import (
 	"pawl.dev/executor-svc/internal/journal/bolt"
 )
 
-// ErrDamaged is wrapped by what is answered where a journal cannot be read.
+// ErrDamaged is the error for a journal that cannot be read.
 var ErrDamaged = journal.ErrDamaged
 
-// Info says what is in a data folder's journal.
+// Info describes a data folder's journal.
 type Info = bolt.Info
 
-// Problem is something in a journal that is not as it must be.
+// Problem is a defect in a journal.
 type Problem = bolt.Problem
 
 // journalFile is the journal's name within a data folder.
 const journalFile = "journal.db"
 
-// StoreInfo says what is in the journal of a data folder that no process uses. ErrLocked where one does.
+// StoreInfo describes the journal of a data folder that no process uses; ErrLocked if one does.
 func StoreInfo(dir string) (Info, error) {
 	path := filepath.Join(dir, journalFile)
 	i, err := bolt.FileInfo(context.Background(), path)
 	return i, aboutFile(path, err)
 }
 
-// storeInfo is what clients see of it.
+// storeInfo converts the description for clients.
 func storeInfo(i Info) *executorv1.StoreInfo {
 	out := &executorv1.StoreInfo{
 		Path: i.Path, SizeBytes: i.Size, FreeBytes: i.Free, Schema: int32(i.Schema), Tasks: map[string]int64{}, Records: int64(i.Records),
@@ -49,24 +49,23 @@ func storeInfo(i Info) *executorv1.StoreInfo {
 	return out
 }
 
-// CompactStore writes the journal of a data folder that no process uses anew, without what was deleted, and returns its
-// sizes in bytes. Until the copy was checked the file is as it was. ErrLocked where a process uses it, ErrDamaged where it
-// has problems.
+// CompactStore rewrites the journal of a data folder that no process uses without deleted data, and returns its sizes in bytes. The file
+// is replaced only after the copy was checked. ErrLocked if a process uses it, ErrDamaged if it has problems.
 func CompactStore(dir string) (before, after int64, err error) {
 	path := filepath.Join(dir, journalFile)
 	before, after, err = bolt.Compact(path)
 	return before, after, aboutFile(path, err)
 }
 
-// CheckStore reads the whole journal of a data folder that no process uses, and returns what is wrong with it. ErrLocked
-// where a process uses it, ErrDamaged where it cannot be opened at all.
+// CheckStore reads the whole journal of a data folder that no process uses, and returns its problems. ErrLocked if a process uses it,
+// ErrDamaged if it cannot be opened.
 func CheckStore(dir string) ([]Problem, error) {
 	path := filepath.Join(dir, journalFile)
 	problems, err := bolt.CheckFile(path)
 	return problems, aboutFile(path, err)
 }
 
-// aboutFile says what to do about an error.
+// aboutFile adds advice to an error.
 func aboutFile(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -75,7 +75,7 @@ func (c *checker) wrong(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// counts checks what only ever grows.
+// counts checks counters that may only grow.
 func (c *checker) counts(e *executorv1.ExecutorEvent) {
 	u := e.GetUsage()
 	if u.GetInputTokens() < c.usage.GetInputTokens() || u.GetOutputTokens() < c.usage.GetOutputTokens() ||
@@ -147,7 +147,7 @@ func (c *checker) question(e *executorv1.ExecutorEvent) {
 	c.waits[e.GetWaitId()], c.asked = e.GetFlow().GetStepId(), true
 }
 
-// answered checks that what answers a wait is about the step that was asked about.
+// answered checks that the answer to a wait is about the wait's step.
 func (c *checker) answered(e *executorv1.ExecutorEvent) {
 	id := e.GetWaitId()
 	if id == "" || e.GetType() == cancelled {

@@ -22,7 +22,7 @@ import (
 	"pawl.dev/executor-svc/internal/view"
 )
 
-// flowAgent is the flow of tasks whose agent names none.
+// flowAgent is the default flow.
 const flowAgent = "agent"
 
 // CreateTask implements ExecutorService.

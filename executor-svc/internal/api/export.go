@@ -108,7 +108,7 @@ func (d *document) flush() {
 	}
 }
 
-// pieces sends what is written as messages of a stream.
+// pieces is a writer that sends messages of a stream.
 type pieces struct {
 	stream grpc.ServerStreamingServer[executorv1.ExportTaskResponse]
 }

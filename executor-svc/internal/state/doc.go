@@ -1,4 +1,2 @@
-// Package state is the one place that knows which moves of tasks and steps exist (A4–A6).
-//
-// It must not know who moves them, or why.
+// Package state holds the tables of allowed status changes of tasks and steps (A4–A6). It must not know why a status changes.
 package state

@@ -16,7 +16,7 @@ type (
 	step     = executorv1.StepStatus
 )
 
-// executorEdges is the table of A4, with the edges that were decided on.
+// executorEdges is the table of A4 with later decisions.
 var executorEdges = map[executor][]executor{
 	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT: {
 		executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
@@ -36,8 +36,8 @@ var executorEdges = map[executor][]executor{
 	},
 }
 
-// stepEdges is the table of A5, with the edges that were decided on. Every step that has not ended can be cancelled; a
-// failed attempt (ERROR) has not ended until the flow goes on to the next step.
+// stepEdges is the table of A5 with later decisions. Every step that has not ended can be cancelled; a
+// failed attempt (ERROR) has not ended until the flow continues with the next step.
 var stepEdges = map[step][]step{
 	executorv1.StepStatus_STEP_STATUS_INIT: {
 		executorv1.StepStatus_STEP_STATUS_RUNNING,
@@ -69,7 +69,7 @@ var stepEdges = map[step][]step{
 	},
 }
 
-// MoveExecutor returns nil where a task may go from one status to the other; staying where it is is no move.
+// MoveExecutor returns nil if a task may change from one status to the other, or keeps its status.
 func MoveExecutor(from, to executor) error {
 	if from == to || slices.Contains(executorEdges[from], to) {
 		return nil
@@ -77,7 +77,7 @@ func MoveExecutor(from, to executor) error {
 	return invalid(strings.TrimPrefix(from.String(), "EXECUTOR_STATUS_"), strings.TrimPrefix(to.String(), "EXECUTOR_STATUS_"))
 }
 
-// MoveStep returns nil where a step may go from one status to the other; staying where it is is no move.
+// MoveStep returns nil if a step may change from one status to the other, or keeps its status.
 func MoveStep(from, to step) error {
 	if from == to || slices.Contains(stepEdges[from], to) {
 		return nil
@@ -85,7 +85,7 @@ func MoveStep(from, to step) error {
 	return invalid(strings.TrimPrefix(from.String(), "STEP_STATUS_"), strings.TrimPrefix(to.String(), "STEP_STATUS_"))
 }
 
-// Ended says whether a task in this status never moves again.
+// Ended reports whether the status is final.
 func Ended(s executor) bool {
 	switch s {
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS,
