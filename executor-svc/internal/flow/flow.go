@@ -118,9 +118,9 @@ type Input interface{ input() }
 type (
 	// Command is a request from the task's inbox.
 	Command struct{ *storagev1.Command }
-	// Timeout: a wait's deadline or the task's run time may be over.
+	// Timeout reports that a wait's deadline or the task's run time may be over.
 	Timeout struct{}
-	// RecoverySettled: the process survived for a while after recovering the task, or stops in order, so the task did not crash it.
+	// RecoverySettled reports that the process survived for a while after recovering the task, or stops in order: the task did not crash it.
 	RecoverySettled struct{}
 	// Begun ends Begin.
 	Begun struct {
@@ -155,13 +155,13 @@ type (
 		// Next is the next step if it is known already; nil if the planner has to be asked.
 		Next *Planned
 	}
-	// Moved: the call was not made, and another pool has to make it. The pool is durable before the call.
+	// Moved reports that the call was not made, and another pool has to make it. The pool is durable before the call.
 	Moved struct {
 		Ordinal uint32
 		Attempt uint32
 		PoolID  string
 	}
-	// Asked: the call waits for people. It is not followed until they have answered.
+	// Asked reports that the call waits for people. It is not followed until they have answered.
 	Asked struct {
 		Ordinal   uint32
 		Attempt   uint32
@@ -169,20 +169,20 @@ type (
 		// RequestState is what the server wants back with the answers; may be empty.
 		RequestState string
 	}
-	// Undelivered: no pool knows the call, and none can have received its answers.
+	// Undelivered reports that no pool knows the call, and none can have received its answers.
 	Undelivered struct {
 		Ordinal uint32
 		Attempt uint32
 		// Err is the pool's error.
 		Err *storagev1.ErrorNote
 	}
-	// McpTask: the server runs the call as an MCP task.
+	// McpTask reports that the server runs the call as an MCP task.
 	McpTask struct {
 		Ordinal uint32
 		Attempt uint32
 		TaskID  string
 	}
-	// NotStarted: a call with a durable intent was not begun, because the executor is stopping.
+	// NotStarted reports that a call with a durable intent was not begun, because the executor is stopping.
 	NotStarted struct{ Ordinal uint32 }
 	// Progress is the progress of a call.
 	Progress struct {
@@ -221,7 +221,7 @@ type (
 	}
 	// Text is a piece of the answer.
 	Text struct{ Text string }
-	// Blocked: a running effect waits for a service that cannot be reached.
+	// Blocked reports that a running effect waits for a service that cannot be reached.
 	Blocked struct{ Reason string }
 	// Answered ends Answer.
 	Answered struct {

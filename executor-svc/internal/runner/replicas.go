@@ -90,7 +90,7 @@ func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest)
 	s.dropTools()
 	tools, err := s.toolset(ctx)
 	if err != nil {
-		return nil // the call stays with the pool that refused it, and is tried again
+		return nil //nolint:nilerr // the call stays with the pool that refused it, and is tried again
 	}
 	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
 		return &movedError{id}
