@@ -122,7 +122,7 @@ func (s *Agents) ListAgents(ctx context.Context, req *executorv1.ListAgentsReque
 		}
 		after = string(key)
 	}
-	n := size(req.GetPageSize(), 50)
+	n := pageSize(req.GetPageSize(), 50)
 	found, err := s.Journal.ListAgents(ctx, who.Sub, after, n+1)
 	if err != nil {
 		return nil, fault(err, nil)

@@ -3,9 +3,9 @@ package api
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"strconv"
+	"errors"
+	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -35,77 +35,59 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	d := &document{out: bufio.NewWriterSize(pieces{stream}, exportPiece)}
-	d.text(`{"format":` + strconv.Itoa(exportFormat) + `,"task":`)
-	d.message(whole)
-	d.text(`,"steps":[`)
 	log, err := s.history(ctx, t.ID)
 	if err != nil {
 		return err
 	}
-	for _, e := range log.Entries {
-		d.item(view.Step(t, e))
+	d := &document{out: bufio.NewWriterSize(pieces{stream}, exportPiece)}
+	d.text(fmt.Sprintf(`{"format":%d,"task":`, exportFormat))
+	d.message(whole)
+	d.text(`,"steps":[`)
+	for i, e := range log.Entries {
+		d.item(i, view.Step(t, e))
 	}
 	d.text(`],"events":[`)
-	d.items = 0
-	if err := s.events(ctx, t, d); err != nil {
-		return err
-	}
-	d.text("]}\n")
-	d.flush()
-	return d.err
-}
-
-func (s *Tasks) events(ctx context.Context, t *journal.Task, d *document) error {
-	return s.records(ctx, t.ID, func(r journal.Record) {
+	n := 0
+	err = s.records(ctx, t.ID, func(r journal.Record) {
 		for _, e := range view.Events(t, r, 0) {
 			if e.GetSeq() <= t.Checkpoint.GetLastSeq() {
-				d.item(e)
+				d.item(n, e)
+				n++
 			}
 		}
 	})
-}
-
-// document writes JSON; the first error ends it.
-type document struct {
-	out   *bufio.Writer
-	items int
-	err   error
-}
-
-func (d *document) text(s string) {
-	if d.err == nil {
-		_, d.err = d.out.WriteString(s)
+	if err != nil {
+		return err
 	}
+	d.text("]}\n")
+	return errors.Join(d.err, d.out.Flush()) // the writer keeps its first error
 }
+
+// document writes JSON.
+type document struct {
+	out *bufio.Writer
+	err error // of a message that has no JSON
+}
+
+func (d *document) text(s string) { _, _ = d.out.WriteString(s) }
 
 func (d *document) message(m proto.Message) {
 	raw, err := protojson.Marshal(m)
 	var compact bytes.Buffer
 	if err == nil {
-		err = json.Compact(&compact, raw) // its own spacing differs from build to build
+		err = json.Compact(&compact, raw) // protojson's spacing differs from build to build
 	}
-	if err != nil && d.err == nil {
-		d.err = err
-	}
-	d.text(compact.String())
+	d.err = errors.Join(d.err, err)
+	_, _ = compact.WriteTo(d.out)
 }
 
-// item writes one more element of an array, on a line of its own.
-func (d *document) item(m proto.Message) {
-	separator := ",\n"
-	if d.items == 0 {
-		separator = "\n"
+// item writes the i-th element of an array on a line of its own.
+func (d *document) item(i int, m proto.Message) {
+	if i > 0 {
+		d.text(",")
 	}
-	d.items++
-	d.text(separator)
+	d.text("\n")
 	d.message(m)
-}
-
-func (d *document) flush() {
-	if d.err == nil {
-		d.err = d.out.Flush()
-	}
 }
 
 // pieces is a writer that sends messages of a stream.

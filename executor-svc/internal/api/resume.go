@@ -77,9 +77,9 @@ func (s *Tasks) PauseTask(ctx context.Context, req *executorv1.PauseTaskRequest)
 	return s.send(ctx, t, &storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{Reason: req.GetReason()}}}, 0)
 }
 
-// send sends a command and returns the task; an error with the reason harmless is none.
-func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command, harmless commonv1.ErrorReason) (*executorv1.Task, error) {
-	if err := s.Engine.Send(ctx, t.ID, c); err != nil && (harmless == 0 || errs.Reason(err) != harmless) {
+// send sends a command and returns the task; an error with the reason ignored counts as success.
+func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command, ignored commonv1.ErrorReason) (*executorv1.Task, error) {
+	if err := s.Engine.Send(ctx, t.ID, c); err != nil && (ignored == 0 || errs.Reason(err) != ignored) {
 		return nil, fault(err, taskNotFound(t.ID))
 	}
 	return s.get(ctx, t.ID)
@@ -161,7 +161,7 @@ func validate(schemaJSON, text string) error {
 	return compiled.Validate(text)
 }
 
-// repeatAnswer answers a command for a wait that is not open. Repeating the answer that closed it is harmless; another one is refused.
+// repeatAnswer answers a command for a wait that is not open. Repeating the answer that closed it changes nothing; another one is refused.
 func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
 	var given *storagev1.Fact
 	var asked question

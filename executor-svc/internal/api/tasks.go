@@ -73,7 +73,7 @@ func (s *Tasks) ListTasks(ctx context.Context, req *executorv1.ListTasksRequest)
 		return nil, err
 	}
 	q := journal.Query{
-		User: who.Sub, Limit: size(req.GetPageSize(), 50), Statuses: req.GetStatuses(),
+		User: who.Sub, Limit: pageSize(req.GetPageSize(), 50), Statuses: req.GetStatuses(),
 		AgentID: req.GetAgentId(), ConversationID: req.GetConversationId(),
 	}
 	if t := req.GetCreatedAfter(); t != nil {
@@ -128,7 +128,7 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 	}
 	out := &executorv1.ListStepsResponse{}
 	entries := log.Entries[min(skip, len(log.Entries)):]
-	if n := size(req.GetPageSize(), 100); len(entries) > n {
+	if n := pageSize(req.GetPageSize(), 100); len(entries) > n {
 		entries = entries[:n]
 		out.NextPageToken = page.Encode(scope, []byte(strconv.Itoa(skip+n)))
 	}
@@ -195,9 +195,9 @@ func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record
 	}
 }
 
-func size(asked int32, usual int) int {
-	if asked == 0 {
-		return usual
+func pageSize(given int32, byDefault int) int {
+	if given == 0 {
+		return byDefault
 	}
-	return int(asked)
+	return int(given)
 }

@@ -88,67 +88,51 @@ func (m *move) on(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Command:
 		m.command(in.Command)
-		return
 	case flow.Timeout:
 		m.timeout()
-		return
 	case flow.RecoverySettled:
 		m.recoverySettled()
-		return
 	case flow.Blocked:
 		m.blocked(in)
-		return
 	case flow.Begun:
 		m.begun(in)
-		return
 	case flow.Planned:
 		m.planned(in)
-		return
 	case flow.Derived:
 		m.derived(in)
-		return
 	case flow.Diagnosed:
 		m.diagnosed(in)
-		return
 	case flow.ToolRefreshed:
 		m.toolRefreshed(in)
-		return
 	case flow.Text:
 		m.text(in)
-		return
 	case flow.Answered:
 		m.answered(in)
-		return
+	default:
+		m.onCall(in)
 	}
-	m.onCall(in)
 }
 
-// onCall does what came of a tool call.
+// onCall applies an input of a tool call.
 func (m *move) onCall(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Progress:
 		m.progress(in)
-		return
 	case flow.Called:
 		m.called(in)
-		return
 	case flow.Moved:
 		m.moved(in)
-		return
 	case flow.Asked:
 		m.asked(in)
-		return
 	case flow.Undelivered:
 		m.undelivered(in)
-		return
 	case flow.McpTask:
 		m.mcpTask(in)
-		return
 	case flow.NotStarted:
 		m.notStarted(in)
-		return
+	default:
+		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in))
 	}
-	m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in))
 }
 
 // isProgress reports whether an input is progress since the last recovery.

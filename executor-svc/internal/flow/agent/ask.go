@@ -30,7 +30,6 @@ func (m *move) askApproval(s *storagev1.ActiveStep) {
 		}
 	}
 	w := m.open(s, approval, s.GetRisk().GetReason())
-	w.Hash = flow.AskedHash(m.t, s)
 	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
@@ -52,18 +51,21 @@ func (m *move) diagnosed(in flow.Diagnosed) {
 	m.executor(waiting)
 	w := m.open(s, params, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
-	w.Hash = flow.AskedHash(m.t, s)
 	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
 	}})
 	m.stop()
 }
 
+// open opens a wait about a step, or about the whole task if s is nil.
 func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
 	m.s.WaitCount++
 	w := &storagev1.Wait{
 		Id: flow.WaitID(m.s.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
 		CreateTime: m.t.Now.UnixNano(),
+	}
+	if s != nil {
+		w.Hash = flow.AskedHash(m.t, s)
 	}
 	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != pause {
 		if d := w.CreateTime + timeout; d > w.CreateTime { // else it overflows
@@ -89,30 +91,23 @@ func (m *move) command(c *storagev1.Command) {
 	switch k := c.GetKind().(type) {
 	case *storagev1.Command_Cancel:
 		m.cancel(k.Cancel.GetReason())
-		return
 	case *storagev1.Command_Approve:
 		m.approve(k.Approve)
-		return
 	case *storagev1.Command_Reject:
 		m.reject(k.Reject)
-		return
 	case *storagev1.Command_Params:
 		m.supplied(k.Params)
-		return
 	case *storagev1.Command_Outcome:
 		m.settleOutcome(k.Outcome)
-		return
 	case *storagev1.Command_Input:
 		m.supplyInput(k.Input)
-		return
 	case *storagev1.Command_Pause:
 		m.pause(k.Pause)
-		return
 	case *storagev1.Command_Unpause:
 		m.unpause(k.Unpause)
-		return
+	default:
+		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind()))
 	}
-	m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind()))
 }
 
 // answer closes the wait that a command answers and returns its step.

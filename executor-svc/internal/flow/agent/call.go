@@ -37,26 +37,20 @@ func (m *move) called(in flow.Called) {
 	if in.Outcome != notExecuted {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}
-	if in.Err == nil {
-		m.succeeded(s, in)
-		return
-	}
-	if m.s.GetCancelRequested() {
-		m.calledCancelled(s, in)
-		return
-	}
 	switch {
+	case in.Err == nil:
+		m.succeeded(s, in)
+	case m.s.GetCancelRequested():
+		m.calledCancelled(s, in)
 	case in.Outcome == unknown:
 		m.outcomeUnknown(s, in, answers)
-		return
 	case in.Outcome == notExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
 		m.callAgain(s, in.Err, notExecuted) // it never reached the tool (A11)
-		return
 	case m.toolChanged(s, in):
 		m.refreshTool(s, in.Err)
-		return
+	default:
+		m.attemptFailed(s, in.Err, in.Outcome)
 	}
-	m.attemptFailed(s, in.Err, in.Outcome)
 }
 
 // moved lets another pool make a call that the first one certainly did not make. The attempt stays the same.
@@ -76,14 +70,13 @@ func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) {
 	switch {
 	case m.s.GetCancelRequested():
 		m.cancelled(m.s.GetCancelReason(), "")
-		return
 	case in.Next != nil:
 		m.finish(s)
 		m.s.Phase = storagev1.Phase_PHASE_PLAN
 		m.planned(*in.Next)
-		return
+	default:
+		m.planNext(s)
 	}
-	m.planNext(s)
 }
 
 // calledCancelled ends a cancelled task whose call has failed.
@@ -130,17 +123,15 @@ func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o 
 	switch {
 	case o == unknown || !inputMayHelp(e):
 		m.stepFailed(s)
-		return
 	case m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		m.s.Phase = storagev1.Phase_PHASE_DIAGNOSE
 		m.run(diagnose(s))
-		return
 	case s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
 		m.s.Phase = storagev1.Phase_PHASE_DERIVE
 		m.run(flow.Derive{Ordinal: s.GetOrdinal()})
-		return
+	default:
+		m.stepFailed(s)
 	}
-	m.stepFailed(s)
 }
 
 // stepFailed ends a failed step: the next one is planned, unless too many have failed (A19, A20).

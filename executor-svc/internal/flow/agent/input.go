@@ -44,7 +44,7 @@ func (m *move) asked(in flow.Asked) {
 
 func (m *move) question(s *storagev1.ActiveStep, q flow.Question) {
 	w := m.open(s, input, q.Message)
-	w.InputId, w.ParamsSchemaJson, w.Url, w.Hash = q.InputID, q.SchemaJSON, q.URL, flow.AskedHash(m.t, s)
+	w.InputId, w.ParamsSchemaJson, w.Url = q.InputID, q.SchemaJSON, q.URL
 	if q.Expire != 0 && (w.GetDeadline() == 0 || q.Expire < w.GetDeadline()) {
 		w.Deadline = q.Expire
 	}

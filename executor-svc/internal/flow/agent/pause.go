@@ -169,14 +169,13 @@ func (m *move) timeout() {
 	switch {
 	case m.s.GetStatus() == waiting || spent == "":
 		m.unchanged = true
-		return
 	case m.s.GetPhase() == storagev1.Phase_PHASE_CALL:
 		m.unchanged = true
 		m.run(flow.StopCall{Reason: "the task's run time is spent"}) // the task ends with the call
-		return
+	default:
+		m.run(flow.Abandon{})
+		m.budgetExceeded(spent)
 	}
-	m.run(flow.Abandon{})
-	m.budgetExceeded(spent)
 }
 
 // expired ends step and task with WAIT_EXPIRED. A call whose question the pool gave up continues without an answer.

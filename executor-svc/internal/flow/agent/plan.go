@@ -55,12 +55,11 @@ func (m *move) start(s *storagev1.ActiveStep, problem string) {
 	switch {
 	case problem != "":
 		m.inputRefused(s, problem)
-		return
 	case m.mustAsk(s):
 		m.askApproval(s)
-		return
+	default:
+		m.call(s, "")
 	}
-	m.call(s, "")
 }
 
 // inputRefused records an attempt whose input the schema refuses.

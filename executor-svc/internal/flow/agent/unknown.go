@@ -34,7 +34,6 @@ func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
 		s.Accepted = nil // the policy allows a second call, not its answers
 		m.callAgain(s, in.Err, unknown)
-		return
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
 		m.recordError(s, in.Err, unknown)
 		m.fail(&storagev1.ErrorNote{
@@ -43,9 +42,9 @@ func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 			DataJson: s.GetInputJson(),
 			Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 		})
-		return
+	default:
+		m.askOutcome(s, in.Err)
 	}
-	m.askOutcome(s, in.Err)
 }
 
 // callAgain repeats a call with the same input, and so with the same idempotency key. It needs no second approval.
@@ -63,7 +62,6 @@ func (m *move) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	s.Error = e
 	m.noteUnknown(s)
 	w := m.open(s, outcome, e.GetErrMsg())
-	w.Hash = flow.AskedHash(m.t, s)
 	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline(), OutcomeUnknown: e},
 	}})
@@ -80,15 +78,13 @@ func (m *move) settleOutcome(o *storagev1.SettleOutcome) {
 	case *storagev1.SettleOutcome_Retry:
 		s.ApprovedHash = flow.InputHash(s.GetInputJson())
 		m.call(s, o.GetWaitId())
-		return
 	case *storagev1.SettleOutcome_OutputJson:
 		m.outputSupplied(s, a.OutputJson, o.GetWaitId())
-		return
 	case *storagev1.SettleOutcome_Skip:
 		m.skipped(s, a.Skip, o.GetWaitId())
-		return
+	default:
+		m.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip"))
 	}
-	m.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip"))
 }
 
 // outputSupplied takes a person's output for the tool's.
