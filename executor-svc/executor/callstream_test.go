@@ -59,7 +59,7 @@ func TestStreamsFollowTheResponsiblePool(t *testing.T) {
 	r.pool.CallFn = func(_ ctx, req *callRequest, send func(*callResponse) error) error {
 		if calls++; calls == 2 {
 			x.switched.Store(true)
-			r.pool.Restart() // what was told to it before is not for it any more
+			r.pool.Restart() // it knows nothing of earlier calls
 		}
 		return send(fake.TextResult("first pool", false))
 	}

@@ -126,7 +126,7 @@ func TestServerThatAlwaysChanges(t *testing.T) {
 	}
 }
 
-// Where the tool is gone the step fails, and says so; where its schema does not fit the input any more, that is an error about
+// Where the tool is gone the step fails, and says so; where its schema no longer fits the input, that is an error about
 // parameters like any other (A15).
 func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
 	for name, c := range map[string]struct {

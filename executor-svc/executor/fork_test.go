@@ -83,7 +83,7 @@ func TestForkDoesAgainWhatFailed(t *testing.T) {
 	}
 }
 
-// A task that failed before its first step is begun anew.
+// A task that failed before its first step starts again.
 func TestForkOfATaskThatNeverBegan(t *testing.T) {
 	p := fake.Script("read")
 	p.BeforePlan = func(context.Context) error {

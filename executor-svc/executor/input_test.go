@@ -82,7 +82,7 @@ func (r *rig) output(id string) string {
 }
 
 // A5, A26: a question of the tool's server is one transition to WAITING; the answer lets the same call of the same attempt
-// go on. While a person thinks, nobody owns the task and nobody follows its call.
+// go on. While a person thinks, the task has no owner and its call no follower.
 func TestInputRequired(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	r.elicit(asked(form("q1")))
@@ -204,7 +204,7 @@ func TestInputAfterRestart(t *testing.T) {
 	}
 }
 
-// free is a task that asks nobody before a step.
+// free is a task without approvals.
 func free(r *rig) *executorv1.CreateTaskRequest {
 	r.t.Helper()
 	_, err := r.agents.CreateAgent(r.t.Context(), &executorv1.CreateAgentRequest{
@@ -219,7 +219,7 @@ func free(r *rig) *executorv1.CreateTaskRequest {
 }
 
 // DESIGN 4: the pool died while the person was thinking. A server that keeps nothing between its questions and their answers
-// is given both by another pool, in the same attempt and under a name of its own; else nobody knows what became of the call.
+// is given both by another pool, in the same attempt and under a name of its own; else the call's outcome is unknown.
 func TestInputAfterThePoolDied(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, tool string
@@ -427,7 +427,7 @@ func TestMCPTask(t *testing.T) {
 	}
 }
 
-// What nobody is going to answer need not be kept by the pool, which would wait for somebody to fetch it when it stops.
+// The pool need not keep a call whose questions get no answer: it would wait for that when it stops.
 func TestWithdrawnCallIsAcknowledged(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	r.elicit(asked(form("q1")))

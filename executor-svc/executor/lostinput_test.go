@@ -51,7 +51,7 @@ func TestLostQuestionEndsItsAttempt(t *testing.T) {
 	}
 }
 
-// A20: a person who said no to what was lost is not asked by another attempt: the step has failed. Nobody knows what came of a
+// A20: a person who said no to what was lost is not asked by another attempt: the step has failed. It is not known what a
 // tool that is not repeatable.
 func TestLostQuestionThatWasRefused(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -40,7 +40,7 @@ func supply(output string) *executorv1.OutcomeAnswer {
 	return &executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: output}}}
 }
 
-// lostWrite runs a task up to the question what became of its WRITE call.
+// lostWrite runs a task until it asks for the outcome of its WRITE call.
 func lostWrite(t *testing.T, tools ...string) (r *rig, id string, asked *executorv1.Wait) {
 	r = newRig(t, fake.Script(tools...))
 	r.pool.CallFn = lose
@@ -191,7 +191,7 @@ func TestOnUnknownOutcomePolicy(t *testing.T) {
 	}
 }
 
-// A restart finds what became of a call that went on in the pool: nothing is lost, and nobody is asked (DESIGN 4, rule 1).
+// A restart finds the outcome of a call that continued in the pool: nothing is lost, and no person is asked (DESIGN 4, rule 1).
 func TestResultIsPickedUpAfterARestart(t *testing.T) {
 	for _, tool := range []string{"read", "write", "destroy"} {
 		t.Run(tool, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestPoolRestartsBetweenCalls(t *testing.T) {
 }
 
 // A call whose intent is durable and that provably never came to the pool is made again by itself, as a further attempt
-// (A11): nobody is asked, and nothing fails.
+// (A11): no person is asked, and nothing fails.
 func TestCallThatNeverCameIsMadeAgain(t *testing.T) {
 	for _, tool := range []string{"read", "write"} {
 		t.Run(tool, func(t *testing.T) {

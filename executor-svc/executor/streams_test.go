@@ -17,7 +17,7 @@ import (
 )
 
 // A watcher gets what follows the seq that it saw last, nothing twice and nothing left out (A26, DESIGN 4); a seq that
-// nobody can have seen is refused.
+// no client can have seen is refused.
 func TestWatchersAtAnySeq(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read", "read"))
 	id := r.create(auto("x")).GetId()

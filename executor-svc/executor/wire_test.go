@@ -86,7 +86,7 @@ func newWiredRig(t *testing.T) (*rig, *wire) {
 	return r, w
 }
 
-// A cancelled task starts nothing any more (DESIGN 4): also no call that waited for a pool which was out of reach.
+// A cancelled task starts nothing (DESIGN 4): also no call that waited for a pool which was out of reach.
 func TestCancelledCallIsNotSentLater(t *testing.T) {
 	r, wire := newWiredRig(t)
 	req := free(r)

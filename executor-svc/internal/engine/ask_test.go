@@ -145,7 +145,7 @@ func TestQuestionGivenUpWithoutASlot(t *testing.T) {
 			return send(fake.TextResult("done", false))
 		}
 		began <- struct{}{}
-		<-queued // the slot is somebody else's as soon as it is free
+		<-queued // the slot goes to another task as soon as it is free
 		return plain(ctx, req, func(m *mcppoolv1.CallToolResponse) error {
 			if q := m.GetInputRequired(); q != nil {
 				q.ExpireTime = timestamppb.New(time.Now().Add(time.Second))

@@ -19,7 +19,7 @@ import (
 )
 
 // DESIGN 4: anyone may append a command, only the owner folds; no command is lost, and no call is guessed to be lost while
-// nobody died.
+// no process died.
 func TestApproveAndCancel(t *testing.T) {
 	for name, both := range map[string]func(approve, cancel func()){
 		"at once":     func(approve, cancel func()) { var wg sync.WaitGroup; wg.Go(approve); wg.Go(cancel); wg.Wait() },

@@ -66,7 +66,7 @@ func TestChaos(t *testing.T) {
 	r.checkChaos(ids)
 }
 
-// disturb approves what a task asks, and may cancel it; nobody waits long for an answer.
+// disturb approves what a task asks, and may cancel it, without long waits.
 func (r *rig) disturb(id string, cancel bool) {
 	ctx, stop := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer stop()

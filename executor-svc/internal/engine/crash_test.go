@@ -14,7 +14,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// edit changes a journal that nobody has open.
+// edit changes a journal that is not open.
 func edit(t *testing.T, path string, change func(journal.Tasks) error) {
 	t.Helper()
 	s, err := bolt.Open(path)

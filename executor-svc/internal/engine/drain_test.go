@@ -147,7 +147,7 @@ func TestAnswerThatTimesOut(t *testing.T) {
 	}
 }
 
-// An owner whose claim was lost leaves its task to the next one, which finds what became of the running call.
+// An owner whose claim was lost leaves its task to the next one, which finds the outcome of the running call.
 func TestLostClaim(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	r.cfg.Lease = 30 * time.Millisecond

@@ -7,7 +7,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// Of many who bring something one is at work at a time, and whatever is brought is taken in by somebody (DESIGN 4).
+// Of many goroutines that deliver inputs one runs the owner at a time, and no input is lost (DESIGN 4).
 func TestOneAtWorkLosesNothing(t *testing.T) {
 	const people, each = 8, 2000
 	q := newQueue()

@@ -42,7 +42,7 @@ func TestReach(t *testing.T) {
 		calls    int32
 		patience time.Duration
 	}{
-		"nobody listens":                   {func(n *reach) { n.nobody() }, notExecuted, 0, short},
+		"no listener":                      {func(n *reach) { n.closeListener() }, notExecuted, 0, short},
 		"connections are cut at once":      {func(n *reach) { n.proxy(func(int) cut { return nil }) }, notExecuted, 0, short},
 		"pool is there at the third try":   {func(n *reach) { n.proxy(func(i int) cut { return cutFirst(i, 2) }) }, known, 1, patience},
 		"pool dies in the call":            {func(n *reach) { n.during = n.server.Stop; n.direct() }, unknown, 1, short},
@@ -152,7 +152,7 @@ func (n *reach) answer(ctx context.Context, _ *mcppoolv1.CallToolRequest, send f
 	return send(fake.TextResult("ok", false))
 }
 
-func (n *reach) nobody() { _ = n.lis.Close() }
+func (n *reach) closeListener() { _ = n.lis.Close() }
 
 func (n *reach) direct() { n.done.Go(func() { _ = n.server.Serve(n.lis) }) }
 

@@ -75,7 +75,7 @@ func (b *barrier) pass() {
 	}
 }
 
-// await returns once somebody stands at the barrier.
+// await returns once a goroutine stands at the barrier.
 func (b *barrier) await() {
 	b.t.Helper()
 	receive(b.t, b.reached)

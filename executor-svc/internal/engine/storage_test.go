@@ -79,7 +79,7 @@ func TestReadFailsOnce(t *testing.T) {
 			}
 			id := n.ID
 			r.e.Wake(id)
-			receive(t, reached) // by the owner: nobody watches yet
+			receive(t, reached) // by the owner: there is no watcher yet
 			r.await(id, success)
 			r.events(id)
 		})

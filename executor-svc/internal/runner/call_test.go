@@ -91,7 +91,7 @@ func TestCallBehindARefusedCredential(t *testing.T) {
 	}
 }
 
-// Where the pool does not even say what became of a call, nobody knows: least of all that it did not run.
+// If the pool does not name the outcome of a call, it is unknown: it is not proven that the call did not run.
 func TestAttachRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented} {
@@ -107,7 +107,7 @@ func TestAttachRefused(t *testing.T) {
 	})
 }
 
-// A call that ends while its question is being gathered has ended: nobody is asked.
+// A call that ends while its question is being gathered has ended: no one is asked.
 func TestKnownEndAfterAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &scripted{calls: func(s callsStream) error {
@@ -162,7 +162,7 @@ func TestStoppedWhileOpening(t *testing.T) {
 	}
 }
 
-// Of two answers the second is not given any more once the call was told to stop.
+// Of two answers the second is no longer given once the call was told to stop.
 func TestStoppedBetweenAnswers(t *testing.T) {
 	var given []string
 	var s *Session

@@ -191,7 +191,7 @@ func TestAToolWaitsForItsOwnServer(t *testing.T) {
 	})
 }
 
-// A list that ended with its task's turn, and not by its server, is asked for anew.
+// A list that ended with its task's turn, and not by its server, is asked for again.
 func TestListsThatWereCutOffAreAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}

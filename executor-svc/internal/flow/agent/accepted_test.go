@@ -53,7 +53,7 @@ func (a acceptances) again(f *storagev1.Fact, repeats bool) string {
 	}
 	of := a.of(f.GetOrdinal())
 	if !repeats && !of.retried {
-		return "an answer is given again to a tool that nobody wanted called again"
+		return "an answer is given again to a tool that must not be called again"
 	}
 	for i, attempt := range of.attempts {
 		if attempt < f.GetAttempt() {

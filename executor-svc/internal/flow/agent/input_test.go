@@ -83,7 +83,7 @@ func TestWhoseDeadlinePassed(t *testing.T) {
 	}
 }
 
-// A task that was cancelled, or has no time left, asks nobody: its call is followed to its end.
+// A task that was cancelled, or has no time left, asks no one: its call is followed to its end.
 func TestACallThatIsToStopAsksNobody(t *testing.T) {
 	for name, before := range map[string]struct {
 		in flow.Input

@@ -27,7 +27,7 @@ type poolModel struct {
 	ledger map[string]*commonv1.Outcome
 	// dead says that the pool that was to make the running call is gone.
 	dead bool
-	// ran counts real executions of "tool input" that may not be repeated, since somebody last said so.
+	// ran counts real executions of "tool input" that may not be repeated, since a person last allowed it.
 	ran map[string]bool
 	// asked holds "tool input" of the steps that a person is just asked about.
 	asked map[string]bool
@@ -69,7 +69,7 @@ func (p *poolModel) seen(wait string) {
 	}
 }
 
-// started checks that a call with a side effect that may have happened is not made again unless somebody said so.
+// started checks that a call with a side effect that may have happened is not made again unless a person allowed it.
 func (p *poolModel) started(c flow.Call) {
 	s := p.step(c.Ordinal)
 	policy := p.w.task.Head.GetOnUnknownOutcome() == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY

@@ -94,7 +94,7 @@ func (w *world) move() {
 	case w.status() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING:
 		w.person()
 	default:
-		w.Fatalf("nothing runs and nobody is asked in phase %s: %v", w.task.State.GetPhase(), w.events)
+		w.Fatalf("nothing runs and no one is asked in phase %s: %v", w.task.State.GetPhase(), w.events)
 	}
 }
 

@@ -25,7 +25,7 @@ func calling() *flow.Task {
 	}
 }
 
-// Another pool makes the call once that is durable: as the same attempt, which nobody is told of.
+// Another pool makes the call once that is durable: as the same attempt, without an event.
 func TestMovedCall(t *testing.T) {
 	task := calling()
 	got, err := agent.Flow{}.Apply(task, flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"})

@@ -56,7 +56,7 @@ func losses() map[string]flow.Called {
 }
 
 // A14, A20: a no is not asked for again where the call was lost, whatever the policy; a yes is, where the tool may run twice.
-// Where nobody answered, the rules are those of every call.
+// Without an answer, the rules are those of every call.
 func TestLostAfterAnAnswer(t *testing.T) {
 	const waiting, running = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
 	retry := executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
@@ -70,7 +70,7 @@ func TestLostAfterAnAnswer(t *testing.T) {
 		"accepted":             {accept, read, 0, map[string]uint32{"by Pawl": 2, "with its server": 2}, running},
 		"declined":             {decline, read, 0, nil, running},
 		"dismissed":            {dismiss, read, 0, nil, running},
-		"nobody answered":      {nobody, read, 0, map[string]uint32{"by Pawl": 2}, running},
+		"not answered":         {unanswered, read, 0, map[string]uint32{"by Pawl": 2}, running},
 		"accepted, wrote":      {accept, write, 0, nil, waiting},
 		"declined, wrote":      {decline, write, 0, nil, waiting},
 		"accepted, to retry":   {accept, write, retry, map[string]uint32{"by Pawl": 2, "with its server": 2}, running},
@@ -82,7 +82,7 @@ func TestLostAfterAnAnswer(t *testing.T) {
 					flow.Question{InputID: "q", Expire: time.Unix(1060, 0).UnixNano()})
 				task.State.ActiveSteps[0].Effect = c.effect
 				at := 6 * time.Second
-				if c.action == nobody {
+				if c.action == unanswered {
 					at = time.Minute
 					on(at, flow.Timeout{})
 				} else {
@@ -106,10 +106,10 @@ func TestLostAfterAnAnswer(t *testing.T) {
 }
 
 const (
-	accept  = executorv1.InputAnswer_ACTION_ACCEPT
-	decline = executorv1.InputAnswer_ACTION_DECLINE
-	dismiss = executorv1.InputAnswer_ACTION_CANCEL
-	nobody  = executorv1.InputAnswer_ACTION_UNSPECIFIED
+	accept     = executorv1.InputAnswer_ACTION_ACCEPT
+	decline    = executorv1.InputAnswer_ACTION_DECLINE
+	dismiss    = executorv1.InputAnswer_ACTION_CANCEL
+	unanswered = executorv1.InputAnswer_ACTION_UNSPECIFIED
 
 	read  = commonv1.Effect_EFFECT_READ
 	write = commonv1.Effect_EFFECT_WRITE

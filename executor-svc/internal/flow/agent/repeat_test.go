@@ -24,9 +24,9 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 		policy      executorv1.OnUnknownOutcome
 		asks        bool
 	}{
-		"is not repeatable any more":    {read, write, never, 0, true},
+		"is no longer repeatable":       {read, write, never, 0, true},
 		"is repeatable as before":       {read, read, never, 0, false},
-		"policy, nobody is to be asked": {write, write, never, retry, false},
+		"policy, no one is to be asked": {write, write, never, retry, false},
 		"policy, a person is asked":     {write, write, byRisk, retry, true},
 	} {
 		t.Run(name, func(t *testing.T) {
