@@ -48,7 +48,7 @@ type Config struct {
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
 	// MaxRecoveries bounds how often a task is recovered after crashes without progress.
 	MaxRecoveries uint32 `name:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
-	// DrainTimeout is how long running calls may take to come back at a stop.
+	// DrainTimeout is how long running calls may take to end at a stop.
 	DrainTimeout time.Duration `help:"How long running tool calls may take to come back when the service stops." default:"8s"`
 }
 

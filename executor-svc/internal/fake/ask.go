@@ -57,7 +57,7 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 	return answers, nil
 }
 
-// open returns what a call waits for, and what is closed when it asks for more.
+// open returns the open questions of a call, and a channel that is closed when it asks more.
 func (p *Pool) open(c *call) (open []*question, more <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (
 	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "nothing like %s is asked", req.GetAnswer().GetInputId())
 }
 
-// Answers returns what was answered so far.
+// Answers returns the answers so far.
 func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &p.answers) }
 
 // Stopped returns the calls that were told to stop.

@@ -44,7 +44,7 @@ func (p *Pool) offered() []*commonv1.Tool {
 	return out
 }
 
-// current refuses a call of what was expected otherwise, as a pool does. Called with mu held.
+// current refuses a call that expects another definition, as a pool does. Called with mu held.
 func (p *Pool) current(req *mcppoolv1.CallToolRequest) error {
 	for _, t := range p.offered() {
 		revision, hash := req.GetExpectedConfigRevision(), req.GetExpectedDefinitionHash()
@@ -57,5 +57,5 @@ func (p *Pool) current(req *mcppoolv1.CallToolRequest) error {
 		With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
 
-// Refused returns the calls that were refused because they expected what is not so any more.
+// Refused returns the calls that were refused because they expected another definition.
 func (p *Pool) Refused() []*mcppoolv1.CallToolRequest { return locked(&p.mu, &p.refused) }

@@ -20,7 +20,7 @@ type Planner struct {
 	Steps []*plannerv1.PlannedStep
 	// Ahead has all steps that are left, and FINAL, answered at once.
 	Ahead bool
-	// ParamError is what IsParamError says where there is no ParamFn.
+	// ParamError is IsParamError's answer if there is no ParamFn.
 	ParamError bool
 	// Usage is what each plan costs.
 	Usage *commonv1.Usage

@@ -41,7 +41,7 @@ type Pool struct {
 	Before func(req *mcppoolv1.CallToolRequest)
 	// BeforeAttach comes before an answer about an earlier call.
 	BeforeAttach func()
-	// Detached lets calls go on when their stream breaks, as a pool does; else they end with it.
+	// Detached lets calls continue when their stream breaks, as a pool does; else they end with it.
 	Detached bool
 	// Lose loses the next call on its way: its connection breaks before it comes.
 	Lose bool
@@ -60,7 +60,7 @@ type Pool struct {
 	id       string
 	ledger   map[string]*call
 	calls    []*mcppoolv1.CallToolRequest
-	refused  []*mcppoolv1.CallToolRequest // since they expected what is not so any more
+	refused  []*mcppoolv1.CallToolRequest // because they expected another definition
 	users    []string
 	released []string
 	acks     []string
@@ -88,7 +88,7 @@ func NewPool() *Pool {
 	return p
 }
 
-// Restart makes it another pool: one that knows nothing of what was called before. Calls that wait for answers end.
+// Restart makes it another pool, which does not know earlier calls. Calls that wait for answers end.
 func (p *Pool) Restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,7 +317,7 @@ func (p *Pool) Released() []string { return locked(&p.mu, &p.released) }
 // Acked returns the calls that were acknowledged.
 func (p *Pool) Acked() []string { return locked(&p.mu, &p.acks) }
 
-// Attached returns what was asked about earlier calls.
+// Attached returns the AttachCall requests.
 func (p *Pool) Attached() []*mcppoolv1.AttachCallRequest { return locked(&p.mu, &p.attached) }
 
 func locked[T any](mu *sync.Mutex, list *[]T) []T {

@@ -208,7 +208,7 @@ func (m *move) resumeCall() {
 	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// startCall makes a call that was intended but not begun. That it was not begun is taken back before the call.
+// startCall makes a call that was intended but not begun. The note that it was not begun is removed before the call.
 func (m *move) startCall(s *storagev1.ActiveStep) {
 	if m.s.GetCancelRequested() {
 		m.calledCancelled(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
