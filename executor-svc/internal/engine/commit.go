@@ -203,7 +203,9 @@ func (o *owner) commit(t journal.Transition) error {
 			return err
 		}
 		o.log().Error("the journal cannot be written; trying again", "error", err, "pause", pause)
-		o.e.storage.set(err)
+		if pause >= noticePause {
+			o.e.storage.set(err)
+		}
 		if !o.pause(pause) {
 			return err
 		}

@@ -23,6 +23,8 @@ const (
 	// firstPause and lastPause bound the pauses between tries of a storage that fails.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
+	// noticePause is the pause from which on a storage counts as failing.
+	noticePause = 400 * time.Millisecond
 )
 
 // errUnknownFlow: the task was created by a newer executor.
