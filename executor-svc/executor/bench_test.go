@@ -92,6 +92,15 @@ func (p *atOnce) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (
 	return res, nil
 }
 
+func (p *atOnce) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
+	inproc.Share(stream.Context())
+	plan, err := p.PlanSteps(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: plan}})
+}
+
 var answered = &plannerv1.GenerateAnswerResponse{Text: "All ten steps are done."}
 
 func (*atOnce) GenerateAnswer(_ *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {

@@ -131,7 +131,12 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 			c.wrong("the pieces of %s do not join to the answer", s.GetAnswerId())
 		}
 		c.ended = true
-	case failed, cancelled:
+	case failed:
+		if f := e.GetFlowFailed(); f.GetAnswerId() != "" && c.answers[f.GetAnswerId()] != f.GetFullAnswer() {
+			c.wrong("the pieces of %s do not join to the answer", f.GetAnswerId())
+		}
+		c.ended = true
+	case cancelled:
 		c.ended = true
 	}
 	c.answered(e)

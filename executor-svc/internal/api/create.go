@@ -18,6 +18,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/view"
 )
@@ -155,6 +156,7 @@ func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1
 		l.MaxToolCalls = lower(l.GetMaxToolCalls(), b.GetMaxToolCalls())
 		l.MaxModelCalls = lower(l.GetMaxModelCalls(), b.GetMaxModelCalls())
 		l.MaxTokens = lower(l.GetMaxTokens(), b.GetMaxTokens())
+		l.MaxCostNanoUsd = lower(l.GetMaxCostNanoUsd(), b.GetMaxCostNanoUsd())
 		l.MaxRunTime = lower(l.GetMaxRunTime(), b.GetMaxRunTime())
 	}
 	return l
@@ -174,7 +176,7 @@ func storedBudget(b *executorv1.Budget) *storagev1.Limits {
 		return nil
 	}
 	return &storagev1.Limits{
-		MaxToolCalls: b.GetMaxToolCalls(), MaxModelCalls: b.GetMaxModelCalls(), MaxTokens: b.GetMaxTokens(),
+		MaxToolCalls: b.GetMaxToolCalls(), MaxModelCalls: b.GetMaxModelCalls(), MaxTokens: b.GetMaxTokens(), MaxCostNanoUsd: b.GetMaxCostNanoUsd(),
 		MaxRunTime: int64(b.GetMaxRunTime().AsDuration()),
 	}
 }
@@ -236,7 +238,7 @@ func (s *Tasks) get(ctx context.Context, id string) (*executorv1.Task, error) {
 		return nil, err
 	}
 	out := view.Task(t)
-	if out.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
+	if t.Checkpoint.GetAnswerCount() > 0 && state.Ended(out.GetStatus()) {
 		rs, err := s.Journal.Records(ctx, id, t.Checkpoint.GetLastSeq()-1, 1)
 		if err != nil {
 			return nil, fault(err, taskNotFound(id))

@@ -73,7 +73,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		}
 		l := s.limits(agent, b)
 		head.Limits.MaxToolCalls, head.Limits.MaxModelCalls = l.GetMaxToolCalls(), l.GetMaxModelCalls()
-		head.Limits.MaxTokens, head.Limits.MaxRunTime = l.GetMaxTokens(), l.GetMaxRunTime()
+		head.Limits.MaxTokens, head.Limits.MaxRunTime, head.Limits.MaxCostNanoUsd = l.GetMaxTokens(), l.GetMaxRunTime(), l.GetMaxCostNanoUsd()
 	}
 	var all []journal.Record
 	next := uint64(1)

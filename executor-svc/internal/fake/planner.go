@@ -22,6 +22,8 @@ type Planner struct {
 	Ahead bool
 	// ParamError is IsParamError's answer if there is no ParamFn.
 	ParamError bool
+	// Pieces are sent before each plan.
+	Pieces []string
 	// Usage is what each plan costs.
 	Usage *commonv1.Usage
 
@@ -90,6 +92,20 @@ func (p *Planner) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest
 		res.FlowRisk = &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "a test"}
 	}
 	return res, nil
+}
+
+// StreamPlanSteps implements PlannerService.
+func (p *Planner) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
+	plan, err := p.PlanSteps(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()})
+	if err != nil {
+		return err
+	}
+	for _, piece := range p.Pieces {
+		if err := stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_AnswerText{AnswerText: piece}}); err != nil {
+			return err
+		}
+	}
+	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: plan}})
 }
 
 // GetFirstInputParams implements PlannerService.

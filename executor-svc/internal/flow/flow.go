@@ -11,6 +11,13 @@ import (
 // Final is the virtual tool that ends a flow (A2).
 const Final = "FINAL"
 
+// GoalNotReached is the error of a task whose answer says what is missing to reach its goal.
+const GoalNotReached = "the goal was not reached; the answer says what is missing"
+
+// ReadOutput is the virtual tool that reads on in a large output. The executor serves it from the task's history, without a
+// pool and without approval.
+const ReadOutput = "pawl/read_output"
+
 // Flow decides what a task does next.
 type Flow interface {
 	// Apply handles one input. It changes t.State in place. If it returns an error, nothing is written (A6), and the error goes to the
@@ -45,6 +52,21 @@ type Transition struct {
 	Effects []Effect
 	// Unchanged reports that there is nothing to commit.
 	Unchanged bool
+}
+
+// AddUsage adds u to sum and returns it; nil stands for none.
+func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
+	if sum == nil {
+		sum = &storagev1.Usage{}
+	}
+	sum.InputTokens += u.GetInputTokens()
+	sum.OutputTokens += u.GetOutputTokens()
+	sum.ModelCalls += u.GetModelCalls()
+	sum.ToolCalls += u.GetToolCalls()
+	sum.CachedInputTokens += u.GetCachedInputTokens()
+	sum.CostNanoUsd += u.GetCostNanoUsd()
+	sum.CostUnknown = sum.GetCostUnknown() || u.GetCostUnknown()
+	return sum
 }
 
 // Effect is something that the engine does for a flow. Its result returns as an Input.
@@ -135,6 +157,12 @@ type (
 		Step *PlannedStep
 		// CutShort says why the step is FINAL although the planner did not choose that; may be empty.
 		CutShort string
+		// Answering: the planner has begun to write the answer. Text follows, and then another Planned.
+		Answering bool
+		// Answer is the end of an answer that the planner wrote while it planned; nil if it wrote none.
+		Answer *Answered
+		// Memory replaces the planner's summary of the oldest steps; nil if that stays.
+		Memory *storagev1.Memory
 		// Err ends the task: the planner cannot continue.
 		Err   *storagev1.ErrorNote
 		Usage *storagev1.Usage
@@ -229,6 +257,8 @@ type (
 		Text string
 		// FullAnswer is all pieces joined.
 		FullAnswer string
+		// NotReached: the answer says what is missing to reach the goal.
+		NotReached bool
 		Err        *storagev1.ErrorNote
 		Usage      *storagev1.Usage
 	}

@@ -58,10 +58,13 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 	if p.GetToolId() == flow.Final {
 		return &flow.Planned{}
 	}
-	if t == nil || t.byID[p.GetToolId()] == nil {
+	if t == nil {
 		return nil
 	}
-	step := t.planned(p)
+	step := t.propose(p)
+	if step == nil {
+		return nil
+	}
 	if !p.GetUnresolved() {
 		return &flow.Planned{Step: step}
 	}
@@ -78,9 +81,18 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 	return &flow.Planned{Step: step}
 }
 
-// planned combines a proposed step with the pool's description of its tool.
-func (t *toolset) planned(p *plannerv1.PlannedStep) *flow.PlannedStep {
+// propose combines a proposed step with the pool's description of its tool; nil if the tool does not exist.
+func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
+	if p.GetFromHistory() && p.GetToolId() == flow.ReadOutput {
+		return &flow.PlannedStep{
+			ToolID: flow.ReadOutput, Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
+			Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW,
+		}
+	}
 	tool := t.byID[p.GetToolId()]
+	if tool == nil {
+		return nil
+	}
 	step := &flow.PlannedStep{
 		ToolID: tool.GetId(), Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
 		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(),

@@ -22,7 +22,7 @@ func TestOmittedInputs(t *testing.T) {
 	} {
 		tool := &commonv1.Tool{Id: "files/read", InputSchemaJson: c.schema}
 		tools := &toolset{byID: map[string]*commonv1.Tool{tool.GetId(): tool}}
-		step := tools.planned(&plannerv1.PlannedStep{ToolId: tool.GetId(), InputJson: c.given})
+		step := tools.propose(&plannerv1.PlannedStep{ToolId: tool.GetId(), InputJson: c.given})
 		if (step.Problem == "") != c.fits {
 			t.Errorf("%s: problem %q", name, step.Problem)
 		}

@@ -11,11 +11,11 @@ import (
 
 	"google.golang.org/grpc"
 
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // answer writes the answer (A22). Pieces that arrive close together become one event.
@@ -25,16 +25,17 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 			c.Tools = tools.tools
 		}
 		var full strings.Builder
-		var usage *commonv1.Usage
-		rest, err := s.writeAnswer(ctx, c, cutShort, &usage, func(text string) {
+		out := flow.Answered{}
+		end, err := s.writeAnswer(ctx, c, cutShort, &out.Usage, func(text string) {
 			full.WriteString(text)
 			emit(flow.Text{Text: text})
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		full.WriteString(rest)
-		out := flow.Answered{FullAnswer: full.String(), Text: rest, Usage: addUsage(nil, usage)}
+		full.WriteString(end.rest)
+		out.Text, out.FullAnswer = end.rest, full.String()
+		out.NotReached = end.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if err != nil {
 			out.Err = note(fmt.Errorf("writing the answer: %w", err))
 			if cutShort != "" && !strings.HasSuffix(cutShort, errs.From(err).Message) {
@@ -45,26 +46,42 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	}
 }
 
+// answerEnd is the planner's last message and the text that was not shown.
+type answerEnd struct {
+	*plannerv1.GenerateAnswerResponse
+	rest string
+}
+
 // writeAnswer passes the answer's pieces to show, but the last, which it returns. It tries again only while nothing was shown.
-func (s *Session) writeAnswer(ctx context.Context, c *plannerv1.TaskContext, cutShort string, usage **commonv1.Usage, show func(string)) (rest string, err error) {
+func (s *Session) writeAnswer(ctx context.Context, c *plannerv1.TaskContext, cutShort string, usage **storagev1.Usage, show func(string)) (end answerEnd, err error) {
 	shown := false
-	rest, err = askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (string, error) {
+	end, err = askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (end answerEnd, err error) {
 		stream, err := s.r.planner.GenerateAnswer(ctx, &plannerv1.GenerateAnswerRequest{Context: c, CutShort: cutShort}, o...)
 		if err != nil {
-			return "", err
+			return end, err
 		}
 		buffer := &textBuffer{delay: s.r.cfg.TextDelay, show: func(text string) { shown = true; show(text) }}
-		rest, err := buffer.receive(stream.Recv, usage)
-		if err != nil && shown {
-			return rest, &partialAnswerError{err}
+		for err == nil {
+			var msg *plannerv1.GenerateAnswerResponse
+			if msg, err = stream.Recv(); err == nil {
+				buffer.add(valid(msg.GetText()))
+				end.GenerateAnswerResponse = msg
+			}
 		}
-		return rest, err
+		end.rest = buffer.end()
+		if errors.Is(err, io.EOF) {
+			return end, nil
+		}
+		if shown {
+			err = &partialAnswerError{err}
+		}
+		return end, err
 	})
 	var partial *partialAnswerError
 	if errors.As(err, &partial) {
-		return rest, partial.error
+		return end, partial.error
 	}
-	return rest, err
+	return end, err
 }
 
 // partialAnswerError is an error after a part of the answer was shown: the answer cannot start again under the same name.
@@ -79,23 +96,6 @@ type textBuffer struct {
 	pending strings.Builder
 	timer   *time.Timer // set while text is pending
 	ended   bool
-}
-
-// receive reads the stream to its end, and returns the text that was not shown.
-func (b *textBuffer) receive(recv func() (*plannerv1.GenerateAnswerResponse, error), usage **commonv1.Usage) (rest string, err error) {
-	for {
-		msg, err := recv()
-		if errors.Is(err, io.EOF) {
-			return b.end(), nil
-		}
-		if err != nil {
-			return b.end(), err
-		}
-		if msg.GetUsage() != nil {
-			*usage = msg.GetUsage()
-		}
-		b.add(valid(msg.GetText()))
-	}
 }
 
 func (b *textBuffer) add(text string) {

@@ -13,17 +13,25 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// askPlanner makes a planner call, with the context that the planner lacks. It tries again unless the answer would be the same.
-func askPlanner[T any](
-	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
+// askPlanner makes a planner call, with the context that the planner lacks. It tries again unless the answer would be the same. It adds
+// the usage of all tries to usage, also of those that fail.
+func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
+	ctx context.Context, s *Session, c *plannerv1.TaskContext, usage **storagev1.Usage,
+	call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
 	for try := 1; ; try++ {
 		callCtx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.PlannerTimeout)
 		res, err := askOnce(callCtx, s, c, call)
 		cancel()
+		if err != nil {
+			*usage = addUsage(*usage, errs.From(err).Usage)
+		} else {
+			*usage = addUsage(*usage, res.GetUsage())
+		}
 		if err == nil || definitive(err) || try >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(try)*200*time.Millisecond) {
 			return res, err
 		}
@@ -82,13 +90,11 @@ func addUsage(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
 	if u == nil {
 		return sum
 	}
-	if sum == nil {
-		sum = &storagev1.Usage{}
-	}
-	sum.InputTokens += u.GetInputTokens()
-	sum.OutputTokens += u.GetOutputTokens()
-	sum.ModelCalls += u.GetModelCalls()
-	return sum
+	return flow.AddUsage(sum, &storagev1.Usage{
+		InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(), ModelCalls: u.GetModelCalls(),
+		CachedInputTokens: u.GetCachedInputTokens(), CostNanoUsd: u.GetCostNanoUsd(),
+		CostUnknown: u.GetModelCalls() > 0 && u.CostNanoUsd == nil,
+	})
 }
 
 // valid makes text storable: gRPC refuses invalid UTF-8, but in-process calls do not check it.

@@ -22,11 +22,24 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 		}
 	}
 	dropLargeOutputs(c.GetHistory())
-	if limit := t.Head.GetLimits().GetMaxModelCalls(); limit > 0 {
-		left := limit - min(limit, t.State.GetUsage().GetModelCalls())
-		c.ModelCallsLeft = &left
+	if m := t.State.GetMemory(); m != nil {
+		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}
 	}
+	limits, used := t.Head.GetLimits(), t.State.GetUsage()
+	c.ModelCallsLeft = left(limits.GetMaxModelCalls(), used.GetModelCalls())
+	c.InputTokensLeft = left(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
+	c.OutputTokensLeft = c.InputTokensLeft
+	c.CostNanoUsdLeft = left(limits.GetMaxCostNanoUsd(), used.GetCostNanoUsd())
 	return c
+}
+
+// left returns what is left of a budget; nil if it is not limited.
+func left[T uint32 | uint64](limit, used T) *T {
+	if limit == 0 {
+		return nil
+	}
+	rest := limit - min(limit, used)
+	return &rest
 }
 
 // contextSince returns what a planner that kept an earlier context needs of this one; nil if the planner keeps none.
@@ -37,7 +50,8 @@ func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext 
 		return nil
 	}
 	return &plannerv1.TaskContext{
-		TaskId: c.GetTaskId(), Base: s.base, History: c.GetHistory()[s.baseHistory:], ModelCallsLeft: c.ModelCallsLeft,
+		TaskId: c.GetTaskId(), Base: s.base, History: c.GetHistory()[s.baseHistory:],
+		ModelCallsLeft: c.ModelCallsLeft, InputTokensLeft: c.InputTokensLeft, OutputTokensLeft: c.OutputTokensLeft, CostNanoUsdLeft: c.CostNanoUsdLeft,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -48,7 +49,7 @@ type chooser struct {
 	told  [][]string
 }
 
-func (p *chooser) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+func (p *chooser) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
 	var ids []string
 	for _, t := range req.GetContext().GetTools() {
 		ids = append(ids, t.GetId())
@@ -61,7 +62,9 @@ func (p *chooser) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) 
 			break
 		}
 	}
-	return &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{step}, Usage: &commonv1.Usage{ModelCalls: 1}}, nil
+	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: &plannerv1.PlanStepsResponse{
+		Steps: []*plannerv1.PlannedStep{step}, Usage: &commonv1.Usage{ModelCalls: 1},
+	}}})
 }
 
 func late(pool *servers, planner *chooser, ids ...string) *Session {

@@ -16,39 +16,37 @@ import (
 
 // derive asks for another input after a failed attempt, with the error in view (A11).
 func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
-	return s.input(c, st, func(ctx context.Context) (string, *commonv1.Usage, error) {
-		res, err := askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetFirstInputParamsResponse, error) {
+	return s.input(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
+		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetFirstInputParamsResponse, error) {
 			return s.r.planner.GetFirstInputParams(ctx, &plannerv1.GetFirstInputParamsRequest{
 				Context: c, ToolId: st.GetToolId(), Description: st.GetDescription(),
 				FailedInputJson: st.GetInputJson(), Error: st.GetError().GetErrMsg(),
 			}, o...)
 		})
-		return res.GetInputJson(), res.GetUsage(), err
+		return res.GetInputJson(), err
 	})
 }
 
 // fill completes an input with the values that a person supplied (A10).
 func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
-	return s.input(c, st, func(ctx context.Context) (string, *commonv1.Usage, error) {
-		res, err := askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.FillParamsResponse, error) {
+	return s.input(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
+		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.FillParamsResponse, error) {
 			return s.r.planner.FillParams(ctx, &plannerv1.FillParamsRequest{
 				Context: c, ToolId: st.GetToolId(), InputJson: st.GetInputJson(), Error: st.GetError().GetErrMsg(),
 				ContentJson: st.GetSupplied().GetContentJson(), Description: st.GetSupplied().GetDescription(),
 			}, o...)
 		})
-		return res.GetInputJson(), res.GetUsage(), err
+		return res.GetInputJson(), err
 	})
 }
 
 // input makes a step's input with ask and checks it against the tool's schema.
-func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask func(context.Context) (string, *commonv1.Usage, error)) Run {
+func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask func(context.Context, **storagev1.Usage) (string, error)) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Derived{Ordinal: st.GetOrdinal()}
 		tool, err := s.tool(ctx, c, st.GetToolId())
 		if err == nil {
-			var usage *commonv1.Usage
-			out.Input, usage, err = ask(ctx)
-			out.Usage = addUsage(nil, usage)
+			out.Input, err = ask(ctx, &out.Usage)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -100,34 +98,33 @@ func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, s
 	}
 	input, problem := st.GetInputJson(), st.GetError().GetErrMsg()
 	if out.IsParamError = known; !known {
-		res, err := askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.IsParamErrorResponse, error) {
+		res, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.IsParamErrorResponse, error) {
 			return s.r.planner.IsParamError(ctx, &plannerv1.IsParamErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 		})
 		if err != nil {
 			return err
 		}
-		out.Usage = addUsage(out.Usage, res.GetUsage())
 		if out.IsParamError = res.GetIsParamError(); !out.IsParamError {
 			return nil
 		}
 	}
-	var described, missing *commonv1.Usage
+	var described, missing *storagev1.Usage
 	var g errgroup.Group
 	g.Go(func() error {
-		res, err := askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DescribeErrorResponse, error) {
+		res, err := askPlanner(ctx, s, c, &described, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DescribeErrorResponse, error) {
 			return s.r.planner.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 		})
-		out.Message, described = valid(res.GetMessage()), res.GetUsage()
+		out.Message = valid(res.GetMessage())
 		return err
 	})
 	g.Go(func() error {
-		res, err := askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetMissingParamsResponse, error) {
+		res, err := askPlanner(ctx, s, c, &missing, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetMissingParamsResponse, error) {
 			return s.r.planner.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 		})
-		out.SchemaJSON, missing = valid(res.GetSchemaJson()), res.GetUsage()
+		out.SchemaJSON = valid(res.GetSchemaJson())
 		return err
 	})
 	err := g.Wait()
-	out.Usage = addUsage(addUsage(out.Usage, described), missing)
+	out.Usage = flow.AddUsage(flow.AddUsage(out.Usage, described), missing)
 	return err
 }

@@ -3,10 +3,13 @@ package runner
 import (
 	"context"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
@@ -20,16 +23,17 @@ const nameLength = 40
 // begin loads the tools, then asks for name, risk and first step in one call (A3).
 func (s *Session) begin(c *plannerv1.TaskContext) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
+		out := &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		tools, err := s.toolset(ctx)
 		if err != nil {
 			out.Plan.Err = note(fmt.Errorf("loading the tools: %w", err))
-		} else {
-			out.Plan, tools = s.nextStep(ctx, c, tools, &out)
-			out.Tools = tools.loaded
+			emit(*out)
+			return
 		}
+		p := &planning{s: s, c: c, tools: tools, emit: emit, begun: out}
+		p.nextStep(ctx)
 		if ctx.Err() == nil {
-			emit(out)
+			p.end()
 		}
 	}
 }
@@ -37,83 +41,162 @@ func (s *Session) begin(c *plannerv1.TaskContext) Run {
 // plan asks for the next step.
 func (s *Session) plan(c *plannerv1.TaskContext) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		var out flow.Planned
 		tools, err := s.toolset(ctx)
 		if err != nil {
-			out.Err = note(fmt.Errorf("loading the tools: %w", err))
-		} else {
-			out, _ = s.nextStep(ctx, c, tools, nil)
+			emit(flow.Planned{Err: note(fmt.Errorf("loading the tools: %w", err))})
+			return
 		}
+		p := &planning{s: s, c: c, tools: tools, emit: emit}
+		p.nextStep(ctx)
 		if ctx.Err() == nil {
-			emit(out)
+			p.end()
 		}
 	}
+}
+
+// planning is one request for the next step. A language model may answer with the task's answer instead, which is emitted while
+// the model writes it.
+type planning struct {
+	s     *Session
+	c     *plannerv1.TaskContext
+	tools *toolset
+	emit  func(flow.Input)
+	// begun takes the flow's name and risk; nil once it was emitted, and for later steps.
+	begun *flow.Begun
+	out   flow.Planned
+}
+
+// answering emits that text of a new answer follows.
+func (p *planning) answering() {
+	p.send(flow.Planned{Answering: true})
+}
+
+// end emits the plan.
+func (p *planning) end() { p.send(p.out) }
+
+func (p *planning) send(out flow.Planned) {
+	if p.begun == nil {
+		p.emit(out)
+		return
+	}
+	p.begun.Tools, p.begun.Plan = p.tools.loaded, out
+	p.emit(*p.begun)
+	p.begun = nil
 }
 
 // nextStep asks for the next step. While it gets none and slow servers are missing, it waits for their tools and asks again: a server
-// that hangs does not hold up a task that other tools suffice for. It returns the tools that the answer was made with.
-func (s *Session) nextStep(ctx context.Context, c *plannerv1.TaskContext, tools *toolset, begun *flow.Begun) (flow.Planned, *toolset) {
-	var out flow.Planned
+// that hangs does not hold up a task that other tools suffice for.
+func (p *planning) nextStep(ctx context.Context) {
 	for ask := true; ; {
 		if ask {
-			c.Tools = tools.tools
-			s.askNextStep(ctx, c, tools, begun, &out)
+			p.c.Tools = p.tools.tools
+			p.askNextStep(ctx)
 		}
-		done := out.Err == nil && out.CutShort == "" && len(c.GetHistory()) > 0
-		if out.Step != nil || done || len(tools.late) == 0 {
-			return out, tools
+		answered := p.out.Answer != nil && !p.out.Answer.NotReached
+		done := answered || p.out.Err == nil && p.out.CutShort == "" && len(p.c.GetHistory()) > 0
+		if p.out.Step != nil || done || len(p.tools.late) == 0 {
+			return
 		}
-		s.log.InfoContext(ctx, "the planner knows no step with the tools that are there; waiting for slow MCP servers", "missing", len(tools.late))
-		awaitAny(ctx, tools.late)
-		more, err := s.toolset(ctx)
+		p.s.log.InfoContext(ctx, "the planner knows no step with the tools that are there; waiting for slow MCP servers", "missing", len(p.tools.late))
+		awaitAny(ctx, p.tools.late)
+		more, err := p.s.toolset(ctx)
 		if err != nil || ctx.Err() != nil {
-			return out, tools
+			return
 		}
-		ask = len(more.tools) != len(tools.tools) // else a server failed
-		tools = more
+		ask = len(more.tools) != len(p.tools.tools) // else a server failed
+		p.tools = more
 	}
 }
 
-// askNextStep asks for the next step until the planner names a tool that exists; after the last try it is FINAL (A21). begun, if not
-// nil, takes the flow's name and risk. The usage in out grows, everything else is replaced.
-func (s *Session) askNextStep(ctx context.Context, c *plannerv1.TaskContext, tools *toolset, begun *flow.Begun, out *flow.Planned) {
-	*out = flow.Planned{Usage: out.Usage}
-	for range s.r.cfg.PlannerTries {
-		res, err := askPlanner(ctx, s, c, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.PlanStepsResponse, error) {
-			return s.r.planner.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: c, Begin: begun != nil}, o...)
+// askNextStep asks for the next step until the planner names a tool that exists; after the last try it is FINAL (A21). The usage in out
+// grows, everything else is replaced.
+func (p *planning) askNextStep(ctx context.Context) {
+	p.out = flow.Planned{Usage: p.out.Usage}
+	for range p.s.r.cfg.PlannerTries {
+		var answer *flow.Answered
+		res, err := askPlanner(ctx, p.s, p.c, &p.out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (res *plannerv1.PlanStepsResponse, err error) {
+			res, answer, err = p.stream(ctx, c, o)
+			return res, err
 		})
 		switch {
 		case err != nil && definitive(err):
-			out.Err = note(err)
+			p.out.Err = note(err)
 			return
 		case err != nil:
-			out.CutShort = "The planner could not be asked for the next step: " + valid(errs.From(err).Message)
+			p.out.CutShort = "The planner could not be asked for the next step: " + valid(errs.From(err).Message)
 			return
 		}
-		out.Usage = addUsage(out.Usage, res.GetUsage())
-		s.setBase(res.GetContextName(), c)
-		if begun != nil {
-			takeName(begun, res)
+		p.s.setBase(res.GetContextName(), p.c)
+		if p.begun != nil {
+			takeName(p.begun, res)
+		}
+		if m := res.GetMemory(); m != nil {
+			p.out.Memory = &storagev1.Memory{Summary: valid(m.GetSummary()), LastStepId: m.GetLastStepId()}
 		}
 		if len(res.GetSteps()) == 0 {
-			out.CutShort = "The planner answered without a step."
+			p.out.CutShort = "The planner answered without a step."
 			continue
 		}
-		p := res.GetSteps()[0]
-		switch {
-		case p.GetToolId() == flow.Final:
-			out.CutShort = ""
-			return
-		case tools.byID[p.GetToolId()] != nil:
-			out.Step, out.CutShort = tools.planned(p), ""
-			s.setAhead(res.GetSteps()[1:])
-			return
-		case tools.lateFor(p.GetToolId()) != nil:
+		first := res.GetSteps()[0]
+		if first.GetToolId() == flow.Final {
+			p.out.CutShort, p.out.Answer, p.out.Answering = "", answer, answer != nil && answer.Text == answer.FullAnswer
 			return
 		}
-		out.CutShort = fmt.Sprintf("The planner chose the tool %q, which is not there.", valid(p.GetToolId()))
-		s.log.WarnContext(ctx, "the planner chose an unknown tool", "tool", p.GetToolId())
+		if step := p.tools.propose(first); step != nil {
+			p.out.Step, p.out.CutShort = step, ""
+			p.s.setAhead(res.GetSteps()[1:])
+			return
+		}
+		if p.tools.lateFor(first.GetToolId()) != nil {
+			return
+		}
+		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which is not there.", valid(first.GetToolId()))
+		p.s.log.WarnContext(ctx, "the planner chose an unknown tool", "tool", first.GetToolId())
 	}
+}
+
+// stream makes the planner call and emits the pieces of an answer. answer is its end, if the planner wrote one.
+func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc.CallOption) (res *plannerv1.PlanStepsResponse, answer *flow.Answered, err error) {
+	stream, err := p.s.r.planner.StreamPlanSteps(ctx, &plannerv1.StreamPlanStepsRequest{Context: c, Begin: p.begun != nil}, o...)
+	if err != nil {
+		return nil, nil, err
+	}
+	shown := ""
+	buffer := &textBuffer{delay: p.s.r.cfg.TextDelay, show: func(text string) {
+		if shown == "" {
+			p.answering()
+		}
+		shown += text
+		p.emit(flow.Text{Text: text})
+	}}
+	for {
+		msg, err := stream.Recv()
+		if err != nil {
+			buffer.end()
+			return nil, nil, err
+		}
+		if res = msg.GetPlan(); res == nil {
+			buffer.add(valid(msg.GetAnswerText()))
+			continue
+		}
+		rest := buffer.end()
+		if res.Answer == nil {
+			return res, nil, nil
+		}
+		full := valid(res.GetAnswer())
+		return res, &flow.Answered{
+			Text: strings.TrimPrefix(full, shown), FullAnswer: full,
+			NotReached: res.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED,
+		}, checkPieces(full, shown+rest)
+	}
+}
+
+// checkPieces refuses an answer that differs from its pieces.
+func checkPieces(full, pieces string) error {
+	if pieces != "" && pieces != full {
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the planner's answer differs from the pieces that it sent")
+	}
+	return nil
 }
 
 // takeName takes the name and the risk that the planner gave the flow.

@@ -109,8 +109,14 @@ type Run func(ctx context.Context, emit func(flow.Input))
 func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	switch e := e.(type) {
 	case flow.Call:
+		if st := step(t, e.Ordinal); st.GetToolId() == flow.ReadOutput {
+			return readOutput(log, st, e.Attempt)
+		}
 		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.stepAfter(log))
 	case flow.Attach:
+		if st := step(t, e.Ordinal); st.GetToolId() == flow.ReadOutput {
+			return readOutput(log, st, e.Attempt)
+		}
 		return s.attachCall(step(t, e.Ordinal), e)
 	}
 	s.setAhead(nil)

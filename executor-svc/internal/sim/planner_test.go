@@ -132,15 +132,69 @@ func (p *planner) known(c *plannerv1.TaskContext, r roll) (kept, error) {
 	return kept{k.goal, k.history + len(c.GetHistory())}, nil
 }
 
-func (c *plannerClient) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, _ ...grpc.CallOption) (*plannerv1.PlanStepsResponse, error) {
-	r, err := c.asks(ctx, "for the next step of "+c.w.book.name(req.GetContext().GetTaskId()))
+func (c *plannerClient) StreamPlanSteps(ctx context.Context, req *plannerv1.StreamPlanStepsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[plannerv1.StreamPlanStepsResponse], error) {
+	name := c.w.book.name(req.GetContext().GetTaskId())
+	plan, r, err := c.planSteps(ctx, req)
 	if err != nil {
 		return nil, err
+	}
+	s := &planStream{ctx: ctx, c: c, name: name, plan: plan}
+	steps := plan.GetSteps()
+	switch {
+	case len(steps) == 0 || !r.oneIn(3, 34):
+	case steps[0].GetToolId() == flow.Final:
+		// The planner writes the answer itself, and now and then it says that the goal was not reached.
+		answer := strings.Repeat("word ", int(r.draw(4, 35))) + "end."
+		s.pieces, plan.Answer = strings.SplitAfter(answer, " "), &answer
+		plan.GoalResult = plannerv1.GoalResult(r.draw(3, 36))
+	case r.oneIn(8, 37):
+		s.pieces = []string{"a remark ", "before the call"}
+	}
+	return s, nil
+}
+
+// planStream gives the pieces of an answer, and then the plan.
+type planStream struct {
+	grpc.ClientStream
+	ctx    context.Context
+	c      *plannerClient
+	name   string
+	pieces []string
+	plan   *plannerv1.PlanStepsResponse
+}
+
+func (s *planStream) Context() context.Context { return s.ctx }
+
+func (s *planStream) Recv() (*plannerv1.StreamPlanStepsResponse, error) {
+	if len(s.pieces) == 0 {
+		if s.plan == nil {
+			return nil, io.EOF
+		}
+		m := &plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: s.plan}}
+		s.plan = nil
+		return m, nil
+	}
+	r, err := s.c.w.s.pass(s.ctx, s.c.p.dead, s.c.p.name+" reads the plan of "+s.name)
+	switch {
+	case err != nil:
+		return nil, ended(s.ctx)
+	case r.oneIn(s.c.w.cfg.plannerFails*4, 38):
+		return nil, cut()
+	}
+	m := &plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_AnswerText{AnswerText: s.pieces[0]}}
+	s.pieces = s.pieces[1:]
+	return m, nil
+}
+
+func (c *plannerClient) planSteps(ctx context.Context, req *plannerv1.StreamPlanStepsRequest) (*plannerv1.PlanStepsResponse, roll, error) {
+	r, err := c.asks(ctx, "for the next step of "+c.w.book.name(req.GetContext().GetTaskId()))
+	if err != nil {
+		return nil, r, err
 	}
 	p := c.w.planner
 	k, err := p.known(req.GetContext(), r)
 	if err != nil {
-		return nil, err
+		return nil, r, err
 	}
 	out := &plannerv1.PlanStepsResponse{Usage: usage(r)}
 	if req.GetBegin() {
@@ -148,10 +202,10 @@ func (c *plannerClient) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsR
 	}
 	switch {
 	case r.oneIn(40, 24):
-		return out, nil // no step at all
+		return out, r, nil // no step at all
 	case r.oneIn(40, 25):
 		out.Steps = []*plannerv1.PlannedStep{{ToolId: "s/nothing"}}
-		return out, nil
+		return out, r, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +222,7 @@ func (c *plannerClient) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsR
 		out.ContextName = fmt.Sprintf("context %d", len(p.contexts)+1)
 		p.contexts[out.GetContextName()] = k
 	}
-	return out, nil
+	return out, r, nil
 }
 
 func usage(r roll) *commonv1.Usage {

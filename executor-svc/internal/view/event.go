@@ -3,6 +3,7 @@ package view
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -66,6 +67,12 @@ func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
 		e.Type = executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
 		e.Payload = &executorv1.ExecutorEvent_FlowSuccess{FlowSuccess: &executorv1.FlowSuccess{
 			FullAnswer: k.FlowSuccess.GetFullAnswer(), AnswerId: flow.AnswerID(k.FlowSuccess.GetAnswer()),
+		}}
+	case *storagev1.Fact_GoalNotReached:
+		e.Type = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
+		e.Payload = &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
+			Error:      &commonv1.ErrorMessage{ErrMsg: flow.GoalNotReached, Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED},
+			FullAnswer: k.GoalNotReached.GetFullAnswer(), AnswerId: flow.AnswerID(k.GoalNotReached.GetAnswer()),
 		}}
 	case *storagev1.Fact_FlowFailed:
 		e.Type = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
@@ -172,10 +179,14 @@ func errorMessage(e *storagev1.ErrorNote) *commonv1.ErrorMessage {
 }
 
 func usage(u *storagev1.Usage, elapsed int64) *commonv1.Usage {
-	return &commonv1.Usage{
+	out := &commonv1.Usage{
 		Elapsed: durationpb.New(time.Duration(elapsed)), InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(),
-		ModelCalls: u.GetModelCalls(), ToolCalls: u.GetToolCalls(),
+		ModelCalls: u.GetModelCalls(), ToolCalls: u.GetToolCalls(), CachedInputTokens: u.GetCachedInputTokens(),
 	}
+	if u.GetModelCalls() > 0 && !u.GetCostUnknown() {
+		out.CostNanoUsd = proto.Uint64(u.GetCostNanoUsd())
+	}
+	return out
 }
 
 // Duration converts nanoseconds; nil for 0.

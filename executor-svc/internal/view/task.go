@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+
 	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -40,6 +42,7 @@ func Task(t *journal.Task) *executorv1.Task {
 func Budget(l *storagev1.Limits) *executorv1.Budget {
 	b := &executorv1.Budget{
 		MaxToolCalls: l.GetMaxToolCalls(), MaxModelCalls: l.GetMaxModelCalls(), MaxTokens: l.GetMaxTokens(), MaxRunTime: Duration(l.GetMaxRunTime()),
+		MaxCostNanoUsd: l.GetMaxCostNanoUsd(),
 	}
 	if proto.Equal(b, &executorv1.Budget{}) {
 		return nil
@@ -51,7 +54,7 @@ func Budget(l *storagev1.Limits) *executorv1.Budget {
 func FullAnswer(rs []journal.Record) string {
 	for _, r := range rs {
 		for _, f := range r.GetFacts() {
-			if s := f.GetFlowSuccess(); s != nil {
+			if s := cmp.Or(f.GetFlowSuccess(), f.GetGoalNotReached()); s != nil {
 				return s.GetFullAnswer()
 			}
 		}

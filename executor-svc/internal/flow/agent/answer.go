@@ -1,6 +1,8 @@
 package agent
 
 import (
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -9,9 +11,14 @@ import (
 func (m *move) beginAnswer(cutShort string) {
 	m.s.Phase = storagev1.Phase_PHASE_ANSWER
 	m.s.CutShort = cutShort
+	m.openAnswer()
+	m.run(flow.Answer{CutShort: cutShort})
+}
+
+// openAnswer makes the text that follows a new answer.
+func (m *move) openAnswer() {
 	m.s.AnswerCount++
 	m.s.AnswerBytes = 0
-	m.run(flow.Answer{CutShort: cutShort})
 }
 
 func (m *move) text(in flow.Text) {
@@ -28,6 +35,13 @@ func (m *move) answered(in flow.Answered) {
 	}
 	if in.Err != nil {
 		m.fail(in.Err)
+		return
+	}
+	if in.NotReached {
+		m.s.Error = &storagev1.ErrorNote{ErrMsg: flow.GoalNotReached, Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED}
+		m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_GoalNotReached{
+			GoalNotReached: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: m.s.GetAnswerCount()},
+		}})
 		return
 	}
 	m.end(success, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{

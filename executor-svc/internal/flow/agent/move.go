@@ -145,15 +145,7 @@ func (m *move) fail(e *storagev1.ErrorNote) {
 	m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
 }
 
-func (m *move) spend(u *storagev1.Usage) {
-	if m.s.Usage == nil {
-		m.s.Usage = &storagev1.Usage{}
-	}
-	m.s.Usage.InputTokens += u.GetInputTokens()
-	m.s.Usage.OutputTokens += u.GetOutputTokens()
-	m.s.Usage.ModelCalls += u.GetModelCalls()
-	m.s.Usage.ToolCalls += u.GetToolCalls()
-}
+func (m *move) spend(u *storagev1.Usage) { m.s.Usage = flow.AddUsage(m.s.GetUsage(), u) }
 
 // settleReserve replaces the reservation of a planner call by its usage.
 func (m *move) settleReserve(u *storagev1.Usage) {

@@ -61,13 +61,15 @@ func (m *move) spent() string {
 		return plural(l.GetMaxModelCalls(), "model call")
 	case l.GetMaxTokens() > 0 && u.GetInputTokens()+u.GetOutputTokens() >= l.GetMaxTokens():
 		return fmt.Sprintf("%d tokens", l.GetMaxTokens())
+	case l.GetMaxCostNanoUsd() > 0 && u.GetCostNanoUsd() >= l.GetMaxCostNanoUsd():
+		return fmt.Sprintf("$%g for models", float64(l.GetMaxCostNanoUsd())/1e9)
 	}
 	return m.timeSpent()
 }
 
 // callSpent names the budget that leaves no room for another tool call, or returns "".
-func (m *move) callSpent() string {
-	if l := m.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && m.s.GetUsage().GetToolCalls() >= l {
+func (m *move) callSpent(s *storagev1.ActiveStep) string {
+	if l := m.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && m.s.GetUsage().GetToolCalls() >= l && s.GetToolId() != flow.ReadOutput {
 		return plural(l, "tool call")
 	}
 	return m.timeSpent()

@@ -24,10 +24,25 @@ func (m *move) begun(in flow.Begun) {
 
 // planned continues with the step that the planner proposed (A21).
 func (m *move) planned(in flow.Planned) {
+	if in.Answering {
+		m.openAnswer()
+	}
+	if in.Memory != nil {
+		m.s.Memory = in.Memory
+	}
+	if in.Answering && in.Answer == nil {
+		m.s.Phase = storagev1.Phase_PHASE_PLAN // after a crash in the middle of the text the planner is asked again
+		return
+	}
 	m.settleReserve(in.Usage)
 	switch {
 	case in.Err != nil:
 		m.fail(in.Err)
+		return
+	case in.Answer != nil:
+		answer := *in.Answer
+		answer.Usage = nil // settled above
+		m.answered(answer)
 		return
 	case in.Step == nil:
 		m.beginAnswer(in.CutShort)
@@ -88,7 +103,7 @@ func (m *move) call(s *storagev1.ActiveStep, waitID string) {
 		m.callLater(s, waitID)
 		return
 	}
-	if spent := m.callSpent(); spent != "" {
+	if spent := m.callSpent(s); spent != "" {
 		m.cancelStep(s, "the budget is spent", waitID, s.GetOutcome())
 		m.budgetExceeded(spent)
 		return
@@ -121,7 +136,7 @@ func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
 	if m.mayHaveRun(s) {
 		return true
 	}
-	if m.granted(s) {
+	if s.GetToolId() == flow.ReadOutput || m.granted(s) {
 		return false
 	}
 	switch m.t.Head.GetConfirm() {

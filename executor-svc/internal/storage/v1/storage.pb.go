@@ -397,8 +397,10 @@ type Limits struct {
 	MaxRunTime int64 `protobuf:"varint,7,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
 	// Recoveries in a row without progress.
 	MaxRecoveries uint32 `protobuf:"varint,8,opt,name=max_recoveries,json=maxRecoveries,proto3" json:"max_recoveries,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The price of model calls, in billionths of a US dollar; 0: any.
+	MaxCostNanoUsd uint64 `protobuf:"varint,9,opt,name=max_cost_nano_usd,json=maxCostNanoUsd,proto3" json:"max_cost_nano_usd,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -487,6 +489,13 @@ func (x *Limits) GetMaxRecoveries() uint32 {
 	return 0
 }
 
+func (x *Limits) GetMaxCostNanoUsd() uint64 {
+	if x != nil {
+		return x.MaxCostNanoUsd
+	}
+	return 0
+}
+
 // Everything needed to continue a task. It holds no history.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -549,7 +558,9 @@ type Checkpoint struct {
 	// When it started to run, in nanoseconds since 1970; 0 if it does not run.
 	RunSince int64 `protobuf:"varint,29,opt,name=run_since,json=runSince,proto3" json:"run_since,omitempty"`
 	// What a running task waits for, such as a planner that cannot be reached; empty if it makes progress.
-	StatusReason  string `protobuf:"bytes,30,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
+	StatusReason string `protobuf:"bytes,30,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
+	// The planner's summary of the oldest steps.
+	Memory        *Memory `protobuf:"bytes,31,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +805,68 @@ func (x *Checkpoint) GetStatusReason() string {
 	return ""
 }
 
+func (x *Checkpoint) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// A planner's summary of the beginning of a task's history.
+type Memory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The summary.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The last step that it covers.
+	LastStepId    string `protobuf:"bytes,2,opt,name=last_step_id,json=lastStepId,proto3" json:"last_step_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Memory) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Memory) GetLastStepId() string {
+	if x != nil {
+		return x.LastStepId
+	}
+	return ""
+}
+
 // Permission to call a tool, as it is defined now, without further approval.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -811,7 +884,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +896,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +909,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Grant) GetToolId() string {
@@ -877,14 +950,20 @@ type Usage struct {
 	// Model calls.
 	ModelCalls uint32 `protobuf:"varint,3,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	// Tool calls.
-	ToolCalls     uint32 `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	ToolCalls uint32 `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// How many of the input tokens the provider read from its cache.
+	CachedInputTokens uint64 `protobuf:"varint,5,opt,name=cached_input_tokens,json=cachedInputTokens,proto3" json:"cached_input_tokens,omitempty"`
+	// The price of the model calls whose price is known, in billionths of a US dollar.
+	CostNanoUsd uint64 `protobuf:"varint,6,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
+	// There was a model call whose price is unknown.
+	CostUnknown   bool `protobuf:"varint,7,opt,name=cost_unknown,json=costUnknown,proto3" json:"cost_unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +975,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +988,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Usage) GetInputTokens() uint64 {
@@ -940,6 +1019,27 @@ func (x *Usage) GetToolCalls() uint32 {
 	return 0
 }
 
+func (x *Usage) GetCachedInputTokens() uint64 {
+	if x != nil {
+		return x.CachedInputTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetCostNanoUsd() uint64 {
+	if x != nil {
+		return x.CostNanoUsd
+	}
+	return 0
+}
+
+func (x *Usage) GetCostUnknown() bool {
+	if x != nil {
+		return x.CostUnknown
+	}
+	return false
+}
+
 // A risk.
 type RiskNote struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -953,7 +1053,7 @@ type RiskNote struct {
 
 func (x *RiskNote) Reset() {
 	*x = RiskNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1065,7 @@ func (x *RiskNote) String() string {
 func (*RiskNote) ProtoMessage() {}
 
 func (x *RiskNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1078,7 @@ func (x *RiskNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RiskNote.ProtoReflect.Descriptor instead.
 func (*RiskNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RiskNote) GetLevel() v11.RiskLevel {
@@ -1010,7 +1110,7 @@ type ErrorNote struct {
 
 func (x *ErrorNote) Reset() {
 	*x = ErrorNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1122,7 @@ func (x *ErrorNote) String() string {
 func (*ErrorNote) ProtoMessage() {}
 
 func (x *ErrorNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1135,7 @@ func (x *ErrorNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorNote.ProtoReflect.Descriptor instead.
 func (*ErrorNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ErrorNote) GetErrMsg() string {
@@ -1122,7 +1222,7 @@ type ActiveStep struct {
 
 func (x *ActiveStep) Reset() {
 	*x = ActiveStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1234,7 @@ func (x *ActiveStep) String() string {
 func (*ActiveStep) ProtoMessage() {}
 
 func (x *ActiveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1247,7 @@ func (x *ActiveStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveStep.ProtoReflect.Descriptor instead.
 func (*ActiveStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ActiveStep) GetOrdinal() uint32 {
@@ -1356,7 +1456,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1468,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1481,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Accepted) GetAskedHash() []byte {
@@ -1431,7 +1531,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1543,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1556,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InputAnswer) GetInputId() string {
@@ -1507,7 +1607,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1619,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1632,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -1578,7 +1678,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1690,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1703,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Wait) GetId() string {
@@ -1691,7 +1791,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1803,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1816,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Record) GetTime() int64 {
@@ -1765,6 +1865,7 @@ type Fact struct {
 	//	*Fact_FlowStop
 	//	*Fact_FlowSuccess
 	//	*Fact_FlowFailed
+	//	*Fact_GoalNotReached
 	//	*Fact_FlowCancel
 	//	*Fact_StepInit
 	//	*Fact_StepInput
@@ -1785,7 +1886,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1898,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1911,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -1900,6 +2001,15 @@ func (x *Fact) GetFlowFailed() *ErrorNote {
 	if x != nil {
 		if x, ok := x.Kind.(*Fact_FlowFailed); ok {
 			return x.FlowFailed
+		}
+	}
+	return nil
+}
+
+func (x *Fact) GetGoalNotReached() *FlowSuccess {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_GoalNotReached); ok {
+			return x.GoalNotReached
 		}
 	}
 	return nil
@@ -2046,6 +2156,11 @@ type Fact_FlowFailed struct {
 	FlowFailed *ErrorNote `protobuf:"bytes,13,opt,name=flow_failed,json=flowFailed,proto3,oneof"`
 }
 
+type Fact_GoalNotReached struct {
+	// FLOW_FAILED after an answer that says what is missing to reach the goal.
+	GoalNotReached *FlowSuccess `protobuf:"bytes,27,opt,name=goal_not_reached,json=goalNotReached,proto3,oneof"`
+}
+
 type Fact_FlowCancel struct {
 	// FLOW_CANCEL, with its reason.
 	FlowCancel string `protobuf:"bytes,14,opt,name=flow_cancel,json=flowCancel,proto3,oneof"`
@@ -2119,6 +2234,8 @@ func (*Fact_FlowSuccess) isFact_Kind() {}
 
 func (*Fact_FlowFailed) isFact_Kind() {}
 
+func (*Fact_GoalNotReached) isFact_Kind() {}
+
 func (*Fact_FlowCancel) isFact_Kind() {}
 
 func (*Fact_StepInit) isFact_Kind() {}
@@ -2158,7 +2275,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2287,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2300,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FlowStart) GetName() string {
@@ -2211,7 +2328,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2340,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2353,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -2259,7 +2376,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2388,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2401,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -2314,7 +2431,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2443,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2456,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -2369,7 +2486,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2498,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2511,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -2428,7 +2545,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2557,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2570,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -2499,7 +2616,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2628,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2641,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -2565,7 +2682,7 @@ type InputRequired struct {
 
 func (x *InputRequired) Reset() {
 	*x = InputRequired{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2694,7 @@ func (x *InputRequired) String() string {
 func (*InputRequired) ProtoMessage() {}
 
 func (x *InputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2707,7 @@ func (x *InputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
 func (*InputRequired) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InputRequired) GetMessage() string {
@@ -2636,7 +2753,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2765,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2778,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -2700,7 +2817,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2829,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2842,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -2764,7 +2881,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +2893,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +2906,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -2828,7 +2945,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2957,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2970,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -2892,7 +3009,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +3021,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3034,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -2967,7 +3084,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3096,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3109,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Command) GetTime() int64 {
@@ -3159,7 +3276,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3288,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3301,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Cancel) GetReason() string {
@@ -3209,7 +3326,7 @@ type Approve struct {
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3338,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3351,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -3277,7 +3394,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3406,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3419,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -3382,7 +3499,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3511,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3524,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Pause) GetReason() string {
@@ -3428,7 +3545,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3557,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3570,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -3476,7 +3593,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3605,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3618,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -3531,7 +3648,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3660,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3673,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -3588,7 +3705,7 @@ type SupplyInput struct {
 
 func (x *SupplyInput) Reset() {
 	*x = SupplyInput{}
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3717,7 @@ func (x *SupplyInput) String() string {
 func (*SupplyInput) ProtoMessage() {}
 
 func (x *SupplyInput) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3730,7 @@ func (x *SupplyInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
 func (*SupplyInput) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SupplyInput) GetWaitId() string {
@@ -3652,7 +3769,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3781,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3794,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -3742,7 +3859,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3871,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3884,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -3913,7 +4030,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa8\x02\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +
 	"\x06Limits\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\rR\bmaxSteps\x12(\n" +
 	"\x10max_failed_steps\x18\x02 \x01(\rR\x0emaxFailedSteps\x12!\n" +
@@ -3924,7 +4041,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"max_tokens\x18\x06 \x01(\x04R\tmaxTokens\x12 \n" +
 	"\fmax_run_time\x18\a \x01(\x03R\n" +
 	"maxRunTime\x12%\n" +
-	"\x0emax_recoveries\x18\b \x01(\rR\rmaxRecoveries\"\xe5\b\n" +
+	"\x0emax_recoveries\x18\b \x01(\rR\rmaxRecoveries\x12)\n" +
+	"\x11max_cost_nano_usd\x18\t \x01(\x04R\x0emaxCostNanoUsd\"\x91\t\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x128\n" +
@@ -3963,19 +4081,27 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"recoveries\x12\x19\n" +
 	"\brun_time\x18\x1c \x01(\x03R\arunTime\x12\x1b\n" +
 	"\trun_since\x18\x1d \x01(\x03R\brunSince\x12#\n" +
-	"\rstatus_reason\x18\x1e \x01(\tR\fstatusReason\"\xa8\x01\n" +
+	"\rstatus_reason\x18\x1e \x01(\tR\fstatusReason\x12*\n" +
+	"\x06memory\x18\x1f \x01(\v2\x12.storage.v1.MemoryR\x06memory\"D\n" +
+	"\x06Memory\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
+	"\flast_step_id\x18\x02 \x01(\tR\n" +
+	"lastStepId\"\xa8\x01\n" +
 	"\x05Grant\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12'\n" +
 	"\x0fdefinition_hash\x18\x02 \x01(\tR\x0edefinitionHash\x12'\n" +
 	"\x0fconfig_revision\x18\x03 \x01(\x04R\x0econfigRevision\x124\n" +
-	"\bmax_risk\x18\x04 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\amaxRisk\"\x8f\x01\n" +
+	"\bmax_risk\x18\x04 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\amaxRisk\"\x86\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x04R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x04R\foutputTokens\x12\x1f\n" +
 	"\vmodel_calls\x18\x03 \x01(\rR\n" +
 	"modelCalls\x12\x1d\n" +
 	"\n" +
-	"tool_calls\x18\x04 \x01(\rR\ttoolCalls\"S\n" +
+	"tool_calls\x18\x04 \x01(\rR\ttoolCalls\x12.\n" +
+	"\x13cached_input_tokens\x18\x05 \x01(\x04R\x11cachedInputTokens\x12\"\n" +
+	"\rcost_nano_usd\x18\x06 \x01(\x04R\vcostNanoUsd\x12!\n" +
+	"\fcost_unknown\x18\a \x01(\bR\vcostUnknown\"S\n" +
 	"\bRiskNote\x12/\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\x05level\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"v\n" +
@@ -4049,7 +4175,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06Record\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12'\n" +
 	"\x05usage\x18\x02 \x01(\v2\x11.storage.v1.UsageR\x05usage\x12&\n" +
-	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\xd3\t\n" +
+	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\x98\n" +
+	"\n" +
 	"\x04Fact\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12=\n" +
@@ -4066,7 +4193,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tflow_stop\x18\v \x01(\v2\x14.storage.v1.FlowStopH\x00R\bflowStop\x12<\n" +
 	"\fflow_success\x18\f \x01(\v2\x17.storage.v1.FlowSuccessH\x00R\vflowSuccess\x128\n" +
 	"\vflow_failed\x18\r \x01(\v2\x15.storage.v1.ErrorNoteH\x00R\n" +
-	"flowFailed\x12!\n" +
+	"flowFailed\x12C\n" +
+	"\x10goal_not_reached\x18\x1b \x01(\v2\x17.storage.v1.FlowSuccessH\x00R\x0egoalNotReached\x12!\n" +
 	"\vflow_cancel\x18\x0e \x01(\tH\x00R\n" +
 	"flowCancel\x12\x1d\n" +
 	"\tstep_init\x18\x0f \x01(\tH\x00R\bstepInit\x12\x1f\n" +
@@ -4237,136 +4365,139 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
 	(*Fork)(nil),                // 2: storage.v1.Fork
 	(*Limits)(nil),              // 3: storage.v1.Limits
 	(*Checkpoint)(nil),          // 4: storage.v1.Checkpoint
-	(*Grant)(nil),               // 5: storage.v1.Grant
-	(*Usage)(nil),               // 6: storage.v1.Usage
-	(*RiskNote)(nil),            // 7: storage.v1.RiskNote
-	(*ErrorNote)(nil),           // 8: storage.v1.ErrorNote
-	(*ActiveStep)(nil),          // 9: storage.v1.ActiveStep
-	(*Accepted)(nil),            // 10: storage.v1.Accepted
-	(*InputAnswer)(nil),         // 11: storage.v1.InputAnswer
-	(*Supplied)(nil),            // 12: storage.v1.Supplied
-	(*Wait)(nil),                // 13: storage.v1.Wait
-	(*Record)(nil),              // 14: storage.v1.Record
-	(*Fact)(nil),                // 15: storage.v1.Fact
-	(*FlowStart)(nil),           // 16: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 17: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 18: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 19: storage.v1.StepError
-	(*StepCancel)(nil),          // 20: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 21: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 22: storage.v1.StepWaitingForParam
-	(*InputRequired)(nil),       // 23: storage.v1.InputRequired
-	(*TextAdd)(nil),             // 24: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 25: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 26: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 27: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 28: storage.v1.ToolProgress
-	(*Command)(nil),             // 29: storage.v1.Command
-	(*Cancel)(nil),              // 30: storage.v1.Cancel
-	(*Approve)(nil),             // 31: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 32: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 33: storage.v1.Pause
-	(*Unpause)(nil),             // 34: storage.v1.Unpause
-	(*Reject)(nil),              // 35: storage.v1.Reject
-	(*SupplyParams)(nil),        // 36: storage.v1.SupplyParams
-	(*SupplyInput)(nil),         // 37: storage.v1.SupplyInput
-	(*TaskIndex)(nil),           // 38: storage.v1.TaskIndex
-	(*Agent)(nil),               // 39: storage.v1.Agent
-	(v1.Confirm)(0),             // 40: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 41: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 42: pawl.executor.v1.OnUnknownOutcome
-	(v1.ExecutorStatus)(0),      // 43: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 44: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 45: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 46: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 47: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 48: pawl.common.v1.Effect
-	(v1.InputAnswer_Action)(0),  // 49: pawl.executor.v1.InputAnswer.Action
-	(v1.WaitKind)(0),            // 50: pawl.executor.v1.WaitKind
+	(*Memory)(nil),              // 5: storage.v1.Memory
+	(*Grant)(nil),               // 6: storage.v1.Grant
+	(*Usage)(nil),               // 7: storage.v1.Usage
+	(*RiskNote)(nil),            // 8: storage.v1.RiskNote
+	(*ErrorNote)(nil),           // 9: storage.v1.ErrorNote
+	(*ActiveStep)(nil),          // 10: storage.v1.ActiveStep
+	(*Accepted)(nil),            // 11: storage.v1.Accepted
+	(*InputAnswer)(nil),         // 12: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 13: storage.v1.Supplied
+	(*Wait)(nil),                // 14: storage.v1.Wait
+	(*Record)(nil),              // 15: storage.v1.Record
+	(*Fact)(nil),                // 16: storage.v1.Fact
+	(*FlowStart)(nil),           // 17: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 18: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 19: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 20: storage.v1.StepError
+	(*StepCancel)(nil),          // 21: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 22: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 23: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 24: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 25: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 26: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 27: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 28: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 29: storage.v1.ToolProgress
+	(*Command)(nil),             // 30: storage.v1.Command
+	(*Cancel)(nil),              // 31: storage.v1.Cancel
+	(*Approve)(nil),             // 32: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 33: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 34: storage.v1.Pause
+	(*Unpause)(nil),             // 35: storage.v1.Unpause
+	(*Reject)(nil),              // 36: storage.v1.Reject
+	(*SupplyParams)(nil),        // 37: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 38: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 39: storage.v1.TaskIndex
+	(*Agent)(nil),               // 40: storage.v1.Agent
+	(v1.Confirm)(0),             // 41: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 42: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 43: pawl.executor.v1.OnUnknownOutcome
+	(v1.ExecutorStatus)(0),      // 44: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 45: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 46: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 47: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 48: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 49: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 50: pawl.executor.v1.InputAnswer.Action
+	(v1.WaitKind)(0),            // 51: pawl.executor.v1.WaitKind
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	40, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	41, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	41, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	42, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
 	3,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	42, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	43, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
 	2,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	43, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	44, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
 	0,  // 6: storage.v1.Checkpoint.phase:type_name -> storage.v1.Phase
-	7,  // 7: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	9,  // 8: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
-	13, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	6,  // 10: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	8,  // 11: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	8,  // 7: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	10, // 8: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
+	14, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	7,  // 10: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	9,  // 11: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
 	0,  // 12: storage.v1.Checkpoint.paused_phase:type_name -> storage.v1.Phase
-	5,  // 13: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	44, // 14: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	44, // 15: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	45, // 16: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	46, // 17: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	47, // 18: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	48, // 19: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	44, // 20: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	7,  // 21: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	8,  // 22: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	12, // 23: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	11, // 24: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	10, // 25: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	44, // 26: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
-	49, // 27: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	50, // 28: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	6,  // 29: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	15, // 30: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	46, // 31: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	43, // 32: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	16, // 33: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	17, // 34: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	18, // 35: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	8,  // 36: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	19, // 37: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	20, // 38: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	21, // 39: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	22, // 40: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	24, // 41: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	25, // 42: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	26, // 43: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	28, // 44: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	23, // 45: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	7,  // 46: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 47: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	47, // 48: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	47, // 49: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	7,  // 50: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	8,  // 51: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	43, // 52: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	27, // 53: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	45, // 54: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	30, // 55: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	31, // 56: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	35, // 57: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	36, // 58: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	32, // 59: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	33, // 60: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	34, // 61: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	37, // 62: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	44, // 63: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	12, // 64: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	49, // 65: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	43, // 66: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	40, // 67: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	3,  // 68: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	42, // 69: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	6,  // 13: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	5,  // 14: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
+	45, // 15: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	45, // 16: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	46, // 17: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	47, // 18: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	48, // 19: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	49, // 20: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	45, // 21: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	8,  // 22: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	9,  // 23: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	13, // 24: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	12, // 25: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	11, // 26: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	45, // 27: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	50, // 28: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	51, // 29: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	7,  // 30: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	16, // 31: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	47, // 32: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	44, // 33: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	17, // 34: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	18, // 35: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	19, // 36: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	9,  // 37: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	19, // 38: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
+	20, // 39: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	21, // 40: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	22, // 41: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	23, // 42: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	25, // 43: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	26, // 44: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	27, // 45: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	29, // 46: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	24, // 47: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	8,  // 48: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	9,  // 49: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	48, // 50: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	48, // 51: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	8,  // 52: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	9,  // 53: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	44, // 54: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	28, // 55: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	46, // 56: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	31, // 57: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	32, // 58: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	36, // 59: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	37, // 60: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	33, // 61: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	34, // 62: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	35, // 63: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	38, // 64: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	45, // 65: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	13, // 66: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	50, // 67: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	44, // 68: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	41, // 69: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	3,  // 70: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	43, // 71: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -4374,11 +4505,12 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[14].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[15].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
 		(*Fact_FlowFailed)(nil),
+		(*Fact_GoalNotReached)(nil),
 		(*Fact_FlowCancel)(nil),
 		(*Fact_StepInit)(nil),
 		(*Fact_StepInput)(nil),
@@ -4393,7 +4525,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_ToolProgress)(nil),
 		(*Fact_InputRequired)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[28].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[29].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -4403,7 +4535,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Unpause)(nil),
 		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[31].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[32].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -4414,7 +4546,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

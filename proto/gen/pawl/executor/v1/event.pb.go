@@ -820,7 +820,11 @@ func (x *FlowSuccess) GetAnswerId() string {
 type FlowFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
-	Error         *v1.ErrorMessage `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Error *v1.ErrorMessage `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// The answer, if the task wrote one that says what is missing to reach its goal; equal to the TEXT_ADD pieces of `answer_id` joined.
+	FullAnswer string `protobuf:"bytes,2,opt,name=full_answer,json=fullAnswer,proto3" json:"full_answer,omitempty"`
+	// The answer that counts; empty if there is none.
+	AnswerId      string `protobuf:"bytes,3,opt,name=answer_id,json=answerId,proto3" json:"answer_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -860,6 +864,20 @@ func (x *FlowFailed) GetError() *v1.ErrorMessage {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *FlowFailed) GetFullAnswer() string {
+	if x != nil {
+		return x.FullAnswer
+	}
+	return ""
+}
+
+func (x *FlowFailed) GetAnswerId() string {
+	if x != nil {
+		return x.AnswerId
+	}
+	return ""
 }
 
 // The task has ended.
@@ -1817,10 +1835,13 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\vFlowSuccess\x12\x1f\n" +
 	"\vfull_answer\x18\x01 \x01(\tR\n" +
 	"fullAnswer\x12\x1b\n" +
-	"\tanswer_id\x18\x02 \x01(\tR\banswerId\"@\n" +
+	"\tanswer_id\x18\x02 \x01(\tR\banswerId\"~\n" +
 	"\n" +
 	"FlowFailed\x122\n" +
-	"\x05error\x18\x01 \x01(\v2\x1c.pawl.common.v1.ErrorMessageR\x05error\"$\n" +
+	"\x05error\x18\x01 \x01(\v2\x1c.pawl.common.v1.ErrorMessageR\x05error\x12\x1f\n" +
+	"\vfull_answer\x18\x02 \x01(\tR\n" +
+	"fullAnswer\x12\x1b\n" +
+	"\tanswer_id\x18\x03 \x01(\tR\banswerId\"$\n" +
 	"\n" +
 	"FlowCancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"E\n" +

@@ -413,9 +413,11 @@ type Budget struct {
 	// Tokens, in and out.
 	MaxTokens uint64 `protobuf:"varint,3,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
 	// Wall time; waiting for people and for a running slot does not count.
-	MaxRunTime    *durationpb.Duration `protobuf:"bytes,4,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxRunTime *durationpb.Duration `protobuf:"bytes,4,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
+	// The price of model calls in billionths of a US dollar. A model whose price is not configured is then refused.
+	MaxCostNanoUsd uint64 `protobuf:"varint,5,opt,name=max_cost_nano_usd,json=maxCostNanoUsd,proto3" json:"max_cost_nano_usd,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Budget) Reset() {
@@ -474,6 +476,13 @@ func (x *Budget) GetMaxRunTime() *durationpb.Duration {
 		return x.MaxRunTime
 	}
 	return nil
+}
+
+func (x *Budget) GetMaxCostNanoUsd() uint64 {
+	if x != nil {
+		return x.MaxCostNanoUsd
+	}
+	return 0
 }
 
 // The origin of a fork.
@@ -1449,14 +1458,15 @@ var File_pawl_executor_v1_task_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x1bpawl/executor/v1/task.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xbc\x01\n" +
+	"\x1bpawl/executor/v1/task.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xe7\x01\n" +
 	"\x06Budget\x12$\n" +
 	"\x0emax_tool_calls\x18\x01 \x01(\rR\fmaxToolCalls\x12&\n" +
 	"\x0fmax_model_calls\x18\x02 \x01(\rR\rmaxModelCalls\x12\x1d\n" +
 	"\n" +
 	"max_tokens\x18\x03 \x01(\x04R\tmaxTokens\x12E\n" +
 	"\fmax_run_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\n" +
-	"maxRunTime\"1\n" +
+	"maxRunTime\x12)\n" +
+	"\x11max_cost_nano_usd\x18\x05 \x01(\x04R\x0emaxCostNanoUsd\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb2\n" +
