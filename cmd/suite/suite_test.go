@@ -155,7 +155,7 @@ func TestNewThatFailsClosesEverything(t *testing.T) {
 		"refusing to listen on \"0.0.0.0:0\"": {HTTPAddr: "0.0.0.0:0"},
 		"is not a folder":                     {Workspace: file},
 		"file":                                {MCPConfigs: []string{file}},
-		"is not one of the models":            {DefaultModel: "no-such-model"},
+		"there is no model":                   {DefaultModel: "no-such-model"},
 		"key file":                            {KeysFile: file},
 	} {
 		cfg.DataDir, cfg.GRPCAddr = dir, addr
