@@ -101,7 +101,7 @@ func Form(t *catalog.Tool, names []string) string {
 		if p == nil {
 			continue
 		}
-		props.Set(name, Nullable(p.Schema))
+		props.Set(name, nullable(p.Schema))
 		if _, err := schema.Compile(form(t.GetInputSchemaJson(), props)); err != nil {
 			props.Set(name, words(p.Schema)) // it refers to a place that is not in the form
 		}
@@ -122,26 +122,6 @@ func words(raw string) string {
 	return out.String()
 }
 
-// NullableForm rewrites a schema so that it asks as Form does: an object, every property nullable, none required.
-func NullableForm(raw string) (string, error) {
-	doc, err := strictjson.ParseObject(raw)
-	if err != nil {
-		return "", err
-	}
-	props := &strictjson.Object{}
-	if text, ok := doc.Get("properties"); ok {
-		given, err := strictjson.ParseObject(text)
-		if err != nil {
-			return "", err
-		}
-		for _, name := range given.Keys() {
-			v, _ := given.Get(name)
-			props.Set(name, Nullable(v))
-		}
-	}
-	return form(raw, props), nil
-}
-
 func form(source string, props *strictjson.Object) string {
 	out := &strictjson.Object{}
 	out.Set("type", `"object"`)
@@ -157,8 +137,8 @@ func form(source string, props *strictjson.Object) string {
 	return out.String()
 }
 
-// Nullable makes a schema accept null too.
-func Nullable(raw string) string {
+// nullable makes a schema accept null too.
+func nullable(raw string) string {
 	doc, err := strictjson.ParseObject(raw)
 	if err != nil || len(doc.Keys()) == 0 { // true, {}: null is accepted already
 		return "{}"

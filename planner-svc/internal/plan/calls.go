@@ -26,16 +26,16 @@ import (
 // maxSteps is how many calls of one turn become steps; the model plans those behind again.
 const maxSteps = 16
 
-// input is the input of a call: exact JSON of an object.
-type input struct{ *strictjson.Object }
+// inputObject is the input of a call: exact JSON of an object.
+type inputObject struct{ *strictjson.Object }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (in *input) UnmarshalJSON(raw []byte) (err error) {
+func (in *inputObject) UnmarshalJSON(raw []byte) (err error) {
 	in.Object, err = strictjson.ParseObject(string(raw))
 	return err
 }
 
-func (in input) text(key string) string {
+func (in inputObject) text(key string) string {
 	if in.Object == nil {
 		return ""
 	}
@@ -89,7 +89,7 @@ func (c *conversation) readCall(rc llm.ToolCall, task *taskSaid) (call, error) {
 			}
 		}
 	}
-	out.Input = input{doc}
+	out.Input = inputObject{doc}
 	return out, nil
 }
 
@@ -107,7 +107,7 @@ func (c *conversation) interpret(t *turn, calls []call, problems []error) (*turn
 		t.answer, t.goal = answer, plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		return t, nil
 	}
-	next, _ := nextOrdinal(c.s.tc.GetHistory())
+	next, _ := NextOrdinal(c.s.tc.GetHistory())
 	for i, one := range calls[:min(len(calls), maxSteps)] {
 		if problems[i] != nil || i > 0 && (one.Tool == finish || one.Tool == findTools) {
 			continue
@@ -218,8 +218,8 @@ func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text str
 		return "", false
 	}
 	later := func(name string) (string, bool) {
-		n, err := strconv.ParseUint(strings.TrimPrefix(name, stepPrefix), 10, 32)
-		return name, err == nil && strings.HasPrefix(name, stepPrefix) && n >= next && n < next+uint64(i)
+		n, err := strconv.ParseUint(strings.TrimPrefix(name, StepPrefix), 10, 32)
+		return name, err == nil && strings.HasPrefix(name, StepPrefix) && n >= next && n < next+uint64(i)
 	}
 	if text, open, err = jsonref.Partial(in, lookup, later); err == nil && !open {
 		text, err = jsonref.Resolve(in, lookup)
@@ -230,15 +230,15 @@ func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text str
 	return text, open, nil
 }
 
-// stepPrefix begins the id that a task gives to a step; its ordinal follows.
-const stepPrefix = "step-"
+// StepPrefix begins the id that a task gives to a step; its ordinal follows.
+const StepPrefix = "step-"
 
-// nextOrdinal is the ordinal of the step after the history; false if the last one's id has none.
-func nextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
+// NextOrdinal returns the ordinal of the step after the history; false if the last one's id has none.
+func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 	if len(history) == 0 {
 		return 1, true
 	}
-	digits, ok := strings.CutPrefix(history[len(history)-1].GetStepId(), stepPrefix)
+	digits, ok := strings.CutPrefix(history[len(history)-1].GetStepId(), StepPrefix)
 	n, err := strconv.ParseUint(digits, 10, 32)
 	return n + 1, ok && err == nil
 }

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/form"
+	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/risk"
@@ -76,8 +76,8 @@ func (a about) of(req aboutCall) (about, *commonv1.Tool) {
 }
 
 type inputAnswer struct {
-	Input   input    `json:"input"`
-	Missing []string `json:"missing"`
+	Input   inputObject `json:"input"`
+	Missing []string    `json:"missing"`
 }
 
 const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"missing":{"type":"array","items":{"type":"string"}}},"required":["input"]}`
@@ -169,7 +169,7 @@ func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorR
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.DescribeErrorResponse{Message: form.Shorten(prompt.LangOf(s.tc), a.Message), Usage: s.usage()}, nil
+	return &plannerv1.DescribeErrorResponse{Message: input.Shorten(prompt.LangOf(s.tc), a.Message), Usage: s.usage()}, nil
 }
 
 type missingAnswer struct {
@@ -194,5 +194,5 @@ func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingP
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.GetMissingParamsResponse{SchemaJson: form.Of(t, a.Properties), Usage: s.usage()}, nil
+	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, a.Properties), Usage: s.usage()}, nil
 }

@@ -32,11 +32,11 @@ type taskSaid struct {
 
 // call is a tool call as the model wants it.
 type call struct {
-	ID    string // of a native call
-	Tool  string `json:"tool"`
-	Why   string `json:"why"`
-	Risk  string `json:"risk"`
-	Input input  `json:"input"`
+	ID    string      // of a native call
+	Tool  string      `json:"tool"`
+	Why   string      `json:"why"`
+	Risk  string      `json:"risk"`
+	Input inputObject `json:"input"`
 }
 
 // turn asks the model for its next turn. A wrong turn goes back with the problem of each call, m.tries tries in all. Searches for tools are

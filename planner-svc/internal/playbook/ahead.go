@@ -20,9 +20,6 @@ const (
 	mostBytes = 256 << 10
 )
 
-// stepPrefix begins the id that a task gives to a step; its ordinal follows.
-const stepPrefix = "step-"
-
 // steps returns the next step, and the steps behind it that are what would be planned then, as long as every step succeeds. The
 // list ends behind a step of which something is expected, since that is checked here, on what came out; and before a step
 // about which something is not certain yet: its tool is not there, a value is missing, or its risk depends on a value.
@@ -129,7 +126,7 @@ func (r *run) partial(template string, i int) (string, bool, error) {
 		return template, false, nil
 	}
 	done := len(r.tc.GetHistory())
-	first, known := nextOrdinal(r.tc.GetHistory())
+	first, known := plan.NextOrdinal(r.tc.GetHistory())
 	return jsonref.Partial(template, r.lookup(done), func(name string) (string, bool) {
 		place, ok := r.byID[name]
 		if !ok || place < done || place >= i {
@@ -138,18 +135,8 @@ func (r *run) partial(template string, i int) (string, bool, error) {
 		if !known {
 			return "", true // no name: jsonref.ErrNotYet
 		}
-		return stepPrefix + strconv.FormatUint(first+uint64(place-done), 10), true
+		return plan.StepPrefix + strconv.FormatUint(first+uint64(place-done), 10), true
 	})
-}
-
-// nextOrdinal is the ordinal of the step after the history; false where the last one's id tells none.
-func nextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
-	if len(history) == 0 {
-		return 1, true
-	}
-	digits, ok := strings.CutPrefix(history[len(history)-1].GetStepId(), stepPrefix)
-	n, err := strconv.ParseUint(digits, 10, 32)
-	return n + 1, ok && err == nil
 }
 
 func sizeOf(s *plannerv1.PlannedStep) int {
