@@ -171,7 +171,7 @@ func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
 		}
 	case wait != "":
 		if !a.approve(s, wait, input, revision) {
-			a.wrong("%s calls %s(%s), which nobody approved with %s", a.w.book.shortID(at.id), s.tool, input, wait)
+			a.wrong("%s calls %s(%s), which no one approved with %s", a.w.book.shortID(at.id), s.tool, input, wait)
 		}
 	case s.approved[decidedOn{input, revision}]:
 	case a.unclear[intent{s.tool, input}]:

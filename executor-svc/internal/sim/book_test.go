@@ -61,7 +61,7 @@ type taskBook struct {
 	stale  map[uint64]bool // epochs of claims that were lost
 
 	pending map[string]*storagev1.Command // durable commands that were not folded in, by id
-	ids     map[uint64]string             // command ids by number, as far as anybody has seen
+	ids     map[uint64]string             // command ids by number, as far as they were read
 	folded  map[string]bool
 	// queued holds commands that had to wait for a slot, with the epoch that read them first: their senders were told that they are
 	// stored, unless the same epoch folded them in.
@@ -359,7 +359,7 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 	defer b.mu.Unlock()
 	k := b.tasks[req.GetSessionId()]
 	if k == nil {
-		b.wrong("a call of nobody: %s", req.GetCallId())
+		b.wrong("a call of no task: %s", req.GetCallId())
 		return
 	}
 	id, round := attemptOf(req.GetCallId())
@@ -456,7 +456,7 @@ func (b *book) acknowledged(callIDs []string) {
 	}
 }
 
-// answered is called when a person is told what came of an answer.
+// answered is called when a person receives the result of an answer.
 func (b *book) answered(a *answerNote, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

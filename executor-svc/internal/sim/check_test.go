@@ -24,7 +24,7 @@ import (
 
 const waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 
-// quiet says whether everything has ended or waits for people, and nobody waits to be told anything.
+// quiet reports whether everything has ended or waits for people, and no caller waits for a result.
 func (w *world) quiet() bool {
 	if w.active.Load() > 0 {
 		return false
@@ -43,7 +43,7 @@ func (k *taskBook) rests() bool {
 		(state.Ended(c.GetStatus()) || c.GetStatus() == waiting && len(c.GetWaits()) > 0)
 }
 
-// finish lets everything go on without faults, answers all that is asked, stops, and checks what came of it.
+// finish lets everything run on without faults, answers all waits, stops, and checks the result.
 func (w *world) finish(t testing.TB) {
 	w.s.note("nothing fails any more", 0)
 	if !w.settle(t) {

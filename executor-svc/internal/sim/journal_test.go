@@ -16,7 +16,7 @@ import (
 var errStorage = errors.New("the disk failed")
 
 // gated is the journal of one process: each call waits for the scheduler, may fail, and is written down once it is durable.
-// A process can die on both sides of a change: before it is durable, and before anybody knows that it is.
+// A process can die on both sides of a change: before it is durable, and before its caller knows that it is.
 type gated struct {
 	journal.Journal
 	w *world

@@ -75,7 +75,7 @@ func (w *world) clear(actor, what string, err error, calm bool) {
 	}
 }
 
-// personActs lets somebody do something, mostly answer.
+// personActs lets a person act, mostly answer.
 func (w *world) personActs() {
 	all := w.book.all()
 	if len(all) == 0 || len(all) < w.cfg.tasks && w.s.chance(3) {

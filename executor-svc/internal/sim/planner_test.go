@@ -44,7 +44,7 @@ func newPlanner(w *world) *planner {
 	return &planner{w: w, scripts: map[string]*script{}, contexts: map[string]kept{}}
 }
 
-// write makes a script for a goal that nobody had before.
+// write makes a script for a new goal.
 func (p *planner) write(s *sched) (goal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

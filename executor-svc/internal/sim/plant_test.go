@@ -44,7 +44,7 @@ var planted = map[string]struct {
 		plant{flow: onFlow(dropBehindCancel)}, []string{"came back, and is not in the log"},
 	},
 	"an approval is applied to the next wait": {
-		plant{flow: onFlow(approveNext)}, []string{"which nobody approved"},
+		plant{flow: onFlow(approveNext)}, []string{"which no one approved"},
 	},
 	"a command is lost at a crash": {
 		plant{journal: func(j journal.Journal) journal.Journal { return &lossySend{Journal: j} }},
@@ -69,7 +69,7 @@ var planted = map[string]struct {
 		plant{flow: onFlow(countTwice)}, []string{"failed steps are counted"},
 	},
 	"what was approved is not what is called": {
-		plant{flow: onFlow(callOther)}, []string{"which nobody approved"},
+		plant{flow: onFlow(callOther)}, []string{"which no one approved"},
 	},
 	"costs are forgotten": {
 		plant{flow: onFlow(forgetCosts)}, []string{"cost less than before"},
@@ -98,7 +98,7 @@ var planted = map[string]struct {
 	},
 	"an approval outlives a change of the server": {
 		plant{flow: onFlow(keepApproval), config: func(c *config) { c.changes, c.crashEvery = 8, 10 }},
-		[]string{"which nobody approved", "without an approval"},
+		[]string{"which no one approved", "without an approval"},
 	},
 	"planning goes round an unknown call": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {
@@ -202,7 +202,7 @@ func forgetUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, e
 	return f.Apply(t, in)
 }
 
-// beginsAgain begins a task anew that is taken up while it plans.
+// beginsAgain starts a task again that is resumed while it plans.
 type beginsAgain struct{ flow.Flow }
 
 func (b beginsAgain) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
@@ -293,7 +293,7 @@ func (s skipSeq) Records(ctx context.Context, id string, after uint64, maxBytes 
 	return rs, err
 }
 
-// lossySend keeps commands in memory until somebody reads the inbox.
+// lossySend keeps commands in memory until the inbox is read.
 type lossySend struct {
 	journal.Journal
 	mu   sync.Mutex

@@ -52,7 +52,7 @@ func (p *pool) asks(c *call, r roll, short string) bool {
 		select {
 		case <-q.given:
 			continue
-		case <-expires.C: // nobody answered
+		case <-expires.C: // no answer came
 		case <-p.dead:
 			if state == "" && r.oneIn(3, 47) { // the server lives on; one that keeps nothing has nothing to do
 				p.does(c)
@@ -90,7 +90,7 @@ func (p *pool) open(c *call, told *int) (open []*asking, task *mcpTask, more <-c
 	return open, c.task, c.more
 }
 
-// AnswerCall may get through although nobody learns it.
+// AnswerCall may succeed although its caller does not learn it.
 func (c *poolClient) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallRequest, opts ...grpc.CallOption) (*mcppoolv1.AnswerCallResponse, error) {
 	c.w.book.begins(c.p, req.GetCallId(), "is answered")
 	p, r, err := c.reach(ctx, "answers "+c.w.book.shortID(req.GetCallId()))

@@ -209,7 +209,7 @@ func (p *pool) does(c *call) {
 func (p *pool) works(c *call, r roll, short string) bool {
 	lasts := time.Duration(1+r.draw(40, 8)) * 500 * time.Millisecond
 	if r.oneIn(5, 9) {
-		lasts = 3 * time.Minute // longer than anybody waits for a server
+		lasts = 3 * time.Minute // longer than any caller waits for a server
 	}
 	timeout := time.NewTimer(time.Minute)
 	defer timeout.Stop()
@@ -277,7 +277,7 @@ func (p *pool) finish(c *call, r roll) {
 	}
 }
 
-// die forgets everything: what ran there is cut off from whoever followed it.
+// die forgets everything: its calls are cut off from their followers.
 func (p *pool) die() {
 	close(p.dead)
 	p.mu.Lock()

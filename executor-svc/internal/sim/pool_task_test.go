@@ -22,7 +22,7 @@ type mcpTask struct {
 	// call has its end, once done is closed.
 	call *call
 	done chan struct{}
-	// lost: the server does not know it any more.
+	// lost: the server no longer knows it.
 	lost   bool
 	ctx    context.Context
 	cancel context.CancelFunc

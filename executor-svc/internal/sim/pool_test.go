@@ -271,7 +271,7 @@ func (k *conn) read(w *world, m message) (message, error) {
 	return m, nil
 }
 
-// gone says whether nobody reads a connection any more.
+// gone reports whether a connection has no reader left.
 func (k *conn) gone() bool {
 	select {
 	case <-k.broken:
@@ -298,7 +298,7 @@ func (k *call) ended() bool {
 	}
 }
 
-// put is the pool's side of a connection; what nobody reads is lost.
+// put is the pool's side of a connection; unread messages are lost.
 func (k *conn) put(m message) {
 	select {
 	case <-k.broken:

@@ -31,7 +31,7 @@ func (r roll) draw(n, salt uint64) uint64 {
 	return (x ^ x>>32) % n
 }
 
-// gate is somebody who waits to be let go on.
+// gate is a goroutine that waits to continue.
 type gate struct {
 	label string
 	no    int

@@ -76,7 +76,7 @@ type world struct {
 	proc    *proc
 	procs   int
 	crashed []*proc
-	up      time.Time // when the next process comes, where there is none
+	up      time.Time // when the next process starts, if there is none
 
 	poolMu sync.Mutex
 	pool   *pool // nil while there is none
@@ -277,7 +277,7 @@ func (w *world) stopped(t testing.TB) {
 
 // move lets one thing happen.
 func (w *world) move(t testing.TB) {
-	synctest.Wait() // nobody is on the way to a gate
+	synctest.Wait() // no goroutine is on the way to a gate
 	w.stopped(t)
 	if w.proc == nil && !time.Now().Before(w.up) {
 		w.startProc(t)
