@@ -13,9 +13,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/grpc"
 
-	"pawl.dev/mcppool-svc/internal/cache"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/process"
@@ -52,8 +51,7 @@ type Config struct {
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated; 100000 where 0."`
 	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call; 100000 where 0."`
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged; 15m where 0."`
-	MaxCachedResults      int           `placeholder:"N" help:"Results of reading tools kept for servers that have a cache_ttl; 10000 where 0."`
-	MaxCachedBytes        int64         `placeholder:"N" help:"Their size in all; 64 MiB where 0."`
+	MaxCachedBytes        int64         `placeholder:"N" help:"Size of the results of reading tools that are cached, for servers with a cache_ttl; 64 MiB where 0."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone; 5 where 0."`
 	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try; 30s where 0."`
 	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last sign of life may be for those who look at its state; 10s where 0."`
@@ -133,15 +131,11 @@ func (c Config) pool() conn.Config {
 	}
 }
 
-func (c Config) ledger(now func() time.Time) ledger.Config {
-	return ledger.Config{
+func (c Config) calls(now func() time.Time) inflight.Config {
+	return inflight.Config{
 		MaxRunning: c.MaxCalls, MaxRunningPerUser: c.MaxCallsPerUser, MaxFinished: c.MaxResults, MaxFinishedBytes: c.MaxResultBytes,
-		MaxTombstones: c.MaxTombstones, MaxSessions: c.MaxOwners, Memory: c.ResultTimeout, Now: now,
+		MaxTombstones: c.MaxTombstones, MaxSessions: c.MaxOwners, ResultTimeout: c.ResultTimeout, Now: now,
 	}
-}
-
-func (c Config) cache(now func() time.Time) cache.Config {
-	return cache.Config{MaxCount: c.MaxCachedResults, MaxBytes: c.MaxCachedBytes, Now: now}
 }
 
 // validate names the setting that cannot be used.
@@ -149,7 +143,7 @@ func (c Config) validate() error {
 	limits := []int64{
 		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxToolResultBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
 		int64(c.MaxResults), c.MaxResultBytes, int64(c.MaxTombstones), int64(c.MaxOwners), int64(c.BreakAfter),
-		int64(c.MaxCachedResults), c.MaxCachedBytes,
+		c.MaxCachedBytes,
 	}
 	if slices.Min(limits) < 0 {
 		return errors.New("the limits of the MCP pool cannot be negative")

@@ -199,7 +199,7 @@ func TestQuestionExpires(t *testing.T) {
 	v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1", Timeout: durationpb.New(200 * time.Millisecond)})
 	q := v.question()
 	v.wantEnd(`{"action":"cancel"}`)
-	wantReason(t, v.answer(q, accept, `{"name":"Ada"}`), "WAIT_NOT_OPEN", "no more")
+	wantReason(t, v.answer(q, accept, `{"name":"Ada"}`), "WAIT_NOT_OPEN", "no longer")
 }
 
 func TestCancelClosesQuestions(t *testing.T) {
@@ -211,7 +211,7 @@ func TestCancelClosesQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.wantEnd(`{"action":"cancel"}`) // within the grace
-	wantReason(t, v.answer(q, accept, `{"name":"Ada"}`), "WAIT_NOT_OPEN", "no more")
+	wantReason(t, v.answer(q, accept, `{"name":"Ada"}`), "WAIT_NOT_OPEN", "no longer")
 }
 
 // A server that dies, or stops caring, leaves no question behind.

@@ -96,6 +96,7 @@ func TestNamedCallOutlivesItsStream(t *testing.T) {
 	died := running(ctx, t, ann, "hold", "c1")
 	die()
 	<-died
+	followed(t, s, "ann", 0)
 
 	stream, err := ann.AttachCall(t.Context(), &mcppoolv1.AttachCallRequest{CallId: "c1", RequestHash: requestHash("hold", "{}")})
 	if err != nil {
@@ -105,7 +106,7 @@ func TestNamedCallOutlivesItsStream(t *testing.T) {
 	go func() {
 		again <- invokeCtx(t.Context(), ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hold", CallId: "c1"})
 	}()
-	followed(t, s, "ann", 3) // the first one counts until the end
+	followed(t, s, "ann", 2)
 	if n := text(t, ann, "release"); n != "1" {
 		t.Errorf("%s calls were held, want 1", n)
 	}
@@ -133,7 +134,7 @@ func followed(t *testing.T, s *suite, user string, n int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for s.ledger.Followers(user, "c1") != n {
+	for s.calls.Followers(user, "c1") != n {
 		select {
 		case <-tick.C:
 		case <-t.Context().Done():
@@ -345,9 +346,10 @@ func TestStopDrainsDetachedCalls(t *testing.T) {
 	died := running(ctx, t, ann, "hang", "c1")
 	die()
 	<-died
+	followed(t, s, "ann", 0)
 	attached := make(chan outcome, 1)
 	go func() { attached <- attachTo(t, ann, "hang", "c1") }()
-	followed(t, s, "ann", 2)
+	followed(t, s, "ann", 1)
 	stop, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Run(stop); err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
@@ -79,7 +78,7 @@ func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) e
 		return err
 	}
 	s.closers = append(s.closers, s.peers.Close)
-	stop, err := meter.ObservePeers(deps.Meter, s.peers.Status)
+	stop, err := observePeers(deps.Meter, s.peers.Status)
 	if err != nil {
 		return err
 	}

@@ -17,19 +17,15 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/mcppool-svc/internal/api"
-	"pawl.dev/mcppool-svc/internal/cache"
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/checkup"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/sampling"
 )
 
 // Service is a running pool.
@@ -40,8 +36,8 @@ type Service struct {
 	connector    *mcp.Connector
 	logins       *oauth.Logins
 	pool         *conn.Pool
-	ledger       *ledger.Ledger
-	cache        *cache.Cache
+	calls        *inflight.Calls
+	cache        *call.Cache
 	caller       *call.Caller
 	api          *api.Server
 	pins         *pin.Book
@@ -77,7 +73,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Dep
 	if err != nil {
 		return fmt.Errorf("naming the pool: %w", err)
 	}
-	calls, err := meter.NewCalls(deps.Meter)
+	metrics, err := call.NewMetrics(deps.Meter)
 	if err != nil {
 		return err
 	}
@@ -107,18 +103,25 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Dep
 	if err := s.connections(st, allowed, deps); err != nil {
 		return err
 	}
-	s.ledger = ledger.New(s.cfg.ledger(deps.Now), id.String())
-	s.cache = cache.New(s.cfg.cache(deps.Now))
-	s.caller = call.New(s.pool, s.ledger, s.callDeps(deps, audit, calls))
+	s.calls = inflight.New(s.cfg.calls(deps.Now), id.String())
+	s.cache = call.NewCache(s.cfg.MaxCachedBytes, deps.Now)
+	var models *call.Models
+	if deps.Planner != nil {
+		models = call.NewModels(plannerv1.NewPlannerServiceClient(deps.Planner))
+	}
+	s.caller = call.New(s.pool, s.calls, call.Deps{
+		Lookup: s.registry.Lookup, Models: models, Now: deps.Now, Log: deps.Log, Audit: audit, Metrics: metrics, Pins: s.pins, Cache: s.cache,
+		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
+	})
 	s.closers = append(s.closers, s.disconnect)
-	unobserve, err := meter.Observe(deps.Meter, meter.State{Calls: s.ledger.Load, Connections: s.pool.Load, Cache: s.cache.Stats})
+	unobserve, err := observe(deps.Meter, s.calls, s.pool, s.cache)
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Ledger: s.ledger, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
-		Models: listed(deps.Planner), Writable: s.writable,
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
+		Models: models, Writable: s.writable,
 	})
 	st.Observe(s.applied)
 	return nil
@@ -155,30 +158,6 @@ func (s *Service) openPins(st *replica.Store, now func() time.Time) (*pin.Book, 
 		return nil, err
 	}
 	return pins, pins.Tidy(s.registry.All())
-}
-
-func (s *Service) callDeps(deps Deps, audit slog.Handler, calls *meter.Calls) call.Deps {
-	return call.Deps{
-		Lookup: s.registry.Lookup, Models: models(deps.Planner),
-		Now: deps.Now, Log: deps.Log, Audit: audit, Meter: calls, Pins: s.pins, Cache: s.cache,
-		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
-	}
-}
-
-// models are what servers may ask, where there is a planner to ask through.
-func models(planner grpc.ClientConnInterface) call.Models {
-	if planner == nil {
-		return nil
-	}
-	return sampling.New(plannerv1.NewPlannerServiceClient(planner))
-}
-
-// listed are the same for tests of servers, which look for their names alone.
-func listed(planner grpc.ClientConnInterface) checkup.Models {
-	if planner == nil {
-		return nil
-	}
-	return sampling.New(plannerv1.NewPlannerServiceClient(planner))
 }
 
 // configured lists the servers that come from files, flags and the program around.
@@ -220,8 +199,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 // running ones have ended or were cut off after the drain timeout.
 func (s *Service) Run(ctx context.Context) error {
 	var forgetting sync.WaitGroup
-	forgetting.Go(func() { s.ledger.Run(ctx) })
-	forgetting.Go(func() { s.cache.Run(ctx) })
+	forgetting.Go(func() { s.calls.Run(ctx) })
+
 	if s.peers != nil {
 		forgetting.Go(func() { s.peers.Run(ctx) })
 	}

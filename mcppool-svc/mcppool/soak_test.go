@@ -104,7 +104,7 @@ func (s *suite) round(t *testing.T, task string) {
 	go func() {
 		waiting <- invokeCtx(t.Context(), ann, &mcppoolv1.CallToolRequest{McpId: "stdio", Name: "wait", SessionId: task, CallId: task + "wait"})
 	}()
-	for s.ledger.Followers("ann", task+"wait") == 0 && s.ledger.Running() == 0 {
+	for s.calls.Followers("ann", task+"wait") == 0 && s.calls.Load().Running == 0 {
 		runtime.Gosched()
 	}
 	if err := cancelCall(t, ann, task+"wait"); err != nil {
@@ -153,7 +153,7 @@ func (s *suite) settle(t *testing.T, most footprint) (now footprint) {
 		before := now
 		l := s.pool.Load()
 		now = footprint{goroutines: runtime.NumGoroutine(), files: files(t)}
-		if l.Used+l.States["closing"]+s.ledger.Running() == 0 && now == before && now.goroutines <= most.goroutines && now.files <= most.files {
+		if l.Used+l.States["closing"]+s.calls.Load().Running == 0 && now == before && now.goroutines <= most.goroutines && now.files <= most.files {
 			same++
 		} else {
 			same = 0

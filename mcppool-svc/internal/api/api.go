@@ -12,13 +12,12 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/checkup"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/diagnose"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/watch"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
@@ -29,17 +28,17 @@ type Server struct {
 	registry  *registry.Registry
 	pool      *conn.Pool
 	caller    *call.Caller
-	ledger    *ledger.Ledger
+	calls     *inflight.Calls
 	pins      *pin.Book
 	logins    *oauth.Logins
-	connector checkup.Connector
-	models    checkup.Models // nil: none
+	connector diagnose.Connector
+	models    *call.Models // nil: none
 	heard     func() error
 	checks    chan struct{} // one for each test of a server that runs
 	log       *slog.Logger
 	id        string
 
-	hub      *watch.Hub // woken when something about a server changes
+	hub      *hub // woken when something about a server changes
 	streams  *streams
 	stopping chan struct{}
 	stop     func() // closes stopping
@@ -50,12 +49,12 @@ type Parts struct {
 	Registry  *registry.Registry
 	Pool      *conn.Pool
 	Caller    *call.Caller
-	Ledger    *ledger.Ledger
+	Calls     *inflight.Calls
 	Pins      *pin.Book
 	Logins    *oauth.Logins
-	Connector checkup.Connector // for tests of servers, beside the pool
-	Models    checkup.Models    // those that servers may have asked; nil: none
-	Writable  func() error      // why other replicas would never hear what is written here; nil: there are none
+	Connector diagnose.Connector // for tests of servers, beside the pool
+	Models    *call.Models       // the models that servers may ask; nil: none
+	Writable  func() error       // why other replicas would never hear what is written here; nil: there are none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
@@ -63,10 +62,10 @@ type Parts struct {
 // New makes a Server.
 func New(p Parts) *Server {
 	s := &Server{
-		registry: p.Registry, pool: p.Pool, caller: p.Caller, ledger: p.Ledger, pins: p.Pins, logins: p.Logins,
+		registry: p.Registry, pool: p.Pool, caller: p.Caller, calls: p.Calls, pins: p.Pins, logins: p.Logins,
 		connector: p.Connector, models: p.Models, heard: p.Writable, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
 	}
-	s.hub, s.streams, s.stopping = watch.New(), newStreams(), make(chan struct{})
+	s.hub, s.streams, s.stopping = newHub(), newStreams(), make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	p.Pool.Observe(s.hub.Touch)
 	p.Pool.Attended(s.hub.Watches)

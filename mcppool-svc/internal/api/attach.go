@@ -8,7 +8,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
@@ -20,7 +20,7 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	q := ledger.Query{
+	q := inflight.Query{
 		User: p.Sub, ID: req.GetCallId(), Pool: req.GetPoolId(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
 	}
 	if n, err := hex.Decode(q.Hash[:], []byte(req.GetRequestHash())); err != nil || n != len(q.Hash) {

@@ -10,7 +10,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/schema"
@@ -64,10 +64,10 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 }
 
 // hashes are those of a request: of its input as it is used, and of the text that the client sent, should it differ.
-func hashes(req *mcppoolv1.CallToolRequest, input string) []ledger.Hash {
-	h := []ledger.Hash{ledger.HashOf(req.GetMcpId(), req.GetName(), input)}
+func hashes(req *mcppoolv1.CallToolRequest, input string) []inflight.Hash {
+	h := []inflight.Hash{inflight.HashOf(req.GetMcpId(), req.GetName(), input)}
 	if text := req.GetInputJson(); text != "" && text != input {
-		h = append(h, ledger.HashOf(req.GetMcpId(), req.GetName(), text))
+		h = append(h, inflight.HashOf(req.GetMcpId(), req.GetName(), text))
 	}
 	return h
 }
@@ -78,7 +78,7 @@ func (s *Server) AckCall(ctx context.Context, req *mcppoolv1.AckCallRequest) (*m
 	if err != nil {
 		return nil, err
 	}
-	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(s.ledger.Ack(p.Sub, req.GetCallIds()))}, nil
+	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(s.calls.Ack(p.Sub, req.GetCallIds()))}, nil
 }
 
 // CancelCall implements McpPoolService.
@@ -100,7 +100,7 @@ func (s *Server) ReleaseSession(ctx context.Context, req *mcppoolv1.ReleaseSessi
 	if err != nil {
 		return nil, err
 	}
-	s.ledger.Ack(p.Sub, req.GetAckCallIds())
+	s.calls.Ack(p.Sub, req.GetAckCallIds())
 	n := s.pool.ReleaseSession(p.Sub, req.GetSessionId())
 	return &mcppoolv1.ReleaseSessionResponse{Released: uint32(n)}, nil
 }

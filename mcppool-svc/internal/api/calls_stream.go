@@ -13,125 +13,112 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
 )
 
-// errBetweenCalls ends a stream of calls on which none runs: one that is on its way was not begun.
+// errBetweenCalls ends a stream while no call runs on it: a call that is on its way was not begun.
 var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
 	"the MCP pool is stopping; call again, another one may be there").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 
-// CallTools implements McpPoolService. Who receives a call makes it: to hand it over to another goroutine would take as long as much
-// of the rest. The handler itself waits for the end, as nothing but its return ends a Recv when the server stops.
+// CallTools implements McpPoolService. The handler's goroutine waits for the end, because only its return ends a Recv when the server stops.
 func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
-	inproc.Share(stream.Context()) // what is received is only read, and a result belongs to all who ask for it
-	l := &lane{server: s, stream: stream, ended: make(chan error, 1)}
-	go l.serve()
+	inproc.Share(stream.Context()) // requests are only read, and a result is shared by all followers
+	c := &callStream{server: s, stream: stream, ended: make(chan error, 1)}
+	go c.serve()
 	select {
-	case err := <-l.ended:
-		return l.end(err)
+	case err := <-c.ended:
+		return rethrow(err)
 	case <-serve.Stopping(stream.Context()):
 	}
-	l.turn.Lock() // what runs comes to its end
-	defer l.turn.Unlock()
+	c.running.Lock() // wait for the running call
+	defer c.running.Unlock()
 	select {
-	case err := <-l.ended:
-		return l.end(err)
+	case err := <-c.ended:
+		return rethrow(err)
 	default:
 		return errBetweenCalls
 	}
 }
 
-// lane is a stream of calls.
-type lane struct {
-	server *Server
-	stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
-	ended  chan error // buffered; gets how serve ended
-	turn   sync.Mutex // held while a call runs
+// callStream is a stream of calls, one after another.
+type callStream struct {
+	server  *Server
+	stream  grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
+	ended   chan error // buffered; receives how serve ended
+	running sync.Mutex // held while a call runs
 }
 
-// crash is a panic on its way to the handler's goroutine, where it is recovered and logged.
-type crash struct {
+// panicked carries a panic to the handler's goroutine, where it is recovered and logged.
+type panicked struct {
 	cause any
 	stack []byte
 }
 
-func (c *crash) Error() string { return fmt.Sprintf("%v\n\n%s", c.cause, c.stack) }
+func (p *panicked) Error() string { return fmt.Sprintf("%v\n\n%s", p.cause, p.stack) }
 
-// end is what the handler returns when serve has ended.
-func (l *lane) end(err error) error {
-	if c := (*crash)(nil); errors.As(err, &c) {
-		panic(c)
+func rethrow(err error) error {
+	if p := (*panicked)(nil); errors.As(err, &p) {
+		panic(p)
 	}
 	return err
 }
 
-// serve makes the calls as they come.
-func (l *lane) serve() {
+// serve receives calls and runs them one by one, each ended by its result or its error.
+func (c *callStream) serve() {
 	var err error
-	send := call.Send(l.send)
 	defer func() {
 		if p := recover(); p != nil {
-			err = &crash{p, debug.Stack()}
+			err = &panicked{p, debug.Stack()}
 		}
-		l.ended <- err
+		c.ended <- err
 	}()
 	for err == nil {
 		var req *mcppoolv1.CallToolsRequest
-		switch req, err = l.stream.Recv(); {
-		case err == nil:
-			l.release(req.GetEndedSessionIds())
-			err = l.call(req.GetCall(), send)
-		case errors.Is(err, io.EOF):
+		if req, err = c.stream.Recv(); errors.Is(err, io.EOF) {
 			err = nil
 			return
-		default:
-			err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted) // what was not taken
+		} else if err != nil {
+			err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted) // of a call that was not received
+			return
 		}
+		c.release(req.GetEndedSessionIds())
+		err = c.call(req.GetCall())
 	}
 }
 
-// release releases the sessions that ended since the call before.
-func (l *lane) release(sessions []string) {
+// release releases the sessions that ended since the last call.
+func (c *callStream) release(sessions []string) {
 	if len(sessions) == 0 {
 		return
 	}
-	p, err := identity.FromContext(l.stream.Context())
+	p, err := identity.FromContext(c.stream.Context())
 	if err != nil {
-		return // the call says so
+		return // the call returns this error
 	}
 	for _, session := range sessions {
-		l.server.pool.ReleaseSession(p.Sub, session)
+		c.server.pool.ReleaseSession(p.Sub, session)
 	}
 }
 
-// call makes a call and says what it came to. Its error is why the stream is of no use any more.
-func (l *lane) call(req *mcppoolv1.CallToolRequest, send call.Send) error {
-	l.turn.Lock()
-	defer l.turn.Unlock()
+// call runs a call. Its error ends the stream.
+func (c *callStream) call(req *mcppoolv1.CallToolRequest) error {
+	c.running.Lock()
+	defer c.running.Unlock()
 	select {
-	case <-serve.Stopping(l.stream.Context()):
+	case <-serve.Stopping(c.stream.Context()):
 		return errBetweenCalls
 	default:
 	}
-	err := l.server.callTool(l.stream.Context(), req, send)
+	err := c.server.callTool(c.stream.Context(), req, c.send)
 	if err == nil {
 		return nil
 	}
-	end := errs.From(err).GRPCStatus().Proto()
-	return l.stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: end}})
+	return c.stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: errs.From(err).GRPCStatus().Proto()}})
 }
 
-// send tells of the running call.
-func (l *lane) send(m *mcppoolv1.CallToolResponse) error {
-	var out struct { // in one piece
-		mcppoolv1.CallToolsResponse
-		event mcppoolv1.CallToolsResponse_Call
-	}
-	out.event.Call = m
-	out.Event = &out.event
-	return l.stream.Send(&out.CallToolsResponse)
+func (c *callStream) send(m *mcppoolv1.CallToolResponse) error {
+	return c.stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: m}})
 }

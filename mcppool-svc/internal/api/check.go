@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/catalog"
-	"pawl.dev/mcppool-svc/internal/checkup"
+	"pawl.dev/mcppool-svc/internal/diagnose"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/services/errs"
 )
@@ -32,10 +32,14 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 			"%d MCP servers are being tested already; try again in a moment", maxChecks)
 	}
-	report := checkup.Run(ctx, s.connector, checkup.Subject{
-		Server: server, User: p.Sub, Active: s.registry.Active(p.Sub, server), Models: s.models,
+	subject := diagnose.Subject{
+		Server: server, User: p.Sub, Active: s.registry.Active(p.Sub, server),
 		Review: func(all *catalog.Catalog) (*pin.Review, error) { return s.pins.Review(server, all) },
-	})
+	}
+	if s.models != nil {
+		subject.Models = s.models.Names
+	}
+	report := diagnose.Run(ctx, s.connector, subject)
 	if report.Connected {
 		s.pool.Works(server, p.Sub)
 	}
@@ -48,11 +52,11 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 	return resp, nil
 }
 
-var checkStatus = map[checkup.Status]mcppoolv1.ServerCheck_Status{
-	checkup.OK:      mcppoolv1.ServerCheck_STATUS_OK,
-	checkup.Warning: mcppoolv1.ServerCheck_STATUS_WARNING,
-	checkup.Failed:  mcppoolv1.ServerCheck_STATUS_FAILED,
-	checkup.Skipped: mcppoolv1.ServerCheck_STATUS_SKIPPED,
+var checkStatus = map[diagnose.Status]mcppoolv1.ServerCheck_Status{
+	diagnose.OK:      mcppoolv1.ServerCheck_STATUS_OK,
+	diagnose.Warning: mcppoolv1.ServerCheck_STATUS_WARNING,
+	diagnose.Failed:  mcppoolv1.ServerCheck_STATUS_FAILED,
+	diagnose.Skipped: mcppoolv1.ServerCheck_STATUS_SKIPPED,
 }
 
 // GetMcpServerLog implements McpPoolService.

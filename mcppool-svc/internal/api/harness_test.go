@@ -13,8 +13,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
@@ -68,11 +68,11 @@ func serverOf(t testing.TB, client mcp.Client) *Server {
 	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (mcp.Client, error) {
 		return client, nil
 	}, log)
-	l := ledger.New(ledger.Config{}, "pool")
+	l := inflight.New(inflight.Config{}, "pool")
 	caller := call.New(pool, l, call.Deps{
 		Lookup: reg.Lookup, Now: time.Now, Log: log, Pins: pins, MaxResult: 16 << 20, InputTimeout: time.Minute,
 	})
-	return New(Parts{Registry: reg, Pool: pool, Caller: caller, Ledger: l, Pins: pins, Logins: &oauth.Logins{}, Log: log, ID: "pool"})
+	return New(Parts{Registry: reg, Pool: pool, Caller: caller, Calls: l, Pins: pins, Logins: &oauth.Logins{}, Log: log, ID: "pool"})
 }
 
 // wire is the server's end of a stream of calls, without any transport.

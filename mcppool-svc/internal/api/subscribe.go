@@ -11,7 +11,6 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/watch"
 )
 
 const (
@@ -72,7 +71,7 @@ var errAgain = errors.New("subscribe again")
 type subscriber struct {
 	s       *Server
 	req     *mcppoolv1.SubscribeResourceRequest
-	watcher *watch.Watcher
+	watcher *watcher
 	send    func(*mcppoolv1.SubscribeResourceResponse) error
 
 	begun   bool

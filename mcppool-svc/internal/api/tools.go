@@ -33,15 +33,14 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 		return nil, err
 	}
 	scope := strings.Join([]string{"ListTools", p.Sub, server.UID, req.GetQuery()}, "\x00")
-	list := s.caller.List
 	if req.GetQuarantined() {
-		scope, list = "Quarantined"+scope, s.caller.ListFresh
+		scope = "Quarantined" + scope
 	}
 	after, err := page.Decode(scope, req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	all, review, err := list(ctx, conn.Use{Server: server, User: p.Sub, Session: req.GetSessionId()})
+	all, review, err := s.caller.List(ctx, conn.Use{Server: server, User: p.Sub, Session: req.GetSessionId()}, req.GetQuarantined())
 	if err != nil {
 		return nil, err
 	}

@@ -4,121 +4,180 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
+	"github.com/failsafe-go/failsafe-go"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/cache"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
-	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/meter"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
 )
 
-// Pool is where connections come from: a conn.Pool.
-type Pool interface {
-	Acquire(ctx context.Context, use conn.Use) (*conn.Lease, error)
-}
-
-// Caller makes calls. It is safe for concurrent use.
+// Caller calls tools. It is safe for concurrent use.
 type Caller struct {
-	pool   Pool
-	ledger *ledger.Ledger
-	deps   Deps
+	pool    *conn.Pool
+	calls   *inflight.Calls
+	retries failsafe.Executor[any]
+	deps    Deps
 }
 
-// Deps are what a Caller needs beside connections and a ledger.
+// Deps are what a Caller needs beside connections and the calls in flight.
 type Deps struct {
-	// Lookup finds a user's server as it is registered now; before a further try. Where nil, nothing changes.
+	// Lookup finds a user's server as it is registered now, before another attempt. Nil: registrations do not change.
 	Lookup func(user, mcpID string) (*registry.Server, error)
 
-	Now   func() time.Time // that calls are to be started by
-	Log   *slog.Logger
-	Audit slog.Handler // gets a record of each call and approval; may be nil
-	Meter *meter.Calls // measures calls; may be nil
-	Pins  *pin.Book    // which tools may be used
-	Cache *cache.Cache // results of tools that only read; may be nil
+	Now     func() time.Time // for start_by and audit records
+	Log     *slog.Logger
+	Audit   slog.Handler // gets a record of each call and approval; may be nil
+	Metrics *Metrics     // may be nil
+	Pins    *pin.Book    // which tools may be used
+	Cache   *Cache       // results of tools that only read; may be nil
+	Models  *Models      // the models that servers may ask (sampling); nil: none
 
-	// Models have models asked that servers want asked; may be nil, then none are.
-	Models Models
-
-	MaxResult    int           // bytes of a result as servers send it, what is above is cut off; 0: any
+	MaxResult    int           // bytes of a raw result; longer ones are cut; 0: any
 	InputTimeout time.Duration // how long a question stays open
 }
 
-// New makes a Caller.
-func New(pool Pool, l *ledger.Ledger, deps Deps) *Caller {
-	return &Caller{pool: pool, ledger: l, deps: deps}
+// New returns a Caller.
+func New(pool *conn.Pool, calls *inflight.Calls, deps Deps) *Caller {
+	return &Caller{pool: pool, calls: calls, retries: newRetries(), deps: deps}
 }
 
-// Cancel asks a user's running call to stop; false where there is none of that id.
-func (c *Caller) Cancel(user, callID, reason string) bool {
-	return c.ledger.Cancel(user, callID, cancelled{reason})
-}
-
-// Drain refuses new calls and returns when the running ones have ended and, where fetched is set, somebody has what they came to;
-// those still running when ctx is done are stopped.
-func (c *Caller) Drain(ctx context.Context, fetched bool) { c.ledger.Drain(ctx, fetched, errStopping) }
-
-// Call makes a call, or follows the one of that id which was made before: progress and logs go to send as they come, the
-// result last. Every error of a call is an *errs.Error that says in its metadata whether the tool ran; an error of send
-// is returned as it is. When ctx ends, a call without an id ends too; one with an id goes on, for whoever attaches to it.
+// Call runs a tool, or follows the call with that id if it was made before. It passes progress, logs and questions to send as they
+// come, and the result last. Every error of a call is an *errs.Error whose metadata says whether the tool ran; an error of send is
+// returned as it is. If ctx ends, an unnamed call ends with it; a named one continues, and Attach finds it.
 func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
-	c.ledger.Ack(r.User, r.Ack)
-	base := ctx
-	if r.CallID != "" {
-		base = context.WithoutCancel(ctx)
-	} else {
+	c.calls.Ack(r.User, r.Ack)
+	if err := context.Cause(ctx); err != nil {
+		return refuse(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the caller went away before the call began: %w", err)
+	}
+	base := context.WithoutCancel(ctx)
+	if r.CallID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("making a call id: %w", err)
 		}
-		r.CallID, r.Unnamed = ledger.Unnamed(id.String()), true
-	}
-	if err := context.Cause(ctx); err != nil {
-		return refuse(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the caller went away before the call began: %w", err)
+		r.CallID, r.Unnamed, base = inflight.Unnamed(id.String()), true, ctx
 	}
 	running, cancel := context.WithCancelCause(base)
-	call, mine, err := c.ledger.Begin(ledger.Start{
+	call, first, err := c.calls.Begin(inflight.Start{
 		User: r.User, ID: r.CallID, Hashes: r.Hashes, Session: r.Session, Epoch: r.Epoch, Cancel: cancel,
 	})
-	defer cancel(nil)
-	switch {
-	case err != nil:
-		c.record(ctx, &r, &facts{decision: refused}, 0, ledger.End{Err: errs.From(err)})
+	if err != nil {
+		cancel(nil)
+		(&execution{Caller: c, Request: r, facts: facts{decision: refused}}).record(ctx, 0, inflight.End{Err: errs.From(err)})
 		return err
-	case !mine:
+	}
+	if !first {
+		cancel(nil)
 		return c.follow(ctx, call, send)
 	}
-	m := &making{Caller: c, r: r, call: call, cancel: cancel, send: send}
-	return m.lead(ctx, running)
+	return c.start(ctx, running, &execution{Caller: c, Request: r, call: call, cancel: cancel}, send)
 }
 
-var errStopping = mcp.ErrStopping
+// execution is one call while it runs.
+type execution struct {
+	*Caller
+	Request
+	facts
+	call   *inflight.Call
+	cancel context.CancelCauseFunc // ends the call
 
-// cancelled is why a call ends on somebody's wish.
-type cancelled struct{ reason string }
+	began   time.Time
+	maximum time.Duration // of all attempts together
 
-func (c cancelled) Error() string {
-	if c.reason == "" {
-		return "the call was cancelled"
+	result *mcppoolv1.CallResult // of the attempts so far
+	err    error                 // the same
+}
+
+// run executes the call, records how it ended and tells its followers. A panic ends the call with an unknown outcome.
+func (x *execution) run(ctx context.Context) {
+	x.began = time.Now()
+	var end inflight.End
+	defer func() {
+		if p := recover(); p != nil { // no interceptor recovers this goroutine
+			x.deps.Log.ErrorContext(ctx, "a tool call panicked", "mcp_id", x.MCPID, "tool", x.Tool, "call_id", x.CallID,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			end = inflight.End{Err: errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+				"the pool failed inside (%v); this is a bug, the log has its place", p).With(errs.OutcomeKey, errs.OutcomeUnknown)}
+		}
+		x.record(ctx, time.Since(x.began), end)
+		x.calls.End(x.call, end)
+		x.cancel(nil)
+	}()
+	end = x.end(x.execute(ctx))
+}
+
+// execute checks what needs no connection, and makes attempts until one succeeds or fails for good.
+func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) {
+	if err := x.admit(); err != nil {
+		x.decision = refused
+		return nil, err
 	}
-	return "the call was cancelled: " + c.reason
+	x.maximum = x.timeout()
+	// The attempts' outcome counts, not what failsafe returns: it replaces an outcome with the context's error if the context ended.
+	_ = x.retries.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
+		if e.IsRetry() && !x.retry(ctx) {
+			return nil
+		}
+		a := &attempt{execution: x, number: x.repeats + 1, limit: x.remaining()}
+		x.settle(a.run(ctx))
+		return x.again(ctx)
+	})
+	return x.result, x.err
 }
 
-// timeout is why a call ended that took too long.
-type timeout struct{ limit time.Duration }
-
-func (t timeout) Error() string {
-	return fmt.Sprintf("the tool did not answer within %s; it may still have run. Raise the server's call_timeout for slow tools", span.Text(t.limit))
+// attempt is one attempt of an execution. The server's events and questions during it arrive here.
+type attempt struct {
+	*execution
+	number int           // from 1
+	limit  time.Duration // of this attempt
+	timer  timer
 }
 
-// Unwrap makes it a deadline that passed.
-func (t timeout) Unwrap() error { return context.DeadlineExceeded }
+// run makes the attempt over one connection: resolve, validate, authorize, cache, call, validate the result, cache.
+func (a *attempt) run(ctx context.Context) (result *mcppoolv1.CallResult, err error) {
+	lease, err := a.pool.Acquire(ctx, a.use())
+	if a.connected = err == nil; err != nil {
+		return nil, Explain(Preparing, err)
+	}
+	defer func() { lease.Close(err) }()
+	tools, tool, err := lease.Tools().Find(ctx, a.Tool)
+	if err != nil {
+		return nil, Explain(Preparing, err)
+	}
+	policy, err := a.authorize(tools, tool)
+	if err != nil {
+		a.decision = refused
+		return nil, err
+	}
+	a.decision = allowed
+	slot := a.cacheSlot(lease, tool, policy)
+	if kept := slot.get(); kept != nil {
+		a.cached = true
+		return kept, nil
+	}
+	if !a.reads(policy) {
+		lease.Wrote()
+		defer lease.Wrote()
+	}
+	a.timer.start(a.cancel, a.limit)
+	defer a.timer.stop()
+	raw, err := lease.Client().CallTool(ctx, a.toolCall(ctx, tool))
+	if err != nil {
+		return nil, Explain(Executing, err)
+	}
+	if result, err = a.parse(raw, tool); err != nil {
+		return nil, err
+	}
+	slot.put(result)
+	return result, nil
+}

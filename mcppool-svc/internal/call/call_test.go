@@ -14,8 +14,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
@@ -112,43 +111,40 @@ func FuzzReadText(f *testing.F) {
 }
 
 func TestSendErrorsEndTheDelivery(t *testing.T) {
-	c, _, err := ledger.New(ledger.Config{}, "p").Begin(ledger.Start{User: "ann", ID: "c1"})
+	calls := inflight.New(inflight.Config{}, "p")
+	call, _, err := calls.Begin(inflight.Start{User: "ann", ID: "c1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := c.Follow()
+	f, err := call.Follow()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Notify(progress(1))
-	c.Notify(progress(2))
-	sent := 0
-	deliver(box, func(*mcppoolv1.CallToolResponse) error { sent++; return errors.New("gone") })
-	if sent != 1 {
-		t.Errorf("%d messages were sent to a reader that is gone", sent)
+	call.Notify(progress(1))
+	call.Notify(progress(2))
+	calls.End(call, inflight.End{})
+	sent, gone := 0, errors.New("gone")
+	err = New(nil, calls, Deps{}).stream(t.Context(), call, f, func(*mcppoolv1.CallToolResponse) error { sent++; return gone })
+	if !errors.Is(err, gone) || sent != 2 {
+		t.Errorf("%v; %d messages were sent to a client that is gone, want one event and the result", err, sent)
 	}
 }
 
 func TestStoppingIsNoCancellation(t *testing.T) {
-	e := Explain(Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Message: errStopping.Error(), Err: errors.Join(context.Canceled, errStopping)})
+	e := Explain(Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Message: mcp.ErrStopping.Error(), Err: errors.Join(context.Canceled, mcp.ErrStopping)})
 	if e.Code != codes.Unavailable || errs.ReasonName(e.Reason) != "SHUTTING_DOWN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
 		t.Errorf("got %v, %v", e, e.Metadata)
 	}
 }
 
-// panicking is a pool that is broken inside.
-type panicking struct{}
-
-func (panicking) Acquire(context.Context, conn.Use) (*conn.Lease, error) { panic("a bug") }
-
 // A call runs where no handler's recovery reaches: a bug costs that call, not the process, and is no proof of anything.
 func TestPanicEndsTheCallAlone(t *testing.T) {
-	c := New(panicking{}, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	c := New(nil, inflight.New(inflight.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	for _, id := range []string{"", "c1", "c1"} {
-		err := c.Call(t.Context(), Request{User: "ann", Server: &registry.Server{ID: "s"}, Tool: "t", CallID: id, Hashes: []ledger.Hash{{}}},
+		err := c.Call(t.Context(), Request{User: "ann", Server: &registry.Server{ID: "s"}, Tool: "t", CallID: id, Hashes: []inflight.Hash{{}}},
 			func(*mcppoolv1.CallToolResponse) error { return nil })
 		e := errs.From(err)
-		if e.Code != codes.Internal || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown || !strings.Contains(e.Message, "a bug") {
+		if e.Code != codes.Internal || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown || !strings.Contains(e.Message, "nil pointer") {
 			t.Errorf("call %q: %v, %v", id, err, e.Metadata)
 		}
 	}

@@ -1,8 +1,11 @@
 package call
 
 import (
+	"errors"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
 
@@ -13,14 +16,14 @@ type Class string
 const (
 	Retryable   Class = "RETRYABLE"   // the same again, later
 	Recoverable Class = "RECOVERABLE" // another input, or the tool as it is now
-	Permission  Class = "PERMISSION"  // somebody's leave
-	Permanent   Class = "PERMANENT"   // nothing that a task can do
+	Permission  Class = "PERMISSION"  // a permission
+	Permanent   Class = "PERMANENT"   // nothing a task can do
 )
 
 // ClassKey is the metadata key of an error's class.
 const ClassKey = "error_class"
 
-// classOf goes by the reason, which was made of typed causes, and by whether the cause passes by itself.
+// classOf classifies by the reason, which comes from typed causes, and by whether the cause is transient.
 func classOf(e *errs.Error) Class {
 	switch e.Reason {
 	case commonv1.ErrorReason_ERROR_REASON_TIMEOUT, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
@@ -35,7 +38,7 @@ func classOf(e *errs.Error) Class {
 		commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED, commonv1.ErrorReason_ERROR_REASON_ADDRESS_REFUSED:
 		return Permission
 	}
-	if passing(e) {
+	if cause := (*mcp.Error)(nil); errors.As(e, &cause) && cause.Transient {
 		return Retryable
 	}
 	return Permanent

@@ -12,13 +12,13 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// JSON-RPC error codes with a meaning of their own.
+// JSON-RPC error codes.
 const (
 	rpcMethodNotFound = -32601
 	rpcInvalidParams  = -32602
 )
 
-// Stage says what a failed request was for; it decides what is known of the tool.
+// Stage says what a failed request was for. It decides what is known about the tool.
 type Stage int
 
 // The stages of a call.
@@ -27,17 +27,20 @@ const (
 	Executing
 )
 
-// Explain turns the failure of a connection or a request into the error that callers get, with its outcome. Errors that
-// are callers' errors already pass.
+// Explain turns the failure of a connection or a request into the error that clients get, with its outcome. An *errs.Error passes.
 func Explain(stage Stage, err error) *errs.Error {
 	var done *errs.Error
 	e := mcp.As(err)
+	if stage == Preparing && e.Sent {
+		e = new(*e)
+		e.Sent = false // no tool was called, however far the request went
+	}
 	if e.Kind != mcp.NoModel && errors.As(err, &done) {
 		return done
 	}
 	out := explain(stage, e)
 	switch {
-	case stage == Preparing || !e.Sent:
+	case !e.Sent:
 		return out.With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	case e.Kind == mcp.Answered, e.Ended:
 		return out.With(errs.OutcomeKey, errs.OutcomeKnown)
@@ -46,8 +49,8 @@ func Explain(stage Stage, err error) *errs.Error {
 	}
 }
 
-// explain chooses code and reason. What a server does wrong is FAILED_PRECONDITION: not the caller's mistake, not ours, and
-// not cured by trying again before somebody changed something.
+// explain chooses code and reason. An error of the server is FAILED_PRECONDITION: it is neither the client's nor ours, and a retry
+// does not help before something is changed.
 func explain(stage Stage, e *mcp.Error) *errs.Error {
 	switch e.Kind {
 	case mcp.Answered:
@@ -61,7 +64,6 @@ func explain(stage Stage, e *mcp.Error) *errs.Error {
 	case mcp.LoginRequired:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", e)
 	case mcp.Unauthorized, mcp.Misconfigured:
-		// Trying again does not help: somebody must change something first.
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%w", e)
 	case mcp.Interrupted:
 		return interrupted(e)
@@ -72,7 +74,7 @@ func explain(stage Stage, e *mcp.Error) *errs.Error {
 	}
 }
 
-// answered is a JSON-RPC error instead of a result.
+// answered explains a JSON-RPC error in place of a result.
 func answered(stage Stage, e *mcp.Error) *errs.Error {
 	switch {
 	case stage == Preparing:
@@ -89,7 +91,7 @@ func answered(stage Stage, e *mcp.Error) *errs.Error {
 	}
 }
 
-// interrupted is a call that the caller, or a limit, ended.
+// interrupted explains a call that its client or a limit ended.
 func interrupted(e *mcp.Error) *errs.Error {
 	own := *e
 	switch e.Message {
@@ -99,7 +101,7 @@ func interrupted(e *mcp.Error) *errs.Error {
 		own.Message = "the caller went away"
 	}
 	switch {
-	case errors.Is(e, errStopping):
+	case errors.Is(e, mcp.ErrStopping):
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "%w", &own)
 	case errors.Is(e, context.DeadlineExceeded):
 		return errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT, "%w", &own)

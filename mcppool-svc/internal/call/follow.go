@@ -10,73 +10,111 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
-// Send takes what happens during a call to the caller; it may block.
+// Send passes an event of a call to its client; it may block.
 type Send func(*mcppoolv1.CallToolResponse) error
 
-// follow tells what somebody else's call does from now on, and how it ends, unless ctx ends before.
-func (c *Caller) follow(ctx context.Context, call *ledger.Call, send Send) error {
-	box, err := call.Follow()
+// Task names the MCP task that runs a call which another pool began.
+type Task struct {
+	ID      string // empty: none
+	Tool    string
+	MCPID   string
+	Server  *registry.Server
+	Refused error // why the user cannot use the server; Server is nil then
+}
+
+// Attach follows a call that was made before, from now on. A call that is unknown here but runs as an MCP task is followed at the server.
+// Errors are as Call's.
+func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send) error {
+	if t.ID == "" {
+		call, err := c.calls.Attach(q)
+		if err != nil {
+			return err
+		}
+		return c.follow(ctx, call, send)
+	}
+	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	call, first, err := c.calls.Adopt(q, cancel)
+	if err != nil || !first {
+		cancel(nil)
+		if err != nil {
+			return err
+		}
+		return c.follow(ctx, call, send)
+	}
+	return c.start(ctx, running, &execution{Caller: c, call: call, cancel: cancel, Request: Request{
+		User: q.User, Server: t.Server, Refused: t.refusal(), MCPID: t.MCPID, Tool: t.Tool, Input: "{}",
+		CallID: q.ID, Session: q.Session, Epoch: q.Epoch, Task: t.ID, Continues: true,
+	}}, send)
+}
+
+// refusal is why a task cannot be asked for. Its outcome is unknown then.
+func (t Task) refusal() error {
+	switch {
+	case t.Refused != nil:
+		return t.Refused
+	case t.Server.HTTP == nil:
+		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
+			"the task %.100q of MCP server %s ended with the connection that began it; its outcome cannot be found out", t.ID, t.MCPID)
+	}
+	return nil
+}
+
+// start runs an execution and follows it. The goroutine is what lets a client go away from a call that continues.
+func (c *Caller) start(ctx, running context.Context, x *execution, send Send) error {
+	f, err := x.call.Follow() // before the first event
 	if err != nil {
 		return err
 	}
-	defer call.Leave(box)
-	if !tell(ctx.Done(), call, box, send) {
-		return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
-			"the caller went away; the call goes on, AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
-	}
-	return c.sendEnd(ctx, call, send)
+	go x.run(running)
+	return c.stream(ctx, x.call, f, send)
 }
 
-// tell sends what a server says during a call; false where gone came before the call's end.
-func tell(gone <-chan struct{}, call *ledger.Call, box *ledger.Mailbox, send Send) bool {
-	for {
+// follow sends the events of a call from now on, and how it ended.
+func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send) error {
+	f, err := call.Follow()
+	if err != nil {
+		return err
+	}
+	return c.stream(ctx, call, f, send)
+}
+
+// stream sends what a follower receives until the call or ctx ends, and how the call ended.
+func (c *Caller) stream(ctx context.Context, call *inflight.Call, f *inflight.Follower, send Send) error {
+	defer call.Leave(f)
+	for ended := false; !ended; {
 		select {
-		case <-box.Ready():
-			deliver(box, send)
+		case <-f.Ready():
 		case <-call.Done():
-			deliver(box, send) // what came before the end
-			return true
-		case <-gone:
-			return false
+			ended = true
+		case <-ctx.Done():
+			return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
+				"the caller went away; the call goes on, AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
+		}
+		for _, n := range f.Take() {
+			if send(toResponse(n)) != nil {
+				break // ctx says that the client is gone
+			}
 		}
 	}
-}
-
-// sendEnd says how a call ended.
-func (c *Caller) sendEnd(ctx context.Context, call *ledger.Call, send Send) error {
 	end := call.End()
 	if end.Err == nil {
-		var out struct { // in one piece
-			mcppoolv1.CallToolResponse
-			event mcppoolv1.CallToolResponse_Result
-		}
-		out.event.Result = end.Result
-		out.Event = &out.event
-		if err := send(&out.CallToolResponse); err != nil {
+		if err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: end.Result}}); err != nil {
 			return err
 		}
 	}
 	if ctx.Err() == nil {
-		c.ledger.Fetched(call)
+		c.calls.Fetched(call)
 	}
 	if end.Err != nil {
 		return end.Err
 	}
 	return nil
-}
-
-// deliver sends what the mailbox has. A reader that is gone is noticed elsewhere, not here.
-func deliver(box *ledger.Mailbox, send Send) {
-	for _, n := range box.Take() {
-		if send(toResponse(n)) != nil {
-			return
-		}
-	}
 }
 
 func toResponse(n mcp.Notification) *mcppoolv1.CallToolResponse {
@@ -85,15 +123,13 @@ func toResponse(n mcp.Notification) *mcppoolv1.CallToolResponse {
 		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: toInputRequired(n.Question)}}
 	case n.Task != nil:
 		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Task{Task: toTask(n.Task)}}
-	}
-	if p := n.Progress; p != nil {
+	case n.Progress != nil:
 		return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Progress{
-			Progress: &mcppoolv1.CallProgress{Progress: p.Done, Total: p.Total, Message: clean(p.Message)},
+			Progress: &mcppoolv1.CallProgress{Progress: n.Progress.Done, Total: n.Progress.Total, Message: clean(n.Progress.Message)},
 		}}
 	}
-	l := n.Log
 	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Log{
-		Log: &mcppoolv1.CallLog{Level: clean(l.Level), Logger: clean(l.Logger), DataJson: clean(l.Data)},
+		Log: &mcppoolv1.CallLog{Level: clean(n.Log.Level), Logger: clean(n.Log.Logger), DataJson: clean(n.Log.Data)},
 	}}
 }
 

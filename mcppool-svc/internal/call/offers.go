@@ -48,7 +48,7 @@ func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do fu
 	limit := use.Server.CallLimit()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
 	defer cancel()
-	return c.leased(ctx, use, func(lease *conn.Lease) error {
+	return c.withLease(ctx, use, func(lease *conn.Lease) error {
 		o, err := offersOf(lease, use.Server, about)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (a subject) explain(server *registry.Server, err error) error {
 	}
 	e := mcp.As(err)
 	if e.Kind != mcp.Answered {
-		return preparing(err)
+		return err
 	}
 	switch {
 	case e.Code == rpcMethodNotFound:

@@ -8,59 +8,80 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/services/errs"
 )
 
-// decision is what the pool itself said to a call.
+// decision is the pool's own decision about a call.
 type decision string
 
 const (
-	undecided decision = ""        // it did not come to that
-	allowed   decision = "allowed" // the call was let through to the server
+	undecided decision = "none" // the call ended before
+	allowed   decision = "allowed"
 	refused   decision = "refused"
 )
 
-// facts are what is found out on the way and goes into the record of a call.
+// facts are what an execution finds out, for its record and for the decision whether to retry.
 type facts struct {
 	decision   decision
-	definition string // hash of the tool's
+	definition string // hash of the tool's definition
 	repeatable bool   // the tool may run twice
-	retries    int    // further tries that were made
-	repeats    int    // further requests that went on with the call, beside those
-	// asked says that the server asked somebody something.
-	asked atomic.Bool
-	// unclear says that a question was refused which may have been this call's.
-	unclear atomic.Bool
-	// tasked says that the server does the call as a task.
-	tasked atomic.Bool
-	cost   cost // of models that the server had asked
-	cached bool // the result was kept; the tool was not called
+	cached     bool   // the result came from the cache; the tool was not called
+	connected  bool   // the latest attempt had a connection
+
+	reason     retryReason // of the latest attempt
+	attempts   int         // after a pause
+	repeats    int         // further attempts, those without a pause included
+	continued  int         // requests that continued the call and were repeated
+	mayHaveRun bool        // an earlier attempt may have run the tool
+
+	asked   atomic.Bool // the server asked for input
+	unclear atomic.Bool // a question was refused that may have been this call's
+	tasked  atomic.Bool // the server runs the call as an MCP task
+	usage   usage       // of models that the server asked
 }
 
-// record says how a call went: to those who measure, in the log for whoever looks for a fault, and in the audit.
-func (c *Caller) record(ctx context.Context, r *Request, f *facts, took time.Duration, end ledger.End) {
-	c.deps.Meter.Ended(ctx, end, took)
+// end completes a result, or classifies an error.
+func (x *execution) end(result *mcppoolv1.CallResult, err error) inflight.End {
+	if err != nil {
+		failed := errs.From(err)
+		if outcome := failed.Metadata[errs.OutcomeKey]; outcome == "" || x.Task != "" && outcome != errs.OutcomeKnown {
+			failed = failed.With(errs.OutcomeKey, errs.OutcomeUnknown)
+		}
+		return inflight.End{Err: failed.With(ClassKey, string(classOf(failed)))}
+	}
+	result.CallId, result.ModelUsage = x.CallID, x.usage.message()
+	result.Duration = durationpb.New(time.Since(x.began))
+	return inflight.End{Result: result}
+}
+
+// record measures a call, and writes it to the log and to the audit file.
+func (x *execution) record(ctx context.Context, took time.Duration, end inflight.End) {
+	x.deps.Metrics.ended(ctx, end, took)
 	level, message := slog.LevelDebug, "tool call"
 	if end.Err != nil {
 		level, message = slog.LevelInfo, "tool call failed"
 	}
-	if c.deps.Log.Enabled(ctx, level) {
+	if x.deps.Log.Enabled(ctx, level) {
 		attrs := []slog.Attr{
-			slog.String("user", r.User), slog.String("mcp_id", r.MCPID), slog.String("tool", r.Tool), slog.String("call_id", r.CallID),
-			slog.String("session_id", r.Session), slog.Duration("took", took), slog.Bool("is_error", end.Result.GetIsError()),
+			slog.String("user", x.User), slog.String("mcp_id", x.MCPID), slog.String("tool", x.Tool), slog.String("call_id", x.CallID),
+			slog.String("session_id", x.Session), slog.Duration("took", took), slog.Bool("is_error", end.Result.GetIsError()),
 		}
 		if end.Err != nil {
 			attrs = append(attrs, slog.Any("error", end.Err))
 		}
-		c.deps.Log.LogAttrs(ctx, level, message, attrs...)
+		x.deps.Log.LogAttrs(ctx, level, message, attrs...)
 	}
-	if c.deps.Audit != nil {
-		c.audit(ctx, "tool_call", callRecord(r, f, took, end)...)
+	if x.deps.Audit != nil {
+		x.audit(ctx, "tool_call", x.auditAttrs(took, end)...)
 	}
 }
 
-// audit writes a record of what was done.
+// audit writes an audit record.
 func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
 	if c.deps.Audit == nil {
 		return
@@ -72,22 +93,23 @@ func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
 	}
 }
 
-// callRecord is a record for those who ask later who did what. It holds no arguments, no results and no messages, which could
-// carry secrets: only hashes and names.
-func callRecord(r *Request, f *facts, took time.Duration, end ledger.End) []slog.Attr {
-	sum := sha256.Sum256([]byte(r.Input))
+// auditAttrs say who called what, and how it ended. They hold no arguments, results or messages, which could carry secrets: only
+// hashes and names.
+func (x *execution) auditAttrs(took time.Duration, end inflight.End) []slog.Attr {
+	sum := sha256.Sum256([]byte(x.Input))
 	outcome, reason := errs.OutcomeKnown, ""
 	if end.Err != nil {
 		outcome, reason = end.Err.Metadata[errs.OutcomeKey], errs.ReasonName(end.Err.Reason)
 	}
-	d := f.decision
-	if d == undecided {
-		d = "none"
+	d := x.decision
+	if d == "" {
+		d = undecided
 	}
 	return []slog.Attr{
-		slog.String("user", r.User), slog.String("session_id", r.Session), slog.String("mcp_id", r.MCPID), slog.String("tool", r.Tool),
-		slog.String("call_id", r.CallID), slog.String("definition_hash", f.definition), slog.String("argument_hash", hex.EncodeToString(sum[:])),
+		slog.String("user", x.User), slog.String("session_id", x.Session), slog.String("mcp_id", x.MCPID), slog.String("tool", x.Tool),
+		slog.String("call_id", x.CallID), slog.String("definition_hash", x.definition), slog.String("argument_hash", hex.EncodeToString(sum[:])),
 		slog.String("decision", string(d)), slog.String("outcome", outcome), slog.String("reason", reason),
-		slog.Int("retries", f.retries+f.repeats), slog.Bool("tool_error", end.Result.GetIsError()), slog.Bool("cached", f.cached), slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Int("retries", x.repeats+x.continued), slog.Bool("tool_error", end.Result.GetIsError()), slog.Bool("cached", x.cached),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
 }

@@ -2,24 +2,34 @@ package call
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/mcppool-svc/internal/ledger"
+	"pawl.dev/mcppool-svc/internal/call/inflight"
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
-// Keys of `_meta` that say which step a call belongs to, for servers that can make use of it.
+// Keys of `_meta` that name the step that a call belongs to, for servers that use them.
 const (
 	metaIdempotencyKey = "pawl.dev/idempotency-key"
 	metaCallID         = "pawl.dev/call-id"
+)
+
+const (
+	// taskAfter is how long a call may take before it is begun as an MCP task if the tool leaves that open: proxies cut off requests
+	// that are held longer, and a task costs two more requests and the time between polls.
+	taskAfter = time.Minute
+	// taskRetention is how much longer than the call a server is asked to keep the result, for a client that lost it.
+	taskRetention = time.Hour
 )
 
 // Request is one call.
@@ -29,28 +39,28 @@ type Request struct {
 	Refused        error // why the user cannot use the server; Server is nil then
 	MCPID          string
 	Tool           string
-	Input          string        // JSON text of an object
-	Hashes         []ledger.Hash // of server, tool and input, in each way to write it
-	CallID         string        // empty: one is made up, and the call ends with its caller
-	Unnamed        bool          // it was made up
-	IdempotencyKey string        // may be empty
-	Session        string        // may be empty
-	Epoch          uint64        // of the session's owner
-	Timeout        time.Duration // 0: the server's
-	StartBy        time.Time     // zero: any time
-	DefinitionHash string        // expected; may be empty
-	ConfigRevision uint64        // expected; 0: any
-	Ack            []string      // earlier calls to forget
-	BypassCache    bool          // a result that is kept will not do
-	Continues      bool          // it goes on with an earlier call
+	Input          string          // JSON text of an object
+	Hashes         []inflight.Hash // of server, tool and input, for each way to write it
+	CallID         string          // empty: one is made up, and the call ends with its caller
+	Unnamed        bool            // the call id was made up
+	IdempotencyKey string          // may be empty
+	Session        string          // may be empty
+	Epoch          uint64          // of the session's owner
+	Timeout        time.Duration   // 0: the server's
+	StartBy        time.Time       // zero: any time
+	DefinitionHash string          // expected; may be empty
+	ConfigRevision uint64          // expected; 0: any
+	Ack            []string        // earlier calls to forget
+	BypassCache    bool            // a cached result will not do
+	Continues      bool            // it continues an earlier call
 
-	Resume  *mcp.Continuation     // of a call that ended by asking; nil: a new call
-	Answers map[string]mcp.Answer // to what it asked, by id of the question
-	Task    string                // that does the call already; empty: it is to be made
+	Resume  *mcp.Continuation     // of a call that ended with a question; nil: a new call
+	Answers map[string]mcp.Answer // to the questions, by id
+	Task    string                // MCP task that runs the call already; empty: none
 }
 
-// limit is the longest that the tool may take.
-func (r *Request) limit() time.Duration {
+// timeout is how long the tool may take.
+func (r *Request) timeout() time.Duration {
 	limit := r.Server.CallLimit()
 	if r.Timeout > 0 {
 		limit = min(limit, r.Timeout)
@@ -58,7 +68,54 @@ func (r *Request) limit() time.Duration {
 	return limit
 }
 
-// meta says to the server which step, call and trace this is.
+// reads reports whether the call changes nothing.
+func (r *Request) reads(policy registry.Policy) bool {
+	return r.Task == "" && policy.Effect == commonv1.Effect_EFFECT_READ
+}
+
+// use is the connection that the attempt needs. While it waits for one, the followers of the call are told why.
+func (a *attempt) use() conn.Use {
+	patience := a.limit
+	if !a.StartBy.IsZero() {
+		patience = min(patience, a.StartBy.Sub(a.deps.Now()))
+	}
+	return conn.Use{
+		Server: a.Server, User: a.User, Session: a.Session, Call: true, Patience: max(patience, time.Millisecond),
+		Waiting: func(why error) { a.log("info", "the call waits: "+errs.From(why).Message) },
+	}
+}
+
+// log sends a log message of the pool's own to the followers of the call.
+func (a *attempt) log(level, text string) {
+	data, err := json.Marshal(text)
+	if err != nil {
+		return
+	}
+	a.call.Notify(mcp.Notification{Log: &mcp.Log{Level: level, Logger: "pawl", Data: string(data)}})
+}
+
+// toolCall is the call as the connection takes it.
+func (a *attempt) toolCall(ctx context.Context, tool *catalog.Tool) mcp.Call {
+	c := mcp.Call{
+		Name: a.Tool, Arguments: json.RawMessage(a.Input), Meta: a.meta(ctx),
+		Notify: a.notify, Ask: a.ask, Sample: a.sample, Unclear: func() { a.unclear.Store(true) }, Gate: a.inTime, Again: a.continueAgain,
+		Resume: a.Resume, Answers: a.Answers, Follow: a.Task,
+	}
+	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && a.limit > taskAfter) {
+		c.Task, c.TaskTTL = mcp.TaskAsked, a.limit+taskRetention
+	}
+	return c
+}
+
+// notify implements mcp.Call.Notify.
+func (a *attempt) notify(n mcp.Notification) {
+	if n.Task != nil {
+		a.tasked.Store(true)
+	}
+	a.call.Notify(n)
+}
+
+// meta names step, call and trace.
 func (r *Request) meta(ctx context.Context) []mcp.Meta {
 	m := make([]mcp.Meta, 0, 2)
 	m = append(m, mcp.Meta{Key: metaCallID, Value: r.CallID})
@@ -74,18 +131,4 @@ func (r *Request) meta(ctx context.Context) []mcp.Meta {
 		m = append(m, mcp.Meta{Key: k, Value: v})
 	}
 	return m
-}
-
-// refuse is an error of a call that was not made.
-func refuse(code codes.Code, reason commonv1.ErrorReason, format string, args ...any) *errs.Error {
-	return errs.New(code, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-}
-
-// inTime refuses a call that can no longer be started in time.
-func (r *Request) inTime(now time.Time) error {
-	if r.StartBy.IsZero() || now.Before(r.StartBy) {
-		return nil
-	}
-	return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOO_LATE,
-		"the call could not be started before %s; another owner may be at work by now", r.StartBy.UTC().Format(time.RFC3339Nano))
 }

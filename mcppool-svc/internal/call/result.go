@@ -8,23 +8,55 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/grpc/codes"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/strictjson"
 )
 
-// readResult reads a raw tools/call result. An error means that the tool ran, and that what it gave cannot be read.
-func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
-	var one struct { // in one piece with what nearly all have
-		mcppoolv1.CallResult
-		duration durationpb.Duration
-		content  [1]*mcppoolv1.Content
+// parse reads the raw result of a tool, checks it against the tool's output schema and cuts it to the size limit.
+func (a *attempt) parse(raw json.RawMessage, tool *catalog.Tool) (*mcppoolv1.CallResult, error) {
+	result, err := readResult(raw)
+	if err != nil {
+		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
 	}
-	out := &one.CallResult
-	out.Duration, out.Content = &one.duration, one.content[:0]
+	if err := a.checkOutput(tool, result); err != nil {
+		return nil, err
+	}
+	if limit := a.deps.MaxResult; limit > 0 && len(raw) > limit {
+		shorten(result, limit)
+	}
+	return result, nil
+}
+
+// checkOutput compares structured content with the tool's output schema. A tool that breaks its schema ran all the same: the outcome is
+// KNOWN, and the error carries the content, so that the tool is not run again to see it.
+func (a *attempt) checkOutput(tool *catalog.Tool, result *mcppoolv1.CallResult) error {
+	if tool == nil || tool.Output == "" || result.StructuredJson == "" || result.IsError {
+		return nil
+	}
+	output, err := tool.OutputSchema()
+	if err != nil {
+		a.deps.Log.Warn("a tool's output schema is not valid; its results are not checked", "mcp_id", a.Server.ID, "tool", tool.Name, "error", err)
+		return nil
+	}
+	if err := output.Validate(result.StructuredJson); err != nil {
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+			"the tool %s/%s ran, but its result does not fit its own output schema: %v; do not call it again to get another one",
+			a.Server.ID, tool.Name, err).
+			With(errs.OutcomeKey, errs.OutcomeKnown).With("structured_json", result.StructuredJson)
+	}
+	return nil
+}
+
+// readResult reads a raw tools/call result. An error means that the tool ran, but its result cannot be read.
+func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
+	out := &mcppoolv1.CallResult{}
 	var kind string
 	var content json.RawMessage
 	err := strictjson.EachMember(raw, func(key, value []byte) error {
@@ -187,13 +219,7 @@ func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
 	}
 	switch c.typ {
 	case "text":
-		var one struct { // in one piece
-			mcppoolv1.Content
-			text mcppoolv1.Content_Text
-		}
-		one.text.Text = clean(c.text)
-		one.Kind = &one.text
-		return &one.Content, nil
+		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: clean(c.text)}}, nil
 	case "image":
 		blob, err := readBlob(c)
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Image{Image: blob}}, err

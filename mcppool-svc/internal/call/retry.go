@@ -6,100 +6,172 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
 
-// How a call is tried again (D11).
+// How calls are retried (D11).
 const (
-	maxTries   = 3
-	firstPause = time.Second
-	longPause  = 10 * time.Second
+	maxAttempts = 3
+	firstPause  = time.Second
+	maxPause    = 10 * time.Second
 )
 
-// retrying makes a call up to three times, with a growing pause before each further try: where what went wrong passes by itself, and
-// where trying again cannot do anything twice, because the tool did not run or may run twice. All tries together take no longer than
-// the call may. What fails for ever is told at once, and so is what was not tried at all because it failed a moment ago.
-func (m *making) retrying(ctx context.Context) error {
-	unknown := false
-	for n := 1; ; n++ {
-		err := m.try(ctx)
-		if err == nil {
-			return nil
-		}
-		if e := errs.From(err); unknown && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
-			err = e.With(errs.OutcomeKey, errs.OutcomeUnknown) // an earlier try may have run
-		}
-		if n == maxTries || remembered(err) || !passing(err) || !m.f.harmless(err) {
-			return err
-		}
-		wait := pause(n, err)
-		if time.Since(m.began)+wait >= m.limit || !sleep(ctx, wait) || m.r.inTime(m.deps.Now()) != nil {
-			return err
-		}
-		if !m.same(&m.r) {
-			return err // the server is another one by now, or nobody's any more
-		}
-		m.f.retries++
-		unknown = unknown || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted
-		m.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", m.r.MCPID, "tool", m.r.Tool, "call_id", m.r.CallID, "try", n+1, "error", err)
-	}
+// retryAfter asks the retry policy for another attempt after a pause.
+type retryAfter time.Duration
+
+func (retryAfter) Error() string { return "make another attempt" }
+
+// newRetries returns the policy that executions run their attempts under. execution.again decides what is retried and how often.
+func newRetries() failsafe.Executor[any] {
+	return failsafe.With(retrypolicy.NewBuilder[any]().
+		HandleErrorTypes(retryAfter(0)).
+		WithMaxRetries(-1).
+		WithDelayFunc(func(e failsafe.ExecutionAttempt[any]) time.Duration {
+			after, _ := errors.AsType[retryAfter](e.LastError())
+			return time.Duration(after)
+		}).Build())
 }
 
-// passing says whether an error may be over in a moment.
-func passing(err error) bool {
+// retryReason says why another attempt is made.
+type retryReason int
+
+const (
+	noRetry     retryReason = iota
+	replaced                // the connection had ended before anything was sent
+	disentangle             // a question was refused because it was not clear whether this call asked it
+	transient               // the failure may be over in a moment
+)
+
+// settle takes the outcome of an attempt, unless an earlier attempt says more.
+func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
+	notExecuted := err != nil && outcomeOf(err) == errs.OutcomeNotExecuted
+	if notExecuted && x.reason == disentangle {
+		return // the call before it counts: it was not repeated
+	}
+	if notExecuted && x.mayHaveRun {
+		err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+	x.mayHaveRun = x.mayHaveRun || !notExecuted
+	x.result, x.err = result, err
+}
+
+// again returns a retryAfter if another attempt should be made: if the failure passes by itself, and if another attempt cannot do
+// anything twice, because the tool did not run or may run twice. All attempts together take no longer than the call may.
+func (x *execution) again(ctx context.Context) error {
+	last := x.reason
 	var e *mcp.Error
-	return errors.As(err, &e) && e.Transient
-}
-
-// remembered says whether a connection's earlier failure was told, and no connection tried.
-func remembered(err error) bool {
-	var e *mcp.Error
-	return errors.As(err, &e) && e.Remembered
-}
-
-// harmless says whether a call that failed so can be made again.
-func (f *facts) harmless(err error) bool {
-	if f.asked.Load() || f.tasked.Load() || f.cost.any() {
-		return false // a person would be asked again, a task begun beside the first, or a model paid for twice
+	errors.As(x.err, &e)
+	switch {
+	case x.connected && last != replaced && endedUnsent(x.err):
+		x.reason = replaced
+		return retryAfter(0)
+	case x.unclear.Swap(false) && last != disentangle && x.mayDisentangle(ctx):
+		x.reason = disentangle
+		return retryAfter(0)
+	case e != nil && e.Transient && !e.Remembered && x.attempts < maxAttempts-1 && x.harmless(x.err):
+		x.reason = transient
+		x.attempts++
+		if wait := pause(x.attempts, e); time.Since(x.began)+wait < x.maximum {
+			return retryAfter(wait)
+		}
 	}
-	if e := (*mcp.Error)(nil); errors.As(err, &e) && e.Begun {
-		return false // what could be made again was
-	}
-	outcome := errs.From(err).Metadata[errs.OutcomeKey]
-	return outcome == errs.OutcomeNotExecuted || f.repeatable && outcome == errs.OutcomeUnknown
+	return nil
 }
 
-// same says whether a call's server is still registered as it was when the call came.
-func (c *Caller) same(r *Request) bool {
-	if c.deps.Lookup == nil {
+// retry reports whether the attempt that again asked for can still be made, and counts it.
+func (x *execution) retry(ctx context.Context) bool {
+	if x.reason == replaced {
 		return true
 	}
-	now, err := c.deps.Lookup(r.User, r.MCPID)
-	return err == nil && now.UID == r.Server.UID && !now.Disabled && now.ConfigRevision() == r.Server.ConfigRevision()
+	if x.reason == transient && (x.inTime() != nil || !x.unchanged()) {
+		return false
+	}
+	x.repeats++
+	x.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", x.MCPID, "tool", x.Tool, "call_id", x.CallID, "error", x.err)
+	return true
 }
 
-// repeatable is what may be done twice.
+// endedUnsent reports whether a connection ended before the call was sent over it: the client cannot know that a server was restarted.
+func endedUnsent(err error) bool {
+	var e *mcp.Error
+	return errors.As(err, &e) && e.Lost && !e.Sent && !e.Begun
+}
+
+// mayDisentangle reports whether to call a tool again because a question was refused that may have been this call's: from now on
+// the call gets a connection of its own, so that there is no doubt. Only a tool that may run twice is called twice, and only if nothing
+// was asked yet, of a person or a model.
+func (x *execution) mayDisentangle(ctx context.Context) bool {
+	known := x.err == nil || outcomeOf(x.err) == errs.OutcomeKnown
+	return known && x.repeatable && !x.asked.Load() && !x.tasked.Load() && !x.usage.any() && !x.Continues && x.Task == "" &&
+		ctx.Err() == nil && x.unchanged()
+}
+
+// harmless reports whether a call that failed like this can be repeated.
+func (x *execution) harmless(err error) bool {
+	if x.asked.Load() || x.tasked.Load() || x.usage.any() {
+		return false // a person would be asked again, a second task begun, or a model paid twice
+	}
+	if e := (*mcp.Error)(nil); errors.As(err, &e) && e.Begun {
+		return false // the client has retried what can be retried
+	}
+	outcome := outcomeOf(err)
+	return outcome == errs.OutcomeNotExecuted || x.repeatable && outcome == errs.OutcomeUnknown
+}
+
+// unchanged reports whether the call's server is still registered as it was when the call came.
+func (x *execution) unchanged() bool {
+	if x.deps.Lookup == nil {
+		return true
+	}
+	now, err := x.deps.Lookup(x.User, x.MCPID)
+	return err == nil && now.UID == x.Server.UID && !now.Disabled && now.ConfigRevision() == x.Server.ConfigRevision()
+}
+
+// remaining is how long the next attempt may take.
+func (x *execution) remaining() time.Duration {
+	if x.repeats == 0 {
+		return x.maximum
+	}
+	return max(x.maximum-time.Since(x.began), time.Millisecond)
+}
+
+// continueAgain implements mcp.Call.Again by the same rules. A person may have been asked by then: the answers go along.
+func (a *attempt) continueAgain(ctx context.Context, n int, e *mcp.Error) bool {
+	if n >= maxAttempts || !e.Transient || e.Sent && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.unchanged() {
+		return false
+	}
+	a.continued++
+	a.deps.Log.InfoContext(ctx, "a tool call goes on once more", "mcp_id", a.MCPID, "tool", a.Tool, "call_id", a.CallID, "attempt", n+1, "error", e)
+	return true
+}
+
+// repeatable reports whether a tool may run twice.
 func repeatable(p registry.Policy) bool {
 	return p.Effect == commonv1.Effect_EFFECT_READ || p.Idempotent
 }
 
-// pause is how long to wait after the nth try: what the server asked for, or twice as long each time; never more than ten seconds, and
-// a little more, so that those who failed together do not come back together, nor before the pool forgets that it just failed.
-func pause(n int, err error) time.Duration {
+func outcomeOf(err error) string { return errs.From(err).Metadata[errs.OutcomeKey] }
+
+// pause is how long to wait after the nth attempt: what the server asked for, or twice as long each time, at most 10 s. Jitter only adds to
+// it: the pool remembers a failed connect for the first pause.
+func pause(n int, e *mcp.Error) time.Duration {
 	d := firstPause << (n - 1)
-	var e *mcp.Error
-	if errors.As(err, &e) && e.RetryAfter > 0 {
+	if e != nil && e.RetryAfter > 0 {
 		d = e.RetryAfter
 	}
-	d = min(d, longPause)
-	return d + time.Duration(rand.Float64()*0.2*float64(d)) //nolint:gosec // nobody gains by guessing it
+	d = min(d, maxPause)
+	return d + time.Duration(rand.Float64()*0.2*float64(d)) //nolint:gosec // no secret depends on it
 }
 
-// sleep waits, unless ctx ends before.
+// sleep waits, and returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -17,8 +17,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/ledger"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -91,14 +91,14 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(pool, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler), Pins: pins})
+	c := New(pool, inflight.New(inflight.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler), Pins: pins})
 	for _, l := range lookup {
 		c.deps.Lookup = l
 	}
 	if r.Server == nil {
 		r.Server = &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	}
-	r.User, r.Input, r.CallID, r.Hashes = "ann", "{}", "c", []ledger.Hash{{}}
+	r.User, r.Input, r.CallID, r.Hashes = "ann", "{}", "c", []inflight.Hash{{}}
 	failed := c.Call(t.Context(), r, func(*mcppoolv1.CallToolResponse) error { return nil })
 	close(server.done)
 	pool.Close()
@@ -210,17 +210,17 @@ func TestNoRetryOfAnotherServer(t *testing.T) {
 // A person is not asked again, no second task is begun, and no model paid twice, because a connection broke.
 func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "lost").With(errs.OutcomeKey, errs.OutcomeUnknown)
-	for name, change := range map[string]func(*try){"asked": func(t *try) { t.f.asked.Store(true) }, "a task": func(t *try) {
-		t.notify(mcp.Notification{Task: &mcp.Task{}})
-	}, "a model is being asked": func(t *try) { t.f.cost.begin() }, "a model answered": func(t *try) {
-		t.f.cost.begin()
-		t.f.cost.add(Sampled{OutputTokens: 1})
+	for name, change := range map[string]func(*attempt){"asked": func(a *attempt) { a.asked.Store(true) }, "a task": func(a *attempt) {
+		a.notify(mcp.Notification{Task: &mcp.Task{}})
+	}, "a model is being asked": func(a *attempt) { a.usage.begin() }, "a model answered": func(a *attempt) {
+		a.usage.begin()
+		a.usage.add(sampled{OutputTokens: 1})
 	}} {
-		m := &making{f: facts{repeatable: true}, call: &ledger.Call{}}
-		if !m.f.harmless(lost) {
+		x := &execution{facts: facts{repeatable: true}, call: &inflight.Call{}}
+		if !x.harmless(lost) {
 			t.Error("a reading tool cannot be repeated")
 		}
-		if change(&try{making: m}); m.f.harmless(lost) {
+		if change(&attempt{execution: x}); x.harmless(lost) {
 			t.Errorf("%s: it is repeated", name)
 		}
 	}
@@ -234,13 +234,13 @@ func TestUnclearQuestions(t *testing.T) {
 	}{
 		"nobody was asked": {func(*facts) {}, true},
 		"a person was":     {func(f *facts) { f.asked.Store(true) }, false},
-		"a model answered": {func(f *facts) { f.cost.begin(); f.cost.add(Sampled{OutputTokens: 1}) }, false},
-		"a model is asked": {func(f *facts) { f.cost.begin() }, false},
+		"a model answered": {func(f *facts) { f.usage.begin(); f.usage.add(sampled{OutputTokens: 1}) }, false},
+		"a model is asked": {func(f *facts) { f.usage.begin() }, false},
 	} {
-		m := &making{Caller: New(nil, nil, Deps{Log: slog.New(slog.DiscardHandler)}), f: facts{repeatable: true}}
-		m.f.unclear.Store(true)
-		tt.change(&m.f)
-		if got := m.unheard(t.Context(), nil); got != tt.again {
+		x := &execution{Caller: New(nil, nil, Deps{}), facts: facts{repeatable: true}}
+		x.unclear.Store(true)
+		tt.change(&x.facts)
+		if got := x.again(t.Context()) != nil; got != tt.again {
 			t.Errorf("%s: made again: %v", name, got)
 		}
 	}
@@ -256,19 +256,19 @@ func TestRememberedFailuresAreNotRetried(t *testing.T) {
 			return nil, down
 		}, slog.New(slog.DiscardHandler))
 		defer pool.Close()
-		c := New(pool, ledger.New(ledger.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		c := New(pool, inflight.New(inflight.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		call := func(id string) (time.Duration, *errs.Error) {
 			start := time.Now()
 			err := c.Call(t.Context(), Request{
 				Server: &registry.Server{ID: "s", UID: "u", Stdio: &registry.Stdio{Command: "x"}}, Tool: "look",
-				User: "ann", Input: "{}", CallID: id, Hashes: []ledger.Hash{{}},
+				User: "ann", Input: "{}", CallID: id, Hashes: []inflight.Hash{{}},
 			}, func(*mcppoolv1.CallToolResponse) error { return nil })
 			return time.Since(start), errs.From(err)
 		}
-		if took, err := call("own"); took < 3*time.Second || connects != maxTries || errs.ReasonName(err.Reason) != "MCP_SERVER_UNAVAILABLE" {
+		if took, err := call("own"); took < 3*time.Second || connects != maxAttempts || errs.ReasonName(err.Reason) != "MCP_SERVER_UNAVAILABLE" {
 			t.Errorf("its own failures: %v after %v and %d connects", err, took, connects)
 		}
-		if took, err := call("remembered"); took != 0 || connects != maxTries || errs.ReasonName(err.Reason) != "MCP_SERVER_UNAVAILABLE" ||
+		if took, err := call("remembered"); took != 0 || connects != maxAttempts || errs.ReasonName(err.Reason) != "MCP_SERVER_UNAVAILABLE" ||
 			err.Metadata[ClassKey] != string(Retryable) || err.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted {
 			t.Errorf("a remembered failure: %v %v after %v and %d connects", err, err.Metadata, took, connects)
 		}

@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 
 	"google.golang.org/grpc/codes"
 
@@ -50,18 +49,11 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 		return nil, err
 	}
 	sub, err := o.Subscribe(asking, uri)
-	if err == nil {
-		return &Subscription{sub, lease}, nil
+	if err != nil {
+		lease.Close(err)
+		return nil, Explain(Preparing, about.explain(use.Server, err))
 	}
-	if mcp.As(err).Lost {
-		lease.Discard(err)
-	}
-	lease.Release()
-	var f failure
-	if err = about.explain(use.Server, err); errors.As(err, &f) {
-		return nil, Explain(f.stage, err)
-	}
-	return nil, err
+	return &Subscription{sub, lease}, nil
 }
 
 // IsPassing says whether an error may be gone the next time, without anybody changing anything.

@@ -85,15 +85,23 @@ func (l *Lease) Release() {
 	p.wake()
 }
 
-// Discard says, before Release, that the connection failed and is of no use: the next lease is of another one. Calls of
-// others that still run over it may end.
-func (l *Lease) Discard(err error) {
-	l.pool.mu.Lock()
-	defer l.pool.mu.Unlock()
-	if !l.entry.retired {
-		l.pool.remember(l.entry, err)
+// Close releases the connection after a request that ended with err. A connection that err ended is not leased again; calls of others
+// that still run over it may end. If the server did not answer in time, the connection is probed before its state is shown.
+func (l *Lease) Close(err error) {
+	var e *mcp.Error
+	if errors.As(err, &e) && (e.Lost || e.Kind == mcp.Interrupted) {
+		l.pool.mu.Lock()
+		if !e.Lost {
+			l.entry.heard = time.Time{}
+		} else {
+			if !l.entry.retired {
+				l.pool.remember(l.entry, e)
+			}
+			l.pool.retire(l.entry)
+		}
+		l.pool.mu.Unlock()
 	}
-	l.pool.retire(l.entry)
+	l.Release()
 }
 
 // Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them

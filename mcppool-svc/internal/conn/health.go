@@ -26,13 +26,6 @@ func (p *Pool) Prove(ctx context.Context, user string, servers ...*registry.Serv
 	}
 }
 
-// Doubt says, before Release, that the server did not answer in time: who looks at its state asks it first.
-func (l *Lease) Doubt() {
-	l.pool.mu.Lock()
-	defer l.pool.mu.Unlock()
-	l.entry.heard = time.Time{}
-}
-
 // prove begins the probes, and returns what is closed when each is over.
 func (p *Pool) prove(user string, servers []*registry.Server) (asked []<-chan struct{}) {
 	p.mu.Lock()

@@ -159,13 +159,12 @@ func TestProbesBesideCalls(t *testing.T) {
 	})
 }
 
-// A call that was not answered in time casts doubt on the server, whenever that answered last.
-func TestDoubt(t *testing.T) {
+// A connection over which a call was not answered in time is probed before its state is shown.
+func TestProbeAfterTimeout(t *testing.T) {
 	withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
 		lease := acquire(t, p, Use{User: "ann"})
 		l.become("gone")
-		lease.Doubt()
-		lease.Release()
+		lease.Close(&mcp.Error{Kind: mcp.Interrupted})
 		look(t, p, Failed)
 	})
 }
@@ -182,7 +181,8 @@ func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 					use := Use{Server: s, User: "ann", Session: "task", Call: true}
 					leases := []*Lease{acquire(t, p, use), acquire(t, p, use), acquire(t, p, use)}
 					if firstGoes {
-						leases[0].Discard(errors.New("it hung"))
+						leases[0].Close(&mcp.Error{Lost: true, Message: "it hung"})
+						leases = leases[1:]
 					}
 					for _, lease := range leases {
 						lease.Release()

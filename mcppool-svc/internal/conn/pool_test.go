@@ -372,11 +372,10 @@ func TestServerThatDiesEachTimeIsAnError(t *testing.T) {
 	})
 }
 
-func TestDiscard(t *testing.T) {
+func TestCloseAfterLoss(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		a, b := acquire(t, p, Use{User: "ann"}), acquire(t, p, Use{User: "ann"})
-		a.Discard(errors.New("session lost"))
-		a.Release()
+		a.Close(&mcp.Error{Lost: true, Message: "session lost"})
 		synctest.Wait()
 		if f.made[0].isClosed() {
 			t.Error("closed under another's call")

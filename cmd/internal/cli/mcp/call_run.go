@@ -153,7 +153,7 @@ func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequir
 		case err == nil:
 			return nil
 		case reason == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN:
-			d.u.Note("the question is open no more")
+			d.u.Note("the question is no longer open")
 			return nil // what comes next says how it went on
 		case !mendable(reason):
 			return err

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"fmt"
+	"testing"
+)
+
+func woken(w *watcher) bool {
+	select {
+	case <-w.Woken():
+		return true
+	default:
+		return false
+	}
+}
+
+// TestWatchersHearTheirOwn: of all that concerns their user, once however often it changes.
+func TestWatchersHearTheirOwn(t *testing.T) {
+	h := newHub()
+	ann, bob := h.Watch("ann"), h.Watch("bob")
+	for range 3 {
+		h.Touch("a", "ann")
+	}
+	if !woken(ann) || woken(ann) || woken(bob) {
+		t.Error("ann must be woken once, bob not at all")
+	}
+	if changed := ann.Take(); !changed("a") || changed("b") {
+		t.Error("a changed, and b did not")
+	}
+	if ann.Take()("a") {
+		t.Error("what was taken is not told again")
+	}
+	h.Touch("b", "") // of all users
+	h.Touch("", "bob")
+	if !woken(ann) || !woken(bob) || ann.Take()("a") || !bob.Take()("a") {
+		t.Error("b changed for ann, everything for bob")
+	}
+	bob.Close()
+	if h.Touch("b", ""); woken(bob) {
+		t.Error("who closed is woken no more")
+	}
+}
+
+// TestWatchersAreBounded: many names are any name.
+func TestWatchersAreBounded(t *testing.T) {
+	h := newHub()
+	w := h.Watch("ann")
+	for i := range 2 * maxNamed {
+		h.Touch(fmt.Sprint(i), "ann")
+	}
+	if len(w.named) > maxNamed || !w.Take()("something else") {
+		t.Errorf("%d names are kept", len(w.named))
+	}
+}

@@ -1,0 +1,185 @@
+package call
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/maypok86/otter/v2/stats"
+	"google.golang.org/protobuf/proto"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/conn"
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
+)
+
+const (
+	// defaultCacheBytes is the size of the cache if Config does not say.
+	defaultCacheBytes = 64 << 20
+	// maxCachedShare is the part of the cache that one result may take.
+	maxCachedShare = 8
+	// cacheOverhead is about what a result takes beside itself.
+	cacheOverhead = 512
+)
+
+// Cache keeps results of tools that only read, for servers with a cache_ttl. It is safe for concurrent use.
+type Cache struct {
+	maxBytes int64
+	results  *otter.Cache[cacheKey, *cachedResult]
+}
+
+// cachedResult is shared: do not change it.
+type cachedResult struct {
+	result *mcppoolv1.CallResult
+	size   uint32
+	ttl    time.Duration
+}
+
+// clock is the otter.Clock of a Cache.
+type clock func() time.Time
+
+// NowNano implements otter.Clock.
+func (c clock) NowNano() int64 { return c().UnixNano() }
+
+// Tick implements otter.Clock. There are no ticks: expired results make way when others are added.
+func (clock) Tick(time.Duration) <-chan time.Time { return nil }
+
+// NewCache returns a cache of so many bytes; 0: 64 MiB.
+func NewCache(maxBytes int64, now func() time.Time) *Cache {
+	if maxBytes == 0 {
+		maxBytes = defaultCacheBytes
+	}
+	return &Cache{maxBytes: maxBytes, results: otter.Must(&otter.Options[cacheKey, *cachedResult]{
+		MaximumWeight: uint64(maxBytes),
+		Weigher:       func(_ cacheKey, c *cachedResult) uint32 { return c.size },
+		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[cacheKey, *cachedResult]) time.Duration {
+			return e.Value.ttl
+		}),
+		StatsRecorder: stats.NewCounter(),
+		Clock:         clock(now),
+	})}
+}
+
+// get returns a cached result, or nil.
+func (c *Cache) get(k cacheKey) *mcppoolv1.CallResult {
+	kept, ok := c.results.GetIfPresent(k)
+	if !ok {
+		return nil
+	}
+	return &mcppoolv1.CallResult{Content: kept.result.GetContent(), StructuredJson: kept.result.GetStructuredJson(), Cached: true}
+}
+
+// put keeps the content of a result, unless it is too large.
+func (c *Cache) put(k cacheKey, r *mcppoolv1.CallResult, ttl time.Duration) {
+	size := int64(proto.Size(r) + cacheOverhead)
+	if size > c.maxBytes/maxCachedShare {
+		return
+	}
+	own := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()} // name and time are another call's
+	c.results.Set(k, &cachedResult{own, uint32(size), ttl})
+}
+
+// CacheStats are counters of a Cache.
+type CacheStats struct{ Hits, Misses int64 }
+
+// Stats returns the counters.
+func (c *Cache) Stats() CacheStats {
+	s := c.results.Stats()
+	return CacheStats{Hits: int64(s.Hits), Misses: int64(s.Misses)}
+}
+
+// cacheKey identifies a result. It is the same only if the same user asks the same tool the same thing over the same connection,
+// and nothing was said or done over that connection since that may change the answer.
+type cacheKey [sha256.Size]byte
+
+// cacheKeyParts make a cacheKey.
+type cacheKeyParts struct {
+	user, server, tool, definition string
+	configRevision                 uint64
+	connection, writes, changes    uint64 // which connection; its writes; how often its server's tools changed
+	input                          string // JSON text of an object
+}
+
+// key returns the key; false if the input is ambiguous, so that it is not known how the server reads it.
+func (p cacheKeyParts) key() (k cacheKey, ok bool) {
+	input, ok := canonical(p.input)
+	if !ok {
+		return k, false
+	}
+	h := sha256.New()
+	for _, text := range []string{p.user, p.server, p.tool, p.definition, input} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
+		h.Write([]byte(text))
+	}
+	for _, n := range []uint64{p.configRevision, p.connection, p.writes, p.changes} {
+		h.Write(binary.BigEndian.AppendUint64(nil, n))
+	}
+	h.Sum(k[:0])
+	return k, true
+}
+
+// canonical returns an object's text in one order of its members; numbers stay as they were written.
+func canonical(text string) (string, bool) {
+	if strictjson.Check(text, strictjson.Wire) != nil {
+		return "", false
+	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return "", false
+	}
+	out, err := json.Marshal(v)
+	// The replacement character may stand for several texts that are not Unicode.
+	return string(out), err == nil && !strings.ContainsRune(string(out), '\uFFFD')
+}
+
+// cacheSlot is the place of one call's result in the cache. The zero slot keeps nothing.
+type cacheSlot struct {
+	*attempt
+	ttl    time.Duration // 0: the result is not kept
+	key    cacheKey
+	client mcp.Client
+	before uint64 // version of the server's tools when the attempt began
+}
+
+// cacheSlot returns the slot of a call. Only reading calls to servers with a cache_ttl have one; a call that continues an earlier one
+// depends on more than its input.
+func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy registry.Policy) cacheSlot {
+	if a.deps.Cache == nil || a.Server.CacheTTL <= 0 || a.Continues || !a.reads(policy) {
+		return cacheSlot{}
+	}
+	s := cacheSlot{attempt: a, client: lease.Client(), before: lease.Client().ToolsVersion()}
+	connection, writes := lease.Stamp()
+	key, ok := cacheKeyParts{
+		user: a.User, server: a.Server.UID, tool: tool.Name, definition: tool.Hash, configRevision: a.Server.ConfigRevision(),
+		connection: connection, writes: writes, changes: s.before, input: a.Input,
+	}.key()
+	if ok {
+		s.key, s.ttl = key, a.Server.CacheTTL
+	}
+	return s
+}
+
+// get returns the cached result, or nil if there is none or the client does not want it.
+func (s cacheSlot) get() *mcppoolv1.CallResult {
+	if s.ttl <= 0 || s.BypassCache {
+		return nil
+	}
+	return s.deps.Cache.get(s.key)
+}
+
+// put keeps a success, unless the server's tools changed meanwhile or the result depends on answers.
+func (s cacheSlot) put(result *mcppoolv1.CallResult) {
+	if s.ttl > 0 && !result.GetIsError() && !result.GetTruncated() && s.client.ToolsVersion() == s.before &&
+		!s.asked.Load() && !s.unclear.Load() {
+		s.deps.Cache.put(s.key, result, s.ttl)
+	}
+}

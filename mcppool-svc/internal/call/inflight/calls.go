@@ -1,0 +1,262 @@
+package inflight
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/services/errs"
+)
+
+const (
+	// retryAfter is the retry delay of a refusal because of a limit.
+	retryAfter = time.Second
+	// sweepInterval is how often expired results are dropped while no calls arrive.
+	sweepInterval = time.Minute
+)
+
+// Calls are the calls of one pool. It is safe for concurrent use. Its errors are *errs.Error with the outcome of the call.
+type Calls struct {
+	cfg  Config
+	pool string // id of this pool
+
+	mu         sync.Mutex
+	calls      map[key]*Call  // guarded by mu; running and finished
+	results    *results       // guarded by mu; the finished ones
+	running    int            // guarded by mu
+	users      map[string]int // guarded by mu; running calls by user
+	tombstones *tombstones    // guarded by mu
+	fence      *fence         // guarded by mu
+	refused    uint64         // guarded by mu; calls
+	unfetched  int            // guarded by mu; finished calls whose result has not been sent to any client
+	draining   bool           // guarded by mu
+	hurry      bool           // guarded by mu; draining does not wait for results to be fetched
+	drained    chan struct{}  // closed when draining and nothing runs
+}
+
+// New returns the calls of the pool with the given id, which must be unique among all pools.
+func New(cfg Config, pool string) *Calls {
+	cfg = cfg.withDefaults()
+	return &Calls{
+		cfg: cfg, pool: pool, calls: make(map[key]*Call), results: newResults(cfg.MaxFinished, cfg.MaxFinishedBytes), users: make(map[string]int),
+		tombstones: newTombstones(cfg.MaxTombstones), fence: newFence(cfg.MaxSessions), drained: make(chan struct{}),
+	}
+}
+
+// Start describes a call that is about to begin.
+type Start struct {
+	User, ID string // ID is the client's, or from Unnamed
+	Hashes   []Hash // of the request; several if it can be written in several ways
+	Session  string // may be empty
+	Epoch    uint64 // of the session's owner
+	Cancel   context.CancelCauseFunc
+}
+
+// Begin registers a call. If the id is known, it returns the known call and first is false: follow that one. The caller that gets
+// first == true runs the call and must call End.
+func (c *Calls) Begin(s Start) (call *Call, first bool, err error) {
+	k := keyOf(s.User, s.ID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expire()
+	if !c.fence.pass(s.User, s.Session, s.Epoch) {
+		return nil, false, stale(s.Session).With(errs.OutcomeKey, c.outcome(k))
+	}
+	if call := c.calls[k]; call != nil {
+		if !call.matches(s.Hashes...) {
+			return nil, false, reused(s.ID).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+		}
+		return call, false, nil
+	}
+	if f := c.tombstones.fates[k]; f != unknown {
+		return nil, false, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
+			"the call %.100q was not made: %s; name another attempt otherwise", s.ID, f.story()).With(errs.OutcomeKey, f.outcome())
+	}
+	if err := c.admit(s.User); err != nil {
+		c.refused++
+		return nil, false, err
+	}
+	return c.enter(&Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel}), true, nil
+}
+
+// enter adds a running call. Called with mu held.
+func (c *Calls) enter(call *Call) *Call {
+	call.done = make(chan struct{})
+	c.calls[call.key] = call
+	c.running++
+	c.users[call.user]++
+	return call
+}
+
+// outcome is what is known about the effect of an id. Called with mu held.
+func (c *Calls) outcome(k key) string {
+	if c.calls[k] != nil {
+		return errs.OutcomeUnknown
+	}
+	if f := c.tombstones.fates[k]; f != unknown {
+		return f.outcome()
+	}
+	if c.tombstones.never(k) {
+		return errs.OutcomeNotExecuted
+	}
+	return errs.OutcomeUnknown
+}
+
+// admit refuses a call over a limit. Called with mu held.
+func (c *Calls) admit(user string) error {
+	refuse := func(format string, args ...any) error {
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, format, args...).
+			With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
+	}
+	switch {
+	case c.draining:
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
+			"the MCP pool is stopping; try again later").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	case c.users[user] >= c.cfg.MaxRunningPerUser:
+		return refuse("%d tool calls of yours are running, which is the limit; wait for one, or cancel one", c.users[user])
+	case c.running >= c.cfg.MaxRunning:
+		return refuse("the pool runs %d tool calls, which is the limit; try again later", c.running)
+	}
+	return nil
+}
+
+// End records how a call ended and tells its followers.
+func (c *Calls) End(call *Call, end End) {
+	size, now := end.size(), c.cfg.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call.end = end
+	close(call.done)
+	call.cancel = nil // it references the request
+	c.running--
+	if c.users[call.user]--; c.users[call.user] == 0 {
+		delete(c.users, call.user)
+	}
+	c.expireAt(now)
+	defer c.checkDrained()
+	switch {
+	case !call.named:
+		delete(c.calls, call.key)
+	case call.adopted && end.Err != nil && end.Err.Metadata[errs.OutcomeKey] != errs.OutcomeKnown:
+		c.forget(call, unproven) // a later AttachCall may learn more
+	case call.acked:
+		c.forget(call, acked)
+	case size > c.cfg.MaxFinishedBytes:
+		c.forget(call, evicted) // keeping it would evict all others
+	default:
+		call.ended, call.unfetched = now, true
+		c.unfetched++
+		c.results.add(call, size)
+		for evict := c.results.excess(); evict != nil; evict = c.results.excess() {
+			c.forget(evict, evicted)
+		}
+	}
+}
+
+// Cancel stops a user's running call. It returns false if no call with that id runs; an unknown id is refused from then on.
+func (c *Calls) Cancel(user, id string, cause error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := keyOf(user, id)
+	call := c.calls[k]
+	if call == nil {
+		if c.tombstones.fates[k] == unknown {
+			c.bar(k, id, cancelled)
+		}
+		return false
+	}
+	if call.cancel == nil {
+		return false
+	}
+	call.cancel(cause)
+	return true
+}
+
+// Ack drops the results of a user's calls and returns how many of the ids were known. A running call continues and is dropped when it ends.
+func (c *Calls) Ack(user string, ids []string) int {
+	if len(ids) == 0 {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, id := range ids {
+		call := c.calls[keyOf(user, id)]
+		switch {
+		case call == nil:
+			continue
+		case call.cancel != nil:
+			call.acked = true
+		default:
+			c.forget(call, acked)
+		}
+		n++
+	}
+	return n
+}
+
+// forget leaves only the fate of a call. Called with mu held.
+func (c *Calls) forget(call *Call, f fate) {
+	delete(c.calls, call.key)
+	c.fetched(call)
+	c.tombstones.add(call.key, f)
+	c.results.remove(call)
+}
+
+// expire drops results that were not acknowledged in time. Called with mu held.
+func (c *Calls) expire() {
+	if c.results.oldest() != nil {
+		c.expireAt(c.cfg.Now())
+	}
+}
+
+func (c *Calls) expireAt(now time.Time) {
+	for call := c.results.oldest(); call != nil && now.Sub(call.ended) >= c.cfg.ResultTimeout; call = c.results.oldest() {
+		c.forget(call, expired)
+	}
+}
+
+// Run drops expired results until ctx is done, also while no calls arrive.
+func (c *Calls) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.mu.Lock()
+			c.expire()
+			c.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Load is how full the pool is.
+type Load struct {
+	Running, Limit int    // calls
+	Refused        uint64 // calls refused because of a limit or because the pool was stopping, since the start
+	Kept           int    // results not yet acknowledged
+	KeptBytes      int64
+}
+
+// Load returns the current load.
+func (c *Calls) Load() Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Load{Running: c.running, Limit: c.cfg.MaxRunning, Refused: c.refused, Kept: c.results.len(), KeptBytes: c.results.bytes}
+}
+
+func stale(session string) *errs.Error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_STALE_OWNER,
+		"a newer owner of the session %.100q has been here; stop working on it", session)
+}
+
+func reused(id string) *errs.Error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
+		"the call %.100q is one of another server, tool or input; give each attempt an id of its own", id)
+}

@@ -1,0 +1,64 @@
+package inflight
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A pool that stops waits until somebody has what its calls came to: fetched, acknowledged, or its patience is over.
+func TestDrainWaitsForResultsToBeFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{}, pool)
+		before := begin(t, l, "before")
+		l.End(before, End{})
+		finish(t, l, "acked", 1)
+		running := begin(t, l, "running")
+		done := make(chan struct{})
+		go func() { defer close(done); l.Drain(context.Background(), true, errors.New("stopping")) }()
+		ended := func() bool {
+			synctest.Wait()
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}
+		l.End(running, End{})
+		l.Fetched(before)
+		l.Fetched(before) // it counts once
+		l.Ack("ann", []string{"acked"})
+		if ended() {
+			t.Error("a result that nobody has fetched was given up")
+		}
+		l.Fetched(running)
+		if !ended() {
+			t.Error("it waits although all was fetched")
+		}
+	})
+}
+
+func TestDrainHasAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{}, pool)
+		finish(t, l, "c1", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		defer cancel()
+		start := time.Now()
+		l.Drain(ctx, true, errors.New("stopping"))
+		if took := time.Since(start); took != 7*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		start = time.Now()
+		New(Config{}, pool).Drain(context.Background(), true, errors.New("stopping"))
+		l = New(Config{}, pool)
+		finish(t, l, "c1", 1)
+		l.Drain(context.Background(), false, errors.New("stopping"))
+		if time.Since(start) != 0 {
+			t.Error("it waited for nothing")
+		}
+	})
+}

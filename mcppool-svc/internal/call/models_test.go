@@ -1,0 +1,107 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/registry"
+)
+
+// slow is a planner that answers when ready is closed.
+type slow struct {
+	plannerv1.PlannerServiceClient
+
+	ready chan struct{}
+
+	mu    sync.Mutex
+	asked int // guarded by mu
+}
+
+func (s *slow) Generate(context.Context, *plannerv1.GenerateRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[plannerv1.GenerateResponse], error) {
+	s.mu.Lock()
+	s.asked++
+	s.mu.Unlock()
+	return &answer{ready: s.ready}, nil
+}
+
+func (s *slow) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+type answer struct {
+	grpc.ClientStream
+
+	ready chan struct{}
+}
+
+func (a *answer) Recv() (*plannerv1.GenerateResponse, error) {
+	<-a.ready
+	return nil, errs.New(codes.Unavailable, 0, "no model")
+}
+
+// TestSlowModelsOfSomeUsers: as many users as there would be room for with twice as many requests each do not keep another one waiting,
+// and are told why a request more is refused; when theirs have ended they may ask again.
+func TestSlowModelsOfSomeUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		planner := &slow{ready: make(chan struct{})}
+		m := NewModels(planner)
+		ask := func(user string) error {
+			_, err := m.sample(t.Context(), user, &registry.Sampling{}, mcp.Sample{})
+			return err
+		}
+		const users, each = 4, 16
+		var refused sync.Map
+		for u := range users {
+			for n := range each {
+				go func() {
+					if err := ask(fmt.Sprint("user", u)); err != nil && errs.From(err).Code == codes.ResourceExhausted {
+						refused.Store([2]int{u, n}, err)
+					}
+				}()
+			}
+		}
+		synctest.Wait()
+		if got := planner.count(); got != users*maxRequestsPerUser {
+			t.Errorf("%d requests are with the planner, want %d", got, users*maxRequestsPerUser)
+		}
+		n := 0
+		refused.Range(func(_, err any) bool {
+			n++
+			e := errs.From(err.(error))
+			if errs.ReasonName(e.Reason) != "LIMIT_REACHED" || !strings.Contains(e.Message, "8 times at once") {
+				t.Errorf("refused: %v", e)
+			}
+			return true
+		})
+		if n != users*(each-maxRequestsPerUser) {
+			t.Errorf("%d were refused", n)
+		}
+		before := planner.count()
+		go func() { _ = ask("ann") }()
+		synctest.Wait()
+		if planner.count() != before+1 {
+			t.Error("another user waits for theirs")
+		}
+		close(planner.ready)
+		synctest.Wait()
+		if err := ask("user0"); errs.From(err).Code != codes.Unavailable {
+			t.Errorf("when they have ended: %v", err)
+		}
+		if len(m.users) != 0 || len(m.slots) != 0 {
+			t.Errorf("still counted: %v, %d slots", m.users, len(m.slots))
+		}
+	})
+}

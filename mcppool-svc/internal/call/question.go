@@ -1,0 +1,179 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
+)
+
+// maxFields is how many values one form may ask for.
+const maxFields = 100
+
+// ask implements mcp.Call.Ask: it opens a question and waits for the answer, at most InputTimeout. The timer of the call is paused.
+func (a *attempt) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return mcp.Answer{}, err
+	}
+	a.asked.Store(true)
+	if a.number > 1 {
+		q.ID = strconv.Itoa(a.number) + "." + q.ID // the first attempt may have asked the same
+	}
+	q.Message, q.Schema, q.URL = clean(q.Message), clean(q.Schema), clean(q.URL)
+	check, err := checker(q)
+	if err != nil {
+		return mcp.Answer{}, err
+	}
+	if a.Unnamed {
+		a.log("warning", "the server asked for input; a call without a call_id cannot be answered, so the server was told that the question was cancelled")
+		return mcp.Answer{Action: mcp.Cancel}, nil
+	}
+	limit := a.deps.InputTimeout
+	q.Expire = a.deps.Now().Add(limit)
+	a.timer.pause()
+	defer a.timer.resume()
+	answered, err := a.call.Ask(q, check)
+	if err != nil {
+		return mcp.Answer{}, err
+	}
+	defer a.call.Close(q.ID)
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case answer := <-answered:
+		if answer.Action == mcp.Accept && q.URL == "" {
+			answer.Content = withDefaults(q.Schema, answer.Content)
+		}
+		return answer, nil
+	case <-timeout.C:
+		return mcp.Answer{Action: mcp.Cancel}, nil
+	case <-ctx.Done():
+		return mcp.Answer{}, ctx.Err()
+	}
+}
+
+// checker returns the check of answers to a question, or why the question cannot be asked.
+func checker(q mcp.Question) (func(mcp.Answer) error, error) {
+	var form *schema.Schema
+	if q.URL == "" {
+		if err := flat(q.Schema); err != nil {
+			return nil, err
+		}
+		compiled, err := schema.Compile(q.Schema)
+		if err != nil {
+			return nil, fmt.Errorf("requestedSchema cannot be used: %w", err)
+		}
+		form = compiled
+	}
+	return func(a mcp.Answer) error {
+		if a.Action != mcp.Accept || form == nil {
+			if len(a.Content) > 0 {
+				return badAnswer("content_json goes only with the acceptance of a form")
+			}
+			return nil
+		}
+		if err := form.Validate(string(withDefaults(q.Schema, a.Content))); err != nil {
+			return withViolations(badAnswer("the answer does not fit what is asked for: %v", err), "answer.content_json", err)
+		}
+		return nil
+	}, nil
+}
+
+func badAnswer(format string, args ...any) *errs.Error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
+}
+
+// flat refuses a form that is not an object of plain values: MCP requires that, and people fill it in.
+func flat(text string) error {
+	fields, err := strictjson.MemberMap(json.RawMessage(text))
+	if err != nil || !json.Valid([]byte(text)) || plain(fields["type"]) != "object" {
+		return errors.New("requestedSchema is not that of an object")
+	}
+	if strictjson.Absent(fields["properties"]) {
+		return nil
+	}
+	properties, err := strictjson.MemberMap(fields["properties"])
+	if err != nil || len(properties) > maxFields {
+		return fmt.Errorf("requestedSchema has no properties that can be read, or more than %d", maxFields)
+	}
+	for name, raw := range properties {
+		property, err := strictjson.MemberMap(raw)
+		if err != nil {
+			return fmt.Errorf("the property %.100q of requestedSchema cannot be read", name)
+		}
+		switch plain(property["type"]) {
+		case "string", "number", "integer", "boolean", "array": // arrays are choices of several
+		default:
+			return fmt.Errorf("the property %.100q of requestedSchema is not a plain value", name)
+		}
+	}
+	return nil
+}
+
+// plain returns the text of a JSON string, or "".
+func plain(raw json.RawMessage) string {
+	var s string
+	if strictjson.Absent(raw) || json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// Answer answers a question of a user's running call. Errors are *errs.Error.
+func (c *Caller) Answer(ctx context.Context, user, callID, questionID string, a mcp.Answer) error {
+	if err := c.calls.Answer(user, callID, questionID, a); err != nil {
+		return err
+	}
+	c.audit(ctx, "tool_answer", slog.String("user", user), slog.String("call_id", callID), slog.String("input_id", questionID),
+		slog.String("action", string(a.Action)))
+	return nil
+}
+
+// withDefaults adds the defaults of a form to the content of an answer (SEP-1034): accepting a form without changing a value accepts its
+// default. Content that cannot be read is returned unchanged.
+func withDefaults(form string, content json.RawMessage) json.RawMessage {
+	values := make(map[string]json.RawMessage)
+	if len(content) > 0 {
+		given, err := strictjson.MemberMap(content)
+		if err != nil {
+			return content
+		}
+		values = given
+	}
+	fields, err := strictjson.MemberMap(json.RawMessage(form))
+	if err != nil || strictjson.Absent(fields["properties"]) {
+		return content
+	}
+	properties, err := strictjson.MemberMap(fields["properties"])
+	if err != nil {
+		return content
+	}
+	added := false
+	for name, raw := range properties {
+		property, err := strictjson.MemberMap(raw)
+		if _, there := values[name]; err != nil || there || strictjson.Absent(property["default"]) {
+			continue
+		}
+		values[name], added = property["default"], true
+	}
+	if !added {
+		return content
+	}
+	whole, err := json.Marshal(values)
+	if err != nil {
+		return content
+	}
+	return whole
+}

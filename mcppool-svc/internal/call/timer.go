@@ -1,0 +1,74 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"pawl.dev/services/span"
+)
+
+// timer ends a call that takes too long. It is paused while a person or a model is asked.
+type timer struct {
+	cancel context.CancelCauseFunc // of the call
+	limit  time.Duration
+	timer  *time.Timer
+
+	mu      sync.Mutex
+	left    time.Duration // guarded by mu; at since
+	since   time.Time     // guarded by mu
+	paused  int           // guarded by mu; how many wait
+	stopped bool          // guarded by mu
+}
+
+// start makes the timer end the call after limit of running time. Stop it when the call has ended.
+func (t *timer) start(cancel context.CancelCauseFunc, limit time.Duration) {
+	t.cancel, t.limit, t.left, t.since = cancel, limit, limit, time.Now()
+	t.mu.Lock() // it may expire at once
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(limit, t.expire)
+}
+
+func (t *timer) expire() {
+	t.mu.Lock()
+	stopped := t.stopped
+	t.mu.Unlock()
+	if !stopped {
+		t.cancel(timeout{t.limit})
+	}
+}
+
+func (t *timer) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	t.timer.Stop()
+}
+
+func (t *timer) pause() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.paused++; t.paused == 1 && t.timer.Stop() {
+		t.left = max(0, t.left-time.Since(t.since))
+	}
+}
+
+func (t *timer) resume() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.paused--; t.paused == 0 && !t.stopped {
+		t.since = time.Now()
+		t.timer.Reset(t.left)
+	}
+}
+
+// timeout is the cause of a call's end that took too long.
+type timeout struct{ limit time.Duration }
+
+func (t timeout) Error() string {
+	return fmt.Sprintf("the tool did not answer within %s; it may still have run. Raise the server's call_timeout for slow tools", span.Text(t.limit))
+}
+
+// Unwrap makes it a deadline that passed.
+func (t timeout) Unwrap() error { return context.DeadlineExceeded }

@@ -1,0 +1,58 @@
+package mcppool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"pawl.dev/mcppool-svc/internal/peer"
+)
+
+// peerKey is the address of another replica, of which there are few.
+const peerKey = attribute.Key("pawl.peer")
+
+// observePeers lets collectors read the state of the other replicas, until stop.
+func observePeers(m metric.Meter, status func() []peer.Status) (stop func() error, err error) {
+	up, err1 := m.Int64ObservableGauge("pawl.mcppool.peer.up", metric.WithUnit("1"),
+		metric.WithDescription("1 where the last contact with another replica went well, else 0."))
+	contact, err2 := m.Float64ObservableGauge("pawl.mcppool.peer.contact", metric.WithUnit("s"),
+		metric.WithDescription("Time since the last contact that went well."))
+	lag, err3 := m.Float64ObservableGauge("pawl.mcppool.peer.lag", metric.WithUnit("s"),
+		metric.WithDescription("Time since everything was taken in that the other replica had."))
+	keys, err5 := m.Int64ObservableGauge("pawl.mcppool.peer.key.differs", metric.WithUnit("1"),
+		metric.WithDescription("1 where another replica has another key (--token-key), so that neither hears what is written at the other; else 0."))
+	offset, err4 := m.Float64ObservableGauge("pawl.mcppool.peer.clock.offset", metric.WithUnit("s"),
+		metric.WithDescription("How far the other replica's clock is ahead of the one here."))
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, fmt.Errorf("making an instrument: %w", err)
+	}
+	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, s := range status() {
+			of := metric.WithAttributes(peerKey.String(s.Addr))
+			o.ObserveInt64(up, oneIf(s.Up), of)
+			o.ObserveInt64(keys, oneIf(s.Foreign), of)
+			if s.Contact >= 0 {
+				o.ObserveFloat64(contact, s.Contact.Seconds(), of)
+				o.ObserveFloat64(offset, s.Offset.Seconds(), of)
+			}
+			if s.Lag >= 0 {
+				o.ObserveFloat64(lag, s.Lag.Seconds(), of)
+			}
+		}
+		return nil
+	}, up, keys, contact, lag, offset)
+	if err != nil {
+		return nil, fmt.Errorf("registering instruments: %w", err)
+	}
+	return registration.Unregister, nil
+}
+
+func oneIf(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
