@@ -26,6 +26,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Service is a running pool.
@@ -61,7 +62,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	s := &Service{cfg: cfg, log: deps.Log}
 	s.close = sync.OnceValue(s.shutdown)
 	if err := s.open(ctx, servers, deps); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(store.Explain(cfg.DataDir, err), s.Close())
 	}
 	deps.Log.InfoContext(ctx, "MCP pool ready", "configured_servers", len(servers), "data", cfg.DataDir)
 	return s, nil

@@ -17,7 +17,7 @@ import (
 const (
 	// connectLimit bounds how many servers of one task are listed at once; slow ones do not count.
 	connectLimit = 8
-	// slowAfter is how long a task with several servers waits for one of them.
+	// slowAfter is how long a task with several servers waits for one of them; see slowServers.
 	slowAfter = 5 * time.Second
 )
 
@@ -70,9 +70,14 @@ func (s *Session) listWithSlot(ctx context.Context, l *list, slots chan struct{}
 		<-slots
 		close(l.slow)
 	})
-	timer := time.AfterFunc(slowAfter, slow)
+	user, began := s.head.GetUserSub(), time.Now()
+	timer := time.AfterFunc(s.r.slow.patience(user, l.id), func() {
+		s.r.slow.note(user, l.id)
+		slow()
+	})
 	s.list(ctx, l)
 	timer.Stop()
+	s.r.slow.answered(user, l.id, time.Since(began))
 	slow()
 }
 
@@ -126,7 +131,7 @@ func assemble(lists []*list) *toolset {
 			set.late = append(set.late, l)
 			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{
 				McpId: l.id, Reason: commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
-				Message: fmt.Sprintf("it has not listed its tools within %s; the task goes on without them, and takes them in when they come", slowAfter),
+				Message: fmt.Sprintf("it has not listed its tools within %s, now or the last time; the task goes on without them, and takes them in when they come", slowAfter),
 			})
 			continue
 		case l.err != nil:

@@ -118,6 +118,42 @@ func TestSlowServersDelayNobody(t *testing.T) {
 	})
 }
 
+// A server that hangs delays one task, not those after it; they take its tools in when it answers, and then it is waited for again.
+func TestAServerThatHangsDelaysOneTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := &servers{takes: map[string]time.Duration{"fast": 0, "hung": 40 * time.Second}}
+		first := late(pool, &chooser{}, "fast", "hung")
+		next := func() (*Session, time.Duration, int) {
+			s := first.r.Session("task", 1, first.head, nil)
+			began := time.Now()
+			tools, err := s.toolset(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, time.Since(began), len(tools.tools)
+		}
+		if _, took, n := next(); took != slowAfter || n != 1 {
+			t.Errorf("the first task waits for %s and has %d tools", took, n)
+		}
+		s, took, n := next()
+		if took > suspectPatience || n != 1 {
+			t.Errorf("the second task waits for %s and has %d tools", took, n)
+		}
+		<-time.After(time.Minute)
+		if tools, err := s.toolset(t.Context()); err != nil || len(tools.tools) != 2 {
+			t.Errorf("once it has answered there are %v, %v", tools, err)
+		}
+		pool.takes["hung"] = time.Second
+		if _, took, _ := next(); took > suspectPatience {
+			t.Errorf("a task after it answers waits for %s", took)
+		}
+		<-time.After(time.Minute)
+		if _, took, n := next(); took != time.Second || n != 2 {
+			t.Errorf("once it answers in time, a task waits for %s and has %d tools", took, n)
+		}
+	})
+}
+
 // Where nothing can be done without what is missing, it is waited for, as long as its server may take.
 func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -41,6 +41,7 @@ type Runner struct {
 	poolAddrs poolAddrs
 	streams   streamPool
 	releases  releaseQueue
+	slow      slowServers
 }
 
 // New returns a runner that uses this planner and this pool.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 )
@@ -11,7 +12,9 @@ import (
 // Catalog is all tools of a server at one time. It is immutable.
 type Catalog struct {
 	Tools []*Tool // by name
-	Time  time.Time
+	// Skipped says which tools were left out, and why.
+	Skipped []string
+	Time    time.Time
 	// Digest is the same for the same definitions.
 	Digest [sha256.Size]byte
 }
@@ -42,6 +45,10 @@ func read(raw []json.RawMessage, now time.Time, known *Known) (*Catalog, error) 
 	c := &Catalog{Tools: make([]*Tool, 0, len(raw)), Time: now}
 	for _, r := range raw {
 		t, err := known.read(r)
+		if skipped := (*skippedError)(nil); errors.As(err, &skipped) {
+			c.Skipped = append(c.Skipped, skipped.Error())
+			continue
+		}
 		if err != nil {
 			return nil, protocolError("the server's tool list cannot be used: %w", err)
 		}

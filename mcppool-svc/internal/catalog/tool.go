@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"unicode"
 	"unicode/utf8"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
@@ -97,10 +98,26 @@ func parse(raw json.RawMessage) (*Tool, error) {
 	if t.Name == "" || len(t.Name) > maxName {
 		return nil, fmt.Errorf("a tool has no name, or one of more than %d bytes", maxName)
 	}
+	if strings.ContainsFunc(t.Name, isDeceptive) {
+		return nil, &skippedError{t.Name}
+	}
 	if err := t.describe(fields); err != nil {
 		return nil, fmt.Errorf("tool %q: %w", t.Name, err)
 	}
 	return t, nil
+}
+
+// skippedError is why a tool is left out while the others can be used.
+type skippedError struct{ name string }
+
+func (e *skippedError) Error() string {
+	return fmt.Sprintf("%+.100q has control or invisible characters in its name, so that people could take it for another tool", e.name)
+}
+
+// isDeceptive reports whether a character of a name can hide or reorder what a person reads: control characters, format characters
+// such as bidirectional overrides, and separators of lines.
+func isDeceptive(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 func (t *Tool) describe(fields map[string]json.RawMessage) error {

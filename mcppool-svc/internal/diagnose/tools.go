@@ -29,10 +29,14 @@ func (r *run) definitions(context.Context) Result {
 	var seen, advice []string
 	if len(broken) > 0 {
 		seen = append(seen, "tools whose input schema cannot be used, so that they cannot be called: "+list(broken))
-		advice = append(advice, "report it to whoever makes the server, or use another version of it")
+		advice = append(advice, "report it to the maker of the server, or use another version of it")
+	}
+	if skipped := r.tools.Skipped; len(skipped) > 0 {
+		seen = append(seen, "tools that are left out: "+list(skipped))
+		advice = append(advice, "report it to the maker of the server")
 	}
 	if assumed == len(r.tools.Tools) && assumed > 0 && !s.Trusted && len(s.Policies) == 0 {
-		seen = append(seen, "every tool counts as one that changes things, because nobody said what they do: each call is asked about")
+		seen = append(seen, "every tool counts as one that changes things, because no one said what they do: each call is asked about")
 		advice = append(advice, "say what they do (--effect TOOL=read), or believe the server (--trusted), where you register it")
 	}
 	if len(seen) == 0 {

@@ -21,7 +21,8 @@ const lockWait = time.Second
 // file keeps everything in one bbolt file.
 type file struct{ db *bolt.DB }
 
-func openFile(dir string, buckets []string) (*file, error) {
+func openFile(dir string, buckets []string) (opened *file, err error) {
+	defer recoverPage(&err)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
@@ -48,7 +49,8 @@ func openFile(dir string, buckets []string) (*file, error) {
 }
 
 // Load implements Store.
-func (s *file) Load(bucket string, visit func(key string, value []byte) error) error {
+func (s *file) Load(bucket string, visit func(key string, value []byte) error) (err error) {
+	defer recoverPage(&err)
 	return s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket([]byte(bucket)).ForEach(func(k, v []byte) error { return visit(string(k), v) })
 	})
