@@ -20,7 +20,7 @@ const name = "mcppool-svc"
 // settings are the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
 type settings struct {
 	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
-	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect anew, and so to find new replicas by name (${default})."`
+	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect again, and so to find new replicas by name (${default})."`
 	Peers            []string      `placeholder:"ADDR" help:"The other replicas, host:port, or dns:///name:port for a name that leads to all of them: they share registered servers, approved tools and logins. May be repeated."`
 	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}), through which models are asked for MCP servers that may (sampling)."`
 	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to the planner and to other replicas."`

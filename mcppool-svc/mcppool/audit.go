@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// openAudit opens the file of audit records for appending; the handler is nil where there is none. The file may be
+// openAudit opens the file of audit records for appending; the handler is nil if none. The file may be
 // truncated under it, as log rotation does.
 func openAudit(path string) (slog.Handler, io.Closer, error) {
 	if path == "" {

@@ -19,7 +19,7 @@ import (
 // Builtin is a server of the program around the pool: an MCP server in this process, or Go functions, which cost a tenth of that. Its
 // annotations are believed and its tools need no approval: they are this program's own. In all else it is like any MCP server.
 type Builtin struct {
-	// Open makes an MCP server, anew for each connection; the closer, which may be nil, is called when the connection ends.
+	// Open makes an MCP server for each connection; the closer, which may be nil, is called when the connection ends.
 	Open func() (*server.MCPServer, io.Closer, error)
 	// Tools are functions, in the place of Open.
 	Tools []Func

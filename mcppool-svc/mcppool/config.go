@@ -35,37 +35,37 @@ type Config struct {
 	LoginClientMetadata string `placeholder:"URL" help:"The https address of a Client ID Metadata Document, by which authorization servers know this installation."`
 	TokenKey            string `placeholder:"REF" help:"The key that logins to MCP servers are stored under, env:NAME or file:PATH (32 bytes in base64); a file in the data folder where empty."`
 
-	MaxConnections        int           `placeholder:"N" help:"MCP connections in all; 1000 where 0."`
-	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user; 100 where 0."`
-	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server; 32 MiB where 0."`
+	MaxConnections        int           `placeholder:"N" help:"MCP connections in all (default 1000)."`
+	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user (default 100)."`
+	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server (default 32 MiB)."`
 	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; not limited where 0. Linux only."`
 	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; as the pool's where 0. Linux only."`
-	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool, what is more is cut off; 16 MiB where 0."`
-	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question of an MCP server in the middle of a call waits for an answer; 15m where 0."`
-	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When a connection that nobody needs is closed; 5m where 0."`
-	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten; 30m where 0."`
-	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all; 10000 where 0."`
-	MaxCallsPerUser       int           `placeholder:"N" help:"Tool calls at once of one user; 1000 where 0."`
-	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged; 10000 where 0."`
-	MaxResultBytes        int64         `placeholder:"N" help:"Their size in all; 256 MiB where 0."`
-	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated; 100000 where 0."`
-	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call; 100000 where 0."`
-	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged; 15m where 0."`
-	MaxCachedBytes        int64         `placeholder:"N" help:"Size of the results of reading tools that are cached, for servers with a cache_ttl; 64 MiB where 0."`
-	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone; 5 where 0."`
-	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try; 30s where 0."`
-	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last sign of life may be for those who look at its state; 10s where 0."`
-	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops; 7s where 0."`
+	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool, what is more is cut off (default 16 MiB)."`
+	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question of an MCP server in the middle of a call waits for an answer (default 15m)."`
+	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When an unused connection is closed (default 5m)."`
+	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten (default 30m)."`
+	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all (default 10000)."`
+	MaxCallsPerUser       int           `placeholder:"N" help:"Tool calls at once of one user (default 1000)."`
+	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged (default 10000)."`
+	MaxResultBytes        int64         `placeholder:"N" help:"Their size in all (default 256 MiB)."`
+	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated (default 100000)."`
+	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call (default 100000)."`
+	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
+	MaxCachedBytes        int64         `placeholder:"N" help:"Size of the results of reading tools that are cached, for servers with a cache_ttl (default 64 MiB)."`
+	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone (default 5)."`
+	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try (default 30s)."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last sign of life may be for those who look at its state (default 10s)."`
+	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 
 	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that leads to all of them, this one too; none
-	// where empty. ServiceKey is a key of role service, for calls to them.
+	// if empty. ServiceKey is a key of role service, for calls to them.
 	Peers      []string `kong:"-"`
 	Self       string   `kong:"-"` // where this one listens, so that it does not call itself; may be empty
 	ServiceKey string   `kong:"-"`
 
-	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's where nil
-	// KeepResults lets a stop wait, within DrainTimeout, until somebody has fetched what each named call came to. It is of no use
-	// where who would fetch it stops before.
+	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's if nil
+	// KeepResults lets a stop wait, within DrainTimeout, until the result of each named call was fetched. It has no use if the clients
+	// stop before the pool.
 	KeepResults bool `kong:"-"`
 
 	Version string `kong:"-"` // of this program, as servers are told
@@ -73,22 +73,21 @@ type Config struct {
 
 // Deps are what the pool needs of its surroundings.
 type Deps struct {
-	Log   *slog.Logger     // nothing is logged where nil
-	Now   func() time.Time // time.Now where nil; for what the pool remembers and refuses, not for its timers
-	Meter metric.Meter     // the process's where nil, which measures nothing unless telemetry is set up
+	Log   *slog.Logger     // nothing is logged if nil
+	Now   func() time.Time // time.Now if nil; for what the pool remembers and refuses, not for its timers
+	Meter metric.Meter     // the process's if nil, which measures nothing unless telemetry is set up
 
 	dialPeer     func(addr string) (peer.Conn, error) // of tests; nil: over the network
 	peerInterval time.Duration                        // of tests
-	// Planner is what models are asked through that MCP servers want asked, with the pool's own identity, a service's; none are
-	// where it is nil.
+	// Planner is the connection to the planner, through which models are asked for MCP servers, with the pool's own identity. Nil: no
+	// models are asked.
 	Planner grpc.ClientConnInterface
 
-	// Builtins are servers of the program around the pool, by name, which is their id; everybody has them active.
+	// Builtins are servers of the program around the pool, by id; they are active for all users.
 	Builtins map[string]Builtin
 }
 
-// defaultDrain leaves those calls that are stopped then the time to say what came of them, before the server cuts them
-// off after 10 s.
+// defaultDrain leaves cancelled calls the time to report their outcome before the server cuts them off after 10 s.
 const defaultDrain = 7 * time.Second
 
 func (c Config) withDefaults() Config {

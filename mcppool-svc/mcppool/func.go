@@ -13,25 +13,25 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Func is a tool that is a Go function of the program around the pool. Nothing of MCP is between them; permissions, approvals, checks of
+// Func is a tool that is a Go function of the program around the pool, without MCP between them. Permissions, approvals, checks of
 // arguments and results, deadlines and cancellation are those of any tool.
 type Func struct {
 	Name, Title, Description string
-	// Input is the JSON Schema of the arguments, an object's; any object where nil. Output is that of what the result has Structured; there
+	// Input is the JSON Schema of the arguments, an object's; any object if nil. Output is that of what the result has Structured; there
 	// need be none.
 	Input, Output json.RawMessage
-	// ReadOnly: it changes nothing. Additive: it only adds to what is there. Idempotent: the same again changes nothing more. What is not
-	// said to be harmless needs somebody's leave.
+	// ReadOnly: it changes nothing. Additive: it only adds to what is there. Idempotent: the same again changes nothing more. Anything else
+	// needs an approval.
 	ReadOnly, Additive, Idempotent bool
 	// Call does it, in a goroutine of its own, many at once. The arguments fit Input. An error is the tool's, as with an MCP server that
-	// says isError: the model reads it. A panic is one that nobody could foresee, and is logged. When ctx ends, because the call took too
+	// says isError: the model reads it. A panic is such an error too, and is logged. When ctx ends, because the call took too
 	// long or was cancelled, Call is to return soon: it is not waited for longer than 2 s, and not at all after a deadline.
 	Call func(ctx context.Context, arguments json.RawMessage) (Result, error)
 }
 
-// Result is what a function comes to; all of it together at most Config.MaxMessageBytes.
+// Result is the result of a function, at most Config.MaxMessageBytes in all.
 type Result struct {
-	Text       string          // a block of text; none where empty
+	Text       string          // a block of text; none if empty
 	Content    []Content       // blocks after it
 	Structured json.RawMessage // JSON; may be nil
 	Failed     bool            // the tool did not do what was asked; the rest says why
@@ -44,18 +44,18 @@ type Content struct {
 	Data     []byte
 }
 
-// Progress tells who follows the call of a function how far it is; total is 0 where that is not known. ctx is the function's.
+// Progress reports the progress of a function's call to its followers; total is 0 if it is not known. ctx is the function's.
 func Progress(ctx context.Context, done, total float64, message string) {
 	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: bounded(message)}})
 }
 
-// Log tells who follows the call of a function something; the level is one of MCP's: debug, info, warning, error.
+// Log sends a log message of a function's call to its followers; the level is one of MCP's: debug, info, warning, error.
 func Log(ctx context.Context, level, message string) {
 	data := string(strictjson.AppendQuote(nil, bounded(message)))
 	mcp.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 
-// bounded is a message as long as one may be.
+// bounded cuts a message to the limit.
 func bounded(message string) string {
 	const most = 64 << 10
 	if len(message) <= most {
@@ -83,7 +83,7 @@ type annotations struct {
 	Idempotent  bool `json:"idempotentHint"`
 }
 
-// tool checks a function. Whether its definition is one is the catalogue's to say.
+// tool checks a function. The catalog checks its definition.
 func (f Func) tool() (mcp.Function, error) {
 	if f.Name == "" || f.Call == nil {
 		return mcp.Function{}, errors.New("it needs a name and a function")
@@ -149,7 +149,7 @@ func (r Result) encode() (json.RawMessage, error) {
 	return append(out, '}'), nil
 }
 
-// kind is MCP's type of the block; empty where there is none.
+// kind is MCP's type of the block; empty if none.
 func (c Content) kind() string {
 	kind, _, _ := strings.Cut(c.MIMEType, "/")
 	switch kind {

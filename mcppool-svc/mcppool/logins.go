@@ -10,7 +10,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/replica"
 )
 
-// openLogins reads the stored logins and makes what makes new ones.
+// openLogins opens the stored logins.
 func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
 	cfg := s.cfg
 	var catchUp func(context.Context)
@@ -26,7 +26,7 @@ func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Dep
 	})
 }
 
-// credentials are those of a user's connection to a server.
+// credentials returns the credentials of a user's connection to a server, or nil.
 func (s *Service) credentials(server *registry.Server, user string) mcp.Credentials {
 	if source := s.logins.For(server, user); source != nil {
 		return source

@@ -61,7 +61,7 @@ func newGauges(m metric.Meter) (gauges, error) {
 		waiting:     gauge("calls.waiting", "{call}", "Those of them that wait for a connection to be made."),
 		connections: gauge("connections", "{connection}", "Connections to MCP servers: connecting, busy with calls, idle, or closing."),
 		limit:       gauge("limit", "{item}", "How many calls and connections there may be."),
-		kept:        gauge("results.kept", "{result}", "Results that nobody has acknowledged."),
+		kept:        gauge("results.kept", "{result}", "Results that were not acknowledged yet."),
 		keptBytes:   gauge("results.kept.size", "By", "Their size."),
 		refused:     counter("refused", "{item}", "Calls and connections that there was no room for."),
 		cached:      counter("cache.lookups", "{lookup}", "Calls of reading tools whose result may be kept: hits and misses."),

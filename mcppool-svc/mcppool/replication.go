@@ -94,7 +94,7 @@ func (s *Service) writable() error {
 	return s.peers.Writable()
 }
 
-// readable says whether this program can read what another replica, perhaps a newer one, wrote.
+// readable reports whether this program can read what another replica, perhaps a newer one, wrote.
 func readable(bucket, key string, value []byte) bool {
 	switch {
 	case slices.Contains(registry.Buckets(), bucket):
@@ -126,8 +126,8 @@ func (s *Service) applied(places []replica.Place) {
 	for _, m := range s.registry.Applied(places) {
 		s.moved(m)
 	}
-	s.ways.Applied(places)
-	s.askers.Applied(places)
+	s.transportHints.Applied(places)
+	s.anonymousElicitors.Applied(places)
 	all := s.registry.All()
 	if err := s.pins.Applied(places, func(origin string) bool { return slices.ContainsFunc(all, at(origin)) }); err != nil {
 		s.log.Error("what another replica wrote of approved tools is not used before a restart", "error", err)
@@ -146,7 +146,7 @@ func at(origin string) func(*registry.Server) bool {
 	return func(s *registry.Server) bool { return s.Origin() == origin }
 }
 
-// moved ends the use of connections that are not what they should be any more.
+// moved retires connections that are out of date.
 func (s *Service) moved(m registry.Moved) {
 	switch {
 	case m.User != "":

@@ -31,22 +31,22 @@ import (
 
 // Service is a running pool.
 type Service struct {
-	cfg          Config
-	log          *slog.Logger
-	registry     *registry.Registry
-	connector    *mcp.Connector
-	logins       *oauth.Logins
-	pool         *conn.Pool
-	calls        *inflight.Calls
-	cache        *call.Cache
-	caller       *call.Caller
-	api          *api.Server
-	pins         *pin.Book
-	ways, askers *registry.Memory
-	peers        *peer.Set      // nil: this is the only replica
-	tidying      sync.WaitGroup // after deletions elsewhere
-	closers      []func() error // in the order of opening
-	close        func() error
+	cfg                                Config
+	log                                *slog.Logger
+	registry                           *registry.Registry
+	connector                          *mcp.Connector
+	logins                             *oauth.Logins
+	pool                               *conn.Pool
+	calls                              *inflight.Calls
+	cache                              *call.Cache
+	caller                             *call.Caller
+	api                                *api.Server
+	pins                               *pin.Book
+	transportHints, anonymousElicitors *registry.Memory
+	peers                              *peer.Set      // nil: this is the only replica
+	tidying                            sync.WaitGroup // after deletions elsewhere
+	closers                            []func() error // in the order of opening
+	close                              func() error
 }
 
 // New reads the configuration and the registrations. Close what it returns.
@@ -128,13 +128,13 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Dep
 	return nil
 }
 
-// connections makes what makes connections, and what keeps them.
+// connections makes the connector and the pool.
 func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps Deps) error {
 	var err error
-	if s.ways, err = registry.NewWays(st, deps.Now, deps.Log); err != nil {
+	if s.transportHints, err = registry.NewTransportHints(st, deps.Now, deps.Log); err != nil {
 		return err
 	}
-	if s.askers, err = registry.NewAskers(st, deps.Now, deps.Log); err != nil {
+	if s.anonymousElicitors, err = registry.NewAnonymousElicitors(st, deps.Now, deps.Log); err != nil {
 		return err
 	}
 	tools, err := functions(deps.Builtins)
@@ -142,13 +142,13 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 		return err
 	}
 	s.connector = mcp.NewConnector(mcp.Config{
-		TransportHints: s.ways, AnonymousElicitors: s.askers,
+		TransportHints: s.transportHints, AnonymousElicitors: s.anonymousElicitors,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins), Functions: tools,
 		Credentials: s.credentials,
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
-	s.pool.Separate(func(server *registry.Server) bool { return s.askers.Recall(server.Origin()) != "" })
+	s.pool.Exclusive(func(server *registry.Server) bool { return s.anonymousElicitors.Recall(server.Origin()) != "" })
 	return nil
 }
 
@@ -214,7 +214,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// EndStreams ends what would never end by itself: watching servers and resources. Run does it too.
+// EndStreams ends the streams that would not end by themselves: those that watch servers and resources. Run does it too.
 func (s *Service) EndStreams() { s.api.Stop() }
 
 // Close ends all connections and child processes and returns when they are gone, within a few seconds. Calls still running
@@ -229,7 +229,7 @@ func (s *Service) shutdown() error {
 	return err
 }
 
-// disconnect ends all connections, and with them all calls; who follows one hears how it ended.
+// disconnect ends all connections, and with them all calls; followers receive how their calls ended.
 func (s *Service) disconnect() error {
 	s.pool.Close()
 	now, cancel := context.WithCancel(context.Background())

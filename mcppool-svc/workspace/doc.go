@@ -13,6 +13,6 @@
 // node_modules; nothing else is ignored. Paths are cleaned as text before they
 // are resolved, so "link/.." is the folder that holds the link.
 //
-// It must not know users, permissions, gRPC or the pool: whoever starts it
+// It must not know users, permissions, gRPC or the pool: the program that starts it
 // decides which folder may be seen by whom.
 package workspace

@@ -15,9 +15,9 @@ const maxProgram = 10_000
 
 // query is what search_code looks for in a line: needle, re or both.
 type query struct {
-	needle []byte         // every matching line holds it; nil where that is not known
+	needle []byte         // every matching line holds it; nil if that is not known
 	fold   bool           // needle is in lower case, and compared with lower-cased text
-	re     *regexp.Regexp // nil where holding needle is all
+	re     *regexp.Regexp // nil if holding needle is all
 }
 
 func newQuery(in searchCodeInput) (*query, error) {

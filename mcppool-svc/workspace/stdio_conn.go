@@ -149,7 +149,7 @@ func (c *stdioConn) cancel(params json.RawMessage) {
 	}
 }
 
-// refuse answers with an error; id is nil where it is not known.
+// refuse answers with an error; id is nil if it is not known.
 func (c *stdioConn) refuse(ctx context.Context, id json.RawMessage, code int, reason string) {
 	var value any
 	if id != nil {

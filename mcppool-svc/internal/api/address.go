@@ -8,15 +8,14 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// hideAddress hides what may be secret in an address.
+// hideAddress masks secrets in an address.
 func hideAddress(m *mcppoolv1.HttpTransport) {
 	if m != nil {
 		m.Url = registry.MaskURL(m.GetUrl())
 	}
 }
 
-// keepAddress puts old secrets where an update sends back what stands for them, and refuses new ones for users: addresses get into
-// logs of proxies and servers.
+// keepAddress restores secrets that an update sends back masked, and refuses new ones: addresses get into logs of proxies and servers.
 func keepAddress(server, old *registry.Server) error {
 	if server.HTTP == nil {
 		return nil

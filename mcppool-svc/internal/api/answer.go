@@ -43,7 +43,7 @@ func toAnswer(a *mcppoolv1.CallAnswer) (mcp.Answer, error) {
 	return mcp.Answer{Action: action, Content: content}, nil
 }
 
-// resume reads what a call goes on with that ended by asking.
+// resume reads the continuation of a call that ended with a question.
 func resume(req *mcppoolv1.CallToolRequest, r *call.Request) error {
 	if req.GetRequestState() == "" {
 		if len(req.GetAnswers()) > 0 {

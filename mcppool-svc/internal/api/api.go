@@ -34,17 +34,17 @@ type Server struct {
 	connector diagnose.Connector
 	models    *call.Models // nil: none
 	heard     func() error
-	checks    chan struct{} // one for each test of a server that runs
+	checks    chan struct{} // a slot for each running test of a server
 	log       *slog.Logger
 	id        string
 
-	hub      *hub // woken when something about a server changes
+	hub      *hub // notified when a server changes
 	streams  *streams
 	stopping chan struct{}
 	stop     func() // closes stopping
 }
 
-// Parts are what a Server stands on.
+// Parts are the dependencies of a Server.
 type Parts struct {
 	Registry  *registry.Registry
 	Pool      *conn.Pool
@@ -54,12 +54,12 @@ type Parts struct {
 	Logins    *oauth.Logins
 	Connector diagnose.Connector // for tests of servers, beside the pool
 	Models    *call.Models       // the models that servers may ask; nil: none
-	Writable  func() error       // why other replicas would never hear what is written here; nil: there are none
+	Writable  func() error       // why other replicas would not receive what is written here; nil: there are none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
 
-// New makes a Server.
+// New returns a Server.
 func New(p Parts) *Server {
 	s := &Server{
 		registry: p.Registry, pool: p.Pool, caller: p.Caller, calls: p.Calls, pins: p.Pins, logins: p.Logins,
@@ -68,7 +68,7 @@ func New(p Parts) *Server {
 	s.hub, s.streams, s.stopping = newHub(), newStreams(), make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	p.Pool.Observe(s.hub.Touch)
-	p.Pool.Attended(s.hub.Watches)
+	p.Pool.Watched(s.hub.Watches)
 	p.Registry.Observe(func(user string) { s.hub.Touch("", user) })
 	return s
 }
@@ -128,7 +128,7 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 	return p, server, s.writable()
 }
 
-// writable refuses what other replicas of the pool would never hear of.
+// writable refuses a change that other replicas of the pool would never receive.
 func (s *Server) writable() error {
 	if s.heard == nil {
 		return nil
@@ -140,7 +140,7 @@ func (s *Server) writable() error {
 	return nil
 }
 
-// registryError says what a refusal of the registry means for the caller.
+// registryError turns an error of the registry into the client's.
 func registryError(err error, id string) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
@@ -170,7 +170,7 @@ func disabled(id string) *errs.Error {
 		"MCP server %s is disabled; enable it where it was registered", id)
 }
 
-// failed is a refusal that something must be changed for first. Nothing was executed.
+// failed returns a FAILED_PRECONDITION error; nothing was executed.
 func failed(reason commonv1.ErrorReason, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
@@ -179,7 +179,7 @@ func denied(format string, args ...any) *errs.Error {
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
 }
 
-// invalid names the field that is wrong.
+// invalid returns an error that names the wrong field.
 func invalid(field, problem string) *errs.Error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%s: %s", field, problem).
 		WithViolation(field, problem)

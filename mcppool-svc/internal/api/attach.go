@@ -29,16 +29,16 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 	task := call.Task{ID: req.GetTaskId(), MCPID: req.GetMcpId(), Tool: req.GetName()}
 	if task.ID != "" {
 		if !p.OnBehalf {
-			// A server may not tell its users apart: a name that somebody guessed would lead to another's task.
+			// A server may not tell its users apart: a guessed name would lead to another user's task.
 			return denied("only a service that acts for a user may ask for an MCP task by its name; leave task_id out").
 				With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}
 		_, task.Server, task.Refused = s.usable(ctx, task.MCPID)
 	}
-	return s.caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return untold(stream.Send(attached(m))) })
+	return s.caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(attached(m))) })
 }
 
-// attached is a message of a call for one that attached to it.
+// attached turns an event of a call into one of AttachCall.
 func attached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
 	switch e := m.GetEvent().(type) {
 	case *mcppoolv1.CallToolResponse_Progress:

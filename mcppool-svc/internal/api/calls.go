@@ -18,11 +18,11 @@ import (
 
 // CallTool implements McpPoolService.
 func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	return s.callTool(stream.Context(), req, func(m *mcppoolv1.CallToolResponse) error { return untold(stream.Send(m)) })
+	return s.callTool(stream.Context(), req, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(m)) })
 }
 
-// untold is why something about a call could not be said, which says nothing of the call.
-func untold(err error) error {
+// sendError marks an error of sending: the outcome of the call is unknown to the client.
+func sendError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	if err != nil {
 		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
-	// A call that is known already is answered whatever became of its server: so a refusal waits.
+	// A known call is answered even if its server is gone, so a refusal comes later.
 	_, server, refused := s.usable(ctx, req.GetMcpId())
 	r := call.Request{
 		User: p.Sub, Server: server, Refused: refused, MCPID: req.GetMcpId(), Tool: req.GetName(), Input: input,
@@ -63,7 +63,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	return s.caller.Call(ctx, r, send)
 }
 
-// hashes are those of a request: of its input as it is used, and of the text that the client sent, should it differ.
+// hashes returns the request hashes: of the input as it is used, and of the client's text if it differs.
 func hashes(req *mcppoolv1.CallToolRequest, input string) []inflight.Hash {
 	h := []inflight.Hash{inflight.HashOf(req.GetMcpId(), req.GetName(), input)}
 	if text := req.GetInputJson(); text != "" && text != input {

@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// maxChecks is how many servers are tried at once: each is a connection, or a process, beside those that the limits count.
+// maxChecks bounds the tests at once: each is a connection or a process outside the pool's limits.
 const maxChecks = 8
 
 // TestMcpServer implements McpPoolService.
@@ -41,7 +41,7 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 	}
 	report := diagnose.Run(ctx, s.connector, subject)
 	if report.Connected {
-		s.pool.Works(server, p.Sub)
+		s.pool.Recovered(server, p.Sub)
 	}
 	resp := &mcppoolv1.TestMcpServerResponse{Ok: report.OK(), ServerInfo: report.Info.String(), ProtocolVersion: report.Info.Protocol}
 	for _, r := range report.Results {

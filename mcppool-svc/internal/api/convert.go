@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// show is a server as the caller may see it.
+// show returns a server as the caller may see it.
 func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.McpServer {
 	m := ToMessage(server)
 	hide(m.GetHttp().GetHeaders())
@@ -55,7 +55,7 @@ func hide(values map[string]string) {
 	}
 }
 
-// ToMessage is what was registered, secrets and all; nothing that is output only but for the owner.
+// ToMessage returns what was registered, with secrets. Of the output-only fields it sets only the owner.
 func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
@@ -94,7 +94,7 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	return m
 }
 
-// fromMessage is the contrary; what is output only is left out.
+// fromMessage is the inverse of ToMessage; output-only fields are left out.
 func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
 	s := &registry.Server{
 		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),

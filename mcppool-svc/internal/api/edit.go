@@ -16,28 +16,28 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// What the fields of a server are for an update.
+// Fields of a server in an update.
 var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	otherFields     = []string{
 		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
 		"pinning", "permissions", "roots", "isolation", "max_connections", "cache_ttl", "sampling",
 	}
-	// A client sends back what it read; these say which server, or are ours to say.
+	// Clients send back what they read; these fields identify the server or are output-only.
 	ignoredFields = []string{
 		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config",
 		"login", "capabilities",
 	}
 )
 
-// onlyOperators is the refusal of what only they may say.
+// onlyOperators is the refusal of fields that only operators may set.
 const onlyOperators = "only an operator may say what an MCP server's tools do, who may call them, who shares connections and results, and " +
 	"whether it may ask models (trusted, tool_policies, permissions, isolation, max_connections, cache_ttl, sampling)"
 
 // edit applies an update to a copy of a server, within what the caller may change.
 func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
 	if o := req.GetMcpServer().GetOwnerSub(); o != "" && o != server.Owner {
-		return invalid("mcp_server.owner_sub", "cannot be changed; register the server anew")
+		return invalid("mcp_server.owner_sub", "cannot be changed; register the server again")
 	}
 	edited, transport, err := patched(server, req)
 	if err != nil {
@@ -71,7 +71,7 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 	return check(server)
 }
 
-// patched is a server with the fields of an update, and whether those of its transport are among them.
+// patched returns a server with the fields of an update, and whether the update changes its transport.
 func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *registry.Server, transport bool, err error) {
 	full := ToMessage(server.Clone())
 	for _, path := range pathsOf(req) {
@@ -87,7 +87,7 @@ func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (ed
 	return fromMessage(full), transport, nil
 }
 
-// pathsOf lists what an update changes: what the mask names, all of it for `*`, and without a mask what is set.
+// pathsOf lists the fields that an update changes: those in the mask, all for `*`, and without a mask those that are set.
 func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	paths := req.GetUpdateMask().GetPaths()
 	switch {
@@ -103,7 +103,7 @@ func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	return paths
 }
 
-// whichTransport names the transport that is set; naming one that is not would take it away.
+// whichTransport names the transport that is set: naming another one would clear it.
 func whichTransport(m *mcppoolv1.McpServer) []string {
 	msg := m.ProtoReflect()
 	if fd := msg.WhichOneof(msg.Descriptor().Oneofs().ByName("transport")); fd != nil {
@@ -130,7 +130,7 @@ func copyPath(dst, src protoreflect.Message, path []string) error {
 	return nil
 }
 
-// authorTransport notes who wrote a server's transport, and refuses what only operators may write.
+// authorTransport records who wrote a server's transport, and refuses what only operators may write.
 func authorTransport(p identity.Principal, server *registry.Server) error {
 	server.ByOperator = p.IsOperator()
 	if server.HTTP != nil {
@@ -170,10 +170,10 @@ func check(server *registry.Server) error {
 	return nil
 }
 
-// hidden stands for a secret in answers. Sent back, it means the old value.
+// hidden replaces a secret in responses. Sent back, it means the old value.
 const hidden = registry.Hidden
 
-// keepSecrets puts old values where an update sends back what stands for them.
+// keepSecrets restores values that an update sends back masked.
 func keepSecrets(server, old *registry.Server) error {
 	var now, before map[string]string
 	field := "mcp_server.http.headers"

@@ -5,16 +5,16 @@ import "sync"
 // maxNamed is how many names a watcher remembers before everything counts as changed.
 const maxNamed = 1_000
 
-// hub tells watchers. It is safe for concurrent use.
+// hub notifies watchers. It is safe for concurrent use.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[*watcher]struct{} // guarded by mu
 }
 
-// New makes a hub.
+// newHub returns a hub.
 func newHub() *hub { return &hub{watchers: make(map[*watcher]struct{})} }
 
-// watcher is woken by what concerns its user. Close it.
+// watcher is notified of what concerns its user. Close it.
 type watcher struct {
 	hub  *hub
 	user string
@@ -33,7 +33,7 @@ func (h *hub) Watch(user string) *watcher {
 	return w
 }
 
-// Watches says whether anybody watches for a user; an empty user is any.
+// Watches reports whether there is a watcher of a user; an empty user is any.
 func (h *hub) Watches(user string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +45,7 @@ func (h *hub) Watches(user string) bool {
 	return false
 }
 
-// Touch says that a thing changed for a user; an empty thing is any, an empty user all. It never blocks.
+// Touch reports that a thing changed for a user; an empty thing is any, an empty user all. It never blocks.
 func (h *hub) Touch(thing, user string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *watcher) touch(thing string) {
 	}
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake already
+	default: // it is notified already
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *Server) FinishMcpLogin(ctx context.Context, req *mcppoolv1.FinishMcpLog
 	if err != nil {
 		return nil, loginError("", err)
 	}
-	// What failed for want of the login, and is remembered as failed, is tried anew.
+	// Connections that failed for lack of the login are tried again.
 	s.pool.RetireUser(finished.Server.UID, p.Sub)
 	return &mcppoolv1.FinishMcpLoginResponse{McpId: finished.MCPID, Scopes: finished.Scopes, ExpireTime: timeOf(finished.Expiry)}, nil
 }
@@ -73,7 +73,7 @@ func (s *Server) DeleteMcpLogin(ctx context.Context, req *mcppoolv1.DeleteMcpLog
 	return &mcppoolv1.DeleteMcpLoginResponse{}, nil
 }
 
-// loginError says what a failure of a login means for the caller.
+// loginError turns a failure of a login into the client's error.
 func loginError(id string, err error) error {
 	switch {
 	case errors.Is(err, oauth.ErrRedirect):
@@ -133,7 +133,7 @@ func hideSecret(m *mcppoolv1.OAuth) {
 	}
 }
 
-// keepClientSecret puts the old secret where an update sends back what stands for it.
+// keepClientSecret restores a secret that an update sends back masked.
 func keepClientSecret(server, old *registry.Server) error {
 	if server.HTTP == nil || server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret != hidden {
 		return nil

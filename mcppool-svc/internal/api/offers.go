@@ -12,7 +12,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
-// use is how the caller uses a server beside its tools.
+// use returns the caller's connection to a server for requests beside tool calls.
 func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 	p, server, err := s.usable(ctx, id)
 	return conn.Use{Server: server, User: p.Sub}, err

@@ -8,7 +8,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// editRoots sets the folders that a server is told of, which only operators may: they are the machine's.
+// editRoots sets the folders that a server may ask for. Only operators may: the folders are on the pool's machine.
 func editRoots(p identity.Principal, server *registry.Server, folders []string) error {
 	roots, err := registry.ReadRoots(folders)
 	var bad *registry.Invalid

@@ -42,7 +42,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	return s.show(p, created), nil
 }
 
-// newServer makes a registration of a request, within what the caller may register.
+// newServer returns the registration that a request asks for, if the caller may register it.
 func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*registry.Server, error) {
 	msg := req.GetMcpServer()
 	server := fromMessage(msg)
@@ -60,7 +60,7 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 	}
 	if !p.IsOperator() {
 		if server.Owner != "" && server.Owner != p.Sub {
-			return nil, denied("only an operator may register an MCP server for somebody else")
+			return nil, denied("only an operator may register an MCP server for another user")
 		}
 		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 || !server.SameSharing(&registry.Server{}) {
 			return nil, denied(onlyOperators)
@@ -78,7 +78,7 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 	return server, check(server)
 }
 
-// digestOf tells requests of one request_id apart.
+// digestOf identifies a request, to detect another one with the same request_id.
 func digestOf(req *mcppoolv1.CreateMcpServerRequest) (string, error) {
 	req = proto.CloneOf(req)
 	req.RequestId = ""
@@ -96,7 +96,7 @@ func (s *Server) GetMcpServer(ctx context.Context, req *mcppoolv1.GetMcpServerRe
 	if err != nil {
 		return nil, err
 	}
-	s.pool.Prove(ctx, p.Sub, server)
+	s.pool.Probe(ctx, p.Sub, server)
 	return s.show(p, server), nil
 }
 
@@ -127,8 +127,8 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		}
 		shown = append(shown, server)
 	}
-	if !req.GetActiveOnly() { // tasks ask for those, which find out by using them
-		s.pool.Prove(ctx, p.Sub, shown...)
+	if !req.GetActiveOnly() { // tasks list those, and use them anyway
+		s.pool.Probe(ctx, p.Sub, shown...)
 	}
 	for _, server := range shown {
 		resp.McpServers = append(resp.McpServers, s.show(p, server))
@@ -136,7 +136,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 	return resp, nil
 }
 
-// active says whether the caller's tasks can use a server now.
+// active reports whether the caller's tasks can use a server now.
 func (s *Server) active(p identity.Principal, server *registry.Server) bool {
 	return !server.Disabled && s.registry.Active(p.Sub, server)
 }
@@ -183,7 +183,7 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// Forget takes back the approvals of a server that is gone, and the logins to it. They are of no use to anybody any more, so it is
+// Forget takes back the approvals of a server that is gone, and the logins to it. They have no further use, so it is
 // enough to log a failure.
 func (s *Server) Forget(ctx context.Context, server *registry.Server) {
 	if err := s.pins.Forget(server.Origin()); err != nil {

@@ -21,7 +21,7 @@ type streams struct {
 
 func newStreams() *streams { return &streams{open: make(map[string]int)} }
 
-// enter counts one in; leave, out.
+// enter counts a subscription until leave.
 func (s *streams) enter(user string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *streams) enter(user string) (leave func(), err error) {
 	}, nil
 }
 
-// Stop ends all subscriptions, as their servers stop: they would never end by themselves.
+// Stop ends all subscriptions: they would not end by themselves.
 func (s *Server) Stop() { s.stop() }
 
 func errStopping() error {

@@ -44,14 +44,14 @@ func (s *Server) SubscribeResource(req *mcppoolv1.SubscribeResourceRequest, stre
 			delay = 0
 		}
 		delay = min(max(2*delay, resubscribeMin), resubscribeMax)
-		if err := s.rest(ctx, delay); err != nil {
+		if err := s.pause(ctx, delay); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits before the next try.
-func (s *Server) rest(ctx context.Context, d time.Duration) error {
+// pause waits before the next attempt.
+func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -64,7 +64,7 @@ func (s *Server) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errAgain means that the connection, or the server's configuration, is another one by now.
+// errAgain means that the connection or the server's configuration was replaced.
 var errAgain = errors.New("subscribe again")
 
 // subscriber is one stream of a resource's changes, over one connection after the other.
@@ -78,9 +78,9 @@ type subscriber struct {
 	changes uint64
 }
 
-// follow subscribes over one connection and tells of changes until that ends.
+// follow subscribes over one connection and sends changes until the connection ends.
 func (r *subscriber) follow(ctx context.Context) error {
-	use, err := r.s.use(ctx, r.req.GetMcpId()) // each time: it may have been deactivated, or be another one
+	use, err := r.s.use(ctx, r.req.GetMcpId()) // each time: the server may have changed
 	if err != nil {
 		return err
 	}
@@ -88,23 +88,23 @@ func (r *subscriber) follow(ctx context.Context) error {
 	switch {
 	case err == nil:
 		defer sub.Close()
-	case r.begun && call.IsPassing(err):
+	case r.begun && call.IsTransient(err):
 		return errAgain
 	default:
 		return err
 	}
 	if r.begun {
-		r.changes++ // nobody listened meanwhile
+		r.changes++ // changes may have been missed meanwhile
 	}
 	r.begun = true
 	if err := r.send(&mcppoolv1.SubscribeResourceResponse{Uri: r.req.GetUri(), Changes: r.changes}); err != nil {
 		return err
 	}
-	return r.tell(ctx, use, sub)
+	return r.relay(ctx, use, sub)
 }
 
-// tell tells of changes for as long as the subscription stands.
-func (r *subscriber) tell(ctx context.Context, use conn.Use, sub *call.Subscription) error {
+// relay sends changes until the subscription ends.
+func (r *subscriber) relay(ctx context.Context, use conn.Use, sub *call.Subscription) error {
 	for {
 		select {
 		case <-sub.Changed():
@@ -129,7 +129,7 @@ func (r *subscriber) tell(ctx context.Context, use conn.Use, sub *call.Subscript
 	}
 }
 
-// isOther says whether what is subscribed to is reached in another way by now, or not at all; which, is found out by trying.
+// isOther reports whether the server is now reached in another way, or not at all.
 func (r *subscriber) isOther(ctx context.Context, use conn.Use) bool {
 	now, err := r.s.use(ctx, r.req.GetMcpId())
 	return err != nil || now.Server.UID != use.Server.UID || now.Server.Revision() != use.Server.Revision()

@@ -44,7 +44,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	if err != nil {
 		return nil, err
 	}
-	inproc.Share(ctx) // the page is made for this call alone
+	inproc.Share(ctx) // the page belongs to this call
 	size := int(req.GetPageSize())
 	if size == 0 {
 		size = defaultTools

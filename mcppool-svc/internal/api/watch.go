@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// watchProbe is how long the state of a server that was lost without a word may be wrong for those who watch.
+// watchProbe is how long watchers may see an old state of a server that ended silently.
 const watchProbe = 15 * time.Second
 
 // WatchMcpServers implements McpPoolService.
@@ -45,12 +45,12 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	probe := time.NewTicker(watchProbe)
 	defer probe.Stop()
 	for changed := func(string) bool { return true }; ; changed = watcher.Take() {
-		if err := v.tell(changed); err != nil {
+		if err := v.update(changed); err != nil {
 			return err
 		}
 		select {
 		case <-probe.C:
-			s.pool.Prove(stream.Context(), p.Sub, v.servers()...) // what it finds wakes the watcher
+			s.pool.Probe(stream.Context(), p.Sub, v.servers()...) // a change notifies the watcher
 		case <-watcher.Woken():
 		case <-stream.Context().Done():
 			return stream.Context().Err()
@@ -60,10 +60,10 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	}
 }
 
-// Touch tells watchers that something about a server changed for a user.
+// Touch notifies watchers that a server changed for a user.
 func (s *Server) Touch(uid, user string) { s.hub.Touch(uid, user) }
 
-// view is what a watcher was told.
+// view is what a watcher has seen.
 type view struct {
 	s    *Server
 	p    identity.Principal
@@ -72,8 +72,8 @@ type view struct {
 	send func(*mcppoolv1.WatchMcpServersResponse) error
 }
 
-// tell sends what is other than it was when it was last sent.
-func (v *view) tell(changed func(uid string) bool) error {
+// update sends what changed since it was last sent.
+func (v *view) update(changed func(uid string) bool) error {
 	there := make(map[string]bool, len(v.seen))
 	for _, server := range v.servers() {
 		there[server.ID] = true

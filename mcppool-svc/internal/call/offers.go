@@ -21,7 +21,7 @@ import (
 // rpcResourceNotFound is the JSON-RPC error code that MCP has for it.
 const rpcResourceNotFound = -32002
 
-// subject is what a request beside tools is about, for its errors.
+// subject names what a request beside tool calls is about, for its errors.
 type subject struct {
 	what     string // such as: resource "file:///a"
 	missing  commonv1.ErrorReason
@@ -40,7 +40,7 @@ func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([
 	return entries, err
 }
 
-// offered asks a server for something beside tools, within the time that one of its calls may take.
+// offered makes a request beside tool calls, within the time of a call.
 func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do func(context.Context, mcp.Offers) error) error {
 	if err := permitOffers(use); err != nil {
 		return err
@@ -66,7 +66,7 @@ func permitOffers(use conn.Use) error {
 		"a rule of MCP server %s does not let you read from it; ask an operator", use.Server.ID)
 }
 
-// offersOf is what a connection can do, if its server can.
+// offersOf returns the connection for such requests, if the server supports them.
 func offersOf(lease *conn.Lease, server *registry.Server, about subject) (mcp.Offers, error) {
 	o, ok := lease.Client().(mcp.Offers)
 	if !ok || !about.has(lease.Client().Info().Capabilities) {
@@ -80,7 +80,7 @@ func (a subject) lacking(server *registry.Server) *errs.Error {
 		"MCP server %s does not offer %s; `capabilities` of the server says what it offers", server.ID, a.offering)
 }
 
-// explain says what a server's refusal means. Other failures are as those of tools/list: no tool ran.
+// explain turns a server's error into the client's.
 func (a subject) explain(server *registry.Server, err error) error {
 	if err == nil {
 		return nil
@@ -102,7 +102,7 @@ func (a subject) explain(server *registry.Server, err error) error {
 		"MCP server %s answered the request for %s with error %d: %w", server.ID, a.what, e.Code, e)
 }
 
-// saysMissing recognises something that does not exist in the words of servers: MCP gives it the code of invalid parameters.
+// saysMissing recognises a missing thing in a server's error message: MCP gives it the code of invalid parameters.
 func saysMissing(message string) bool {
 	m := strings.ToLower(message)
 	for _, words := range []string{"not found", "unknown", "does not exist", "no such"} {
@@ -113,7 +113,7 @@ func saysMissing(message string) bool {
 	return false
 }
 
-// tooSlow is why a request that runs no tool was given up.
+// tooSlow is the cause of a request's end that took too long.
 type tooSlow struct{ limit time.Duration }
 
 func (t tooSlow) Error() string {
@@ -123,7 +123,7 @@ func (t tooSlow) Error() string {
 // Is makes it a deadline.
 func (tooSlow) Is(target error) bool { return errors.Is(target, context.DeadlineExceeded) }
 
-// unreadable is an answer that breaks MCP's rules.
+// unreadable returns the error of a response that is not valid MCP.
 func unreadable(server *registry.Server, what string, err error) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 		"MCP server %s gave a %s that cannot be read: %w", server.ID, what, err)

@@ -47,7 +47,7 @@ func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1
 	return out, nil
 }
 
-// small refuses what would not fit into an answer.
+// small refuses content over the limit of a result.
 func (c *Caller) small(server *registry.Server, what string, raw json.RawMessage) error {
 	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,

@@ -96,7 +96,7 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	return out, nil
 }
 
-// readText reads a string, where there is one. Members are told by their exact names, as no decoder into a struct does.
+// readText reads a string, if present. Members match by their exact names; encoding/json would ignore the letter case.
 func readText(key string, raw json.RawMessage, to *string) error {
 	if len(raw) >= 2 && raw[0] == '"' && utf8.Valid(raw) {
 		if plain, ok := unescaped(raw[1 : len(raw)-1]); ok {
@@ -111,8 +111,8 @@ func readText(key string, raw json.RawMessage, to *string) error {
 	return err
 }
 
-// unescaped reads what stands between the quotes of a string: tools often give JSON as text, so nearly all that is escaped are quotes.
-// It is false where there are other escapes than those of one letter.
+// unescaped reads the inside of a string. Tools often return JSON as text, so most escapes are of quotes; it returns false if there are
+// escapes of more than one letter.
 func unescaped(raw []byte) (string, bool) {
 	next := bytes.IndexByte(raw, '\\')
 	if next < 0 {
@@ -136,7 +136,7 @@ func unescaped(raw []byte) (string, bool) {
 	return b.String(), true
 }
 
-// readFlag reads a boolean, where there is one.
+// readFlag reads a boolean, if present.
 func readFlag(key string, raw json.RawMessage, to *bool) error {
 	switch string(raw) {
 	case "true", "false":
@@ -150,13 +150,13 @@ func readFlag(key string, raw json.RawMessage, to *bool) error {
 	return err
 }
 
-// decoded keeps what a decoder writes to apart from what needs none, which then stays off the heap.
+// decoded decodes a member into a new value.
 func decoded[T any](key string, raw json.RawMessage) (v T, err error) {
 	err = readMember(key, raw, &v)
 	return v, err
 }
 
-// readMember reads a member in whatever way it is written, where there is one.
+// readMember decodes a member, if present.
 func readMember(key string, raw json.RawMessage, to any) error {
 	if strictjson.Absent(raw) {
 		return nil
@@ -173,7 +173,7 @@ type member struct {
 	to  any
 }
 
-// members reads those that are there.
+// members decodes the members that are present.
 func members(fields map[string]json.RawMessage, all ...member) error {
 	for _, m := range all {
 		if err := readMember(m.key, fields[m.key], m.to); err != nil {
@@ -276,7 +276,7 @@ func decode64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 }
 
-// clean makes a stranger's text fit for protobuf.
+// clean makes a server's text valid UTF-8, as protobuf requires.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func broken(format string, args ...any) *mcp.Error {

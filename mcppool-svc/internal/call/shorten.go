@@ -11,12 +11,11 @@ import (
 // maxBrief is how much of an address a message carries.
 const maxBrief = 256
 
-// shorten makes a result fit: the tool ran, and a part of what it gave is better than nothing. Text is cut off; what has no
-// meaning in part (structured content, images, sounds, bytes) is left out as a whole. What is missing is said in its place,
-// in words that are not counted.
+// shorten cuts a result to the limit: the tool ran, and part of its result is better than none. Text is cut; structured content, images,
+// sounds and bytes, which have no meaning in part, are left out as a whole. A note, which is not counted, takes their place.
 //
-// Structured content comes with its twin as text (MCP 2025-06-18): models read the text, and programs the other. Where there is room
-// for one of them, the text stays, if it is whole; and it gives way to structured content that is whole, if it would be cut.
+// Structured content also comes as text (MCP 2025-06-18): models read the text, programs the structure. If only one fits, the text stays
+// if it fits whole; otherwise the structured content does.
 func shorten(result *mcppoolv1.CallResult, limit int) {
 	s := &shortener{left: limit, limit: limit}
 	var blocks []*mcppoolv1.Content
@@ -39,7 +38,7 @@ func shorten(result *mcppoolv1.CallResult, limit int) {
 	result.Content, result.Truncated = blocks, s.cut
 }
 
-// shortener counts down what may still be given.
+// shortener counts what may still be kept.
 type shortener struct {
 	left, limit int
 	cut         bool
@@ -114,7 +113,7 @@ func (s *shortener) whole(c *mcppoolv1.Content, what string) *mcppoolv1.Content 
 	return s.instead(what, bytes)
 }
 
-// instead stands in the place of what is left out.
+// instead returns the note for content that is left out.
 func (s *shortener) instead(what string, bytes int) *mcppoolv1.Content {
 	s.cut = true
 	return mark(fmt.Sprintf("%s of %d bytes was left out: the result has more than the %s that the pool allows", what, bytes, size(s.limit)))
@@ -124,7 +123,7 @@ func mark(text string) *mcppoolv1.Content {
 	return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: "[" + text + "]"}}
 }
 
-// brief is a stranger's word in a message.
+// brief cuts a server's text for a message.
 func brief(s string) string {
 	if len(s) <= maxBrief {
 		return s

@@ -16,7 +16,7 @@ type Subscription struct {
 	lease *conn.Lease
 }
 
-// Done is closed once the connection is of no use any more: subscribe again.
+// Done is closed once the connection has ended: subscribe again.
 func (s *Subscription) Done() <-chan struct{} { return s.lease.Client().Done() }
 
 // Retired is closed once others are served over another connection, or none, as after a logout: subscribe again.
@@ -56,8 +56,8 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 	return &Subscription{sub, lease}, nil
 }
 
-// IsPassing says whether an error may be gone the next time, without anybody changing anything.
-func IsPassing(err error) bool {
+// IsTransient reports whether an error may pass by itself.
+func IsTransient(err error) bool {
 	switch errs.From(err).Code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
 		return true

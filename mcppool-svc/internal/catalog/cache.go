@@ -13,7 +13,7 @@ import (
 const (
 	// listLimit is how long a server has for all its pages.
 	listLimit = 60 * time.Second
-	// MaxAge is how long a catalog is believed without a word from the server: notifications can get lost over HTTP.
+	// MaxAge is how long a catalog is used without listing again: change notifications can get lost over HTTP.
 	MaxAge = 5 * time.Minute
 	// retryAge is how old a catalog must be to be asked for again because a tool was not in it.
 	retryAge = 2 * time.Second
@@ -43,17 +43,17 @@ type listing struct {
 	err     error    // after done
 }
 
-// NewCache makes a cache over a connection; known may be nil.
+// NewCache returns a cache over a connection; known may be nil.
 func NewCache(source Source, known *Known) *Cache { return &Cache{source: source, known: known} }
 
 // Get returns the catalog, asking the server only where what is known is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
 
-// Fresh is Get for who looks because something changed: it asks again what is older than a moment.
+// Fresh is Get, but lists again unless the catalog is only a moment old.
 func (c *Cache) Fresh(ctx context.Context) (*Catalog, error) { return c.get(ctx, retryAge) }
 
-// Find returns a tool and the catalog that it is of. One that is not known is looked for once more: servers may gain tools without saying so. It is
-// nil where there is none.
+// Find returns a tool and its catalog. If the tool is missing, it lists once more: servers may gain tools without a notification. The tool is nil
+// if there is none.
 func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) {
 	for _, age := range []time.Duration{MaxAge, retryAge} {
 		catalog, err := c.get(ctx, age)
@@ -78,7 +78,7 @@ func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
 	if l == nil || l.version != version {
 		l = &listing{done: make(chan struct{}), version: version}
 		c.listing = l
-		// Others may wait for this list too: it does not end with the first one's patience.
+		// Others may wait for this list too: it does not end with the first caller.
 		go c.list(context.WithoutCancel(ctx), l)
 	}
 	c.mu.Unlock()

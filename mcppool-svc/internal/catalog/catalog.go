@@ -19,7 +19,7 @@ type Catalog struct {
 	Digest [sha256.Size]byte
 }
 
-// Find returns a tool by its exact name; nil where there is none.
+// Find returns a tool by its exact name, or nil.
 func (c *Catalog) Find(name string) *Tool {
 	i, ok := slices.BinarySearchFunc(c.Tools, name, func(t *Tool, name string) int { return cmp.Compare(t.Name, name) })
 	if !ok {
@@ -37,8 +37,7 @@ func (c *Catalog) After(name string) []*Tool {
 	return c.Tools[i:]
 }
 
-// Read makes a catalog of raw definitions. Two tools of one name are refused: which one a call would reach, and which one
-// was shown for approval, would be the server's secret.
+// Read returns the catalog of raw definitions. Two tools of one name are refused: only the server would know which one a call reaches.
 func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
 
 func read(raw []json.RawMessage, now time.Time, known *Known) (*Catalog, error) {

@@ -8,16 +8,16 @@ import (
 )
 
 // Known shares tools of the same definition between catalogs: a thousand users of a server have a thousand connections, each with a
-// list of its own, and one set of tools. What no catalog has any more goes. It is safe for concurrent use.
+// list of its own, and one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
 type Known struct {
 	mu    sync.Mutex
 	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
 }
 
-// NewKnown makes a Known.
+// NewKnown returns a Known.
 func NewKnown() *Known { return &Known{tools: make(map[string]weak.Pointer[Tool])} }
 
-// read is parse, of what was not read before.
+// read parses a definition, or returns the tool that has it already.
 func (k *Known) read(raw json.RawMessage) (*Tool, error) {
 	t, err := parse(raw)
 	if err != nil || k == nil {

@@ -24,7 +24,7 @@ const (
 	maxDefinition = 1 << 20
 )
 
-// TaskSupport says whether a tool may be called as a task (2025-11-25).
+// TaskSupport reports whether a tool may be called as a task (2025-11-25).
 type TaskSupport string
 
 // What servers say; anything else is no.
@@ -36,7 +36,7 @@ const (
 // Tool is one tool of a server.
 type Tool struct {
 	Name, Title, Description string
-	// Input and Output are JSON Schemas, exactly as sent; Output is empty where there is none.
+	// Input and Output are JSON Schemas, exactly as sent; Output is empty if none.
 	Input, Output string
 	Hints         registry.Hints
 	Tasks         TaskSupport
@@ -52,7 +52,7 @@ func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input,
 // OutputSchema is Output, compiled.
 func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
 
-// compiled asks the cache that all tools share once: its key is a hash of the text, which takes longer than the rest.
+// compiled looks in the shared cache of schemas only once: hashing the text takes longer than the rest.
 func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
 	if s := kept.Load(); s != nil {
 		return s, nil
@@ -64,7 +64,7 @@ func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, 
 	return s, err
 }
 
-// Matches says whether name, title or description hold all the words, whatever their letter case.
+// Matches reports whether name, title or description hold all the words, whatever their letter case.
 func (t *Tool) Matches(words []string) bool {
 	if len(words) == 0 {
 		return true // most want all tools
@@ -152,7 +152,7 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// flag reads a hint; what is no boolean is no hint.
+// flag reads a hint; a value that is not a boolean is no hint.
 func flag(raw json.RawMessage) *bool {
 	var b bool
 	if strictjson.Absent(raw) || json.Unmarshal(raw, &b) != nil {

@@ -15,16 +15,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Use says who wants which connection, and whether beyond this call.
+// Use describes what a connection is needed for.
 type Use struct {
 	Server  *registry.Server
 	User    string
 	Session string // held until ReleaseSession; empty: for this lease alone
-	// Call: it is for a tool call, during which the server may ask back.
+	// Call is set for a tool call, during which the server may ask for input.
 	Call bool
-	// Standing: it is for something that is made anew over another connection, should this one end.
+	// Standing is set for a subscription: it is made again over another connection if this one ends.
 	Standing bool
-	// Patience is how long a call may wait for its turn, and Waiting is told first why it does; it may be nil. See Separate.
+	// Patience is how long a call may wait for its turn. Waiting, which may be nil, is called before it waits. See Exclusive.
 	Patience time.Duration
 	Waiting  func(why error)
 }
@@ -36,36 +36,36 @@ type Lease struct {
 	use   Use
 }
 
-// Client is the connection.
+// Client returns the connection.
 func (l *Lease) Client() mcp.Client { return l.entry.client }
 
-// Tools is what the connection's server offers.
+// Tools returns the tools of the connection's server.
 func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
 
-// Stamp is which connection it is, by a number that no other one of this pool has, and how often it was written over.
+// Stamp returns the number of the connection, unique in this pool, and how many writes were made over it.
 func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.entry.writes.Load() }
 
-// Wrote says that something which was read over the connection may be another thing by now.
+// Wrote records a write: results read over the connection before may be out of date.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
-// Retired is closed once the connection is handed out no more: whoever uses it for long does better with another one.
+// Retired is closed once the connection is no longer leased: a long use should move to another one.
 func (l *Lease) Retired() <-chan struct{} {
 	p, e := l.pool, l.entry
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.withdrawn == nil {
-		e.withdrawn = make(chan struct{})
+	if e.retiredCh == nil {
+		e.retiredCh = make(chan struct{})
 		if e.retired {
-			close(e.withdrawn)
+			close(e.retiredCh)
 		}
 	}
-	return e.withdrawn
+	return e.retiredCh
 }
 
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry
-	alone := p.separates(l.use)
+	alone := p.isExclusive(l.use)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.calls--
@@ -75,11 +75,11 @@ func (l *Lease) Release() {
 	if l.use.Call {
 		e.running--
 		if alone && e.unsettled() {
-			p.forsake(e)
+			p.discard(e)
 		}
 	}
 	e.idle = time.Now()
-	if e.retired && e.over() {
+	if e.retired && e.drained() {
 		p.finish(e)
 	}
 	p.wake()
@@ -104,8 +104,8 @@ func (l *Lease) Close(err error) {
 	l.Release()
 }
 
-// Acquire leases a connection, making it where needed. Several callers share one attempt, which goes on when one of them
-// gives up. Errors are *mcp.Error, or *errs.Error where a limit is reached or the pool is closed.
+// Acquire leases a connection and makes it if needed. Callers share one attempt, which continues if one of them gives up. Errors are
+// *mcp.Error, or *errs.Error if a limit is reached or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	k, came := keyOf(use), time.Now()
 	for attempt := 1; ; attempt++ {
@@ -116,18 +116,18 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		lease := &Lease{pool: p, entry: e, use: use}
 		if !e.await(ctx) {
 			lease.Release()
-			return nil, gaveUp(ctx)
+			return nil, cancelled(ctx)
 		}
 		if e.err != nil {
 			lease.Release()
 			if e.nth > 0 {
-				continue // there are others, and there is a turn to wait for
+				continue // there are others, and a turn to wait for
 			}
 			return nil, e.err
 		}
 		select {
 		case <-e.client.Done():
-			// It died before its watcher could say so. A server that dies each time is not started for ever.
+			// It ended before its watcher noticed. A server that ends each time is not started again and again.
 			p.lost(e)
 			lease.Release()
 			if err := e.client.Err(); err != nil && attempt > 1 {
@@ -143,7 +143,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	}
 }
 
-// await waits until an entry is ready; false where ctx ended before. Most are.
+// await waits until an entry is ready, and returns false if ctx ended first.
 func (e *entry) await(ctx context.Context) bool {
 	select {
 	case <-e.ready:
@@ -158,15 +158,15 @@ func (e *entry) await(ctx context.Context) bool {
 	}
 }
 
-// gaveUp is what somebody hears who went away.
-func gaveUp(ctx context.Context) error {
+// cancelled returns the error of a caller whose ctx ended.
+func cancelled(ctx context.Context) error {
 	return &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 }
 
-// enter counts the caller in at a connection, perhaps a new one.
+// enter registers the caller at a connection, perhaps a new one.
 func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
-	if p.separates(use) {
-		return p.enterAlone(ctx, k, use, came)
+	if p.isExclusive(use) {
+		return p.joinExclusive(ctx, k, use, came)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,11 +174,11 @@ func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entr
 		k = first.key
 	}
 	e, err := p.join(ctx, k, use, came)
-	p.turnedAway(err)
+	p.countRefusal(err)
 	return e, err
 }
 
-// join counts the caller in at an entry, a new one where there is none. Called with mu held.
+// join registers the caller at an entry, a new one if there is none. Called with mu held.
 func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry, error) {
 	if p.closed {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
@@ -194,16 +194,16 @@ func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry,
 		}
 		p.made++
 		e = &entry{
-			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[hold]time.Time), writes: p.writesOf(k),
+			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[sessionKey]time.Time), writes: p.writesOf(k),
 		}
 		p.entries[k], p.live[e] = e, true
 		p.raise(k)
-		p.tell(k)
-		// The attempt keeps the caller's trace, not its end.
+		p.notify(k)
+		// The attempt keeps the caller's trace, not its cancellation.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
 	}
 	e.calls++
-	e.awaken()
+	e.resume()
 	if use.Call {
 		e.running++
 	}
@@ -211,12 +211,12 @@ func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry,
 		e.standing++
 	}
 	if use.Session != "" {
-		e.sessions[hold{use.User, use.Session}] = now
+		e.sessions[sessionKey{use.User, use.Session}] = now
 	}
 	return e, nil
 }
 
-// establish makes an entry's connection and tells those who wait for it.
+// establish makes an entry's connection and wakes those who wait for it.
 func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, server.StartLimit())
 	defer cancel()
@@ -226,41 +226,41 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.tell(e.key)
+	defer p.notify(e.key)
 	defer close(e.ready)
 	if err != nil {
 		e.err = err
 		p.retire(e)
 		delete(p.live, e)
-		p.failedAgain(e.key, err)
+		p.connectFailed(e.key, err)
 		p.log.Warn("connecting to an MCP server failed", "mcp_id", e.id, "user", e.user, "error", err)
 		return
 	}
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
-	delete(p.failed, e.place())
-	defer p.wake() // who waits because an attempt was under way
+	delete(p.failed, e.failureKey())
+	defer p.wake() // calls that wait because an attempt was under way
 	now := time.Now()
 	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
 	if e.retired && e.calls == 0 {
-		p.finish(e) // it was retired, and everybody left, while it was being made
+		p.finish(e) // it was retired and left by all callers while it was being made
 		return
 	}
 	if p.closed {
 		p.finish(e)
 		return
 	}
-	p.attend(e)
+	p.observe(e)
 	p.work.Go(func() { p.watch(e) })
 }
 
-// watch waits for a connection's end, whoever brings it about.
+// watch waits for a connection's end.
 func (p *Pool) watch(e *entry) {
 	<-e.client.Done()
 	p.lost(e)
 }
 
-// lost takes a dead connection out of circulation and closes what is left of it.
+// lost retires a connection that has ended and closes the rest of it.
 func (p *Pool) lost(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,10 +271,10 @@ func (p *Pool) lost(e *entry) {
 	p.finish(e)
 }
 
-// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next try. The last one that is lost tells of
-// the server, whichever it was. Called with mu held, before the entry is retired.
+// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next attempt. The last connection of a key
+// that is lost stands for the server. Called with mu held, before the entry is retired.
 func (p *Pool) remember(e *entry, err error) {
-	k := e.place()
+	k := e.failureKey()
 	if p.isLast(e) {
 		k = k.at(0)
 	}

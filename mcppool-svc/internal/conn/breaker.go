@@ -13,37 +13,36 @@ import (
 	"pawl.dev/services/span"
 )
 
-// retryAfter is how long a failed connect is answered from memory.
+// retryAfter is how long a failed connect is remembered as the answer.
 const retryAfter = time.Second
 
-// failure is what is known of a connection that could not be made, or was lost.
+// failure is the last failure of a connection that could not be made, or was lost.
 type failure struct {
 	err    error
 	stderr mcp.Stderr
-	at     time.Time     // of the last one; such that a lost connection delays nothing
-	since  time.Time     // of the first one since it last worked
-	inRow  int           // connects that failed since the last one that did not
-	trying chan struct{} // closed when somebody who looked has had it tried again; nil while nobody has
+	at     time.Time     // of the last one; earlier for a lost connection, which delays nothing
+	since  time.Time     // of the first one since the connection last worked
+	inRow  int           // failed connects since the last success
+	trying chan struct{} // closed when a further attempt for a look at the state has ended; nil if none
 }
 
-// saysNothing is whether the server itself was not at fault.
-func (f *failure) saysNothing() bool {
+// notServersFault reports whether the server was not at fault.
+func (f *failure) notServersFault() bool {
 	kind := mcp.As(f.err).Kind
 	return kind == mcp.LoginRequired || kind == mcp.Misconfigured
 }
 
-// remembered is the failure as it is told without another connect.
+// remembered returns the failure as the answer without another connect.
 func (f *failure) remembered() error {
 	e := *mcp.As(f.err)
 	e.Remembered = true
 	return &e
 }
 
-// refuse answers for a connection that failed before: the last failure for a moment, and for longer where it was one of
-// many in a row. After that one attempt shows whether it works again: all who want the connection share it. Nil lets the
-// attempt be made. Called with mu held.
+// refuse is the circuit breaker of connects. It returns the last failure for a moment, and for longer after many failures in a row. After
+// that, one attempt, which all callers share, shows whether the server works again. Nil lets the attempt be made. Called with mu held.
 func (p *Pool) refuse(k key, id string) error {
-	f := p.failed[k.place()]
+	f := p.failed[k.failureKey()]
 	left := time.Until(p.refusedUntil(k))
 	switch {
 	case f == nil || left <= 0 && !p.trying(k):
@@ -56,9 +55,9 @@ func (p *Pool) refuse(k key, id string) error {
 		id, f.inRow, span.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
-// refusedUntil is when refuse lets the next attempt be made; zero where nothing failed. Called with mu held.
+// refusedUntil returns when refuse lets the next attempt be made; zero if nothing failed. Called with mu held.
 func (p *Pool) refusedUntil(k key) time.Time {
-	f := p.failed[k.place()]
+	f := p.failed[k.failureKey()]
 	switch {
 	case f == nil:
 		return time.Time{}
@@ -68,25 +67,25 @@ func (p *Pool) refusedUntil(k key) time.Time {
 	return f.at.Add(p.cfg.BreakFor)
 }
 
-// mayTryAt is when one that refuse turns away now is to ask again; zero where it lets an attempt be made. What only people can
-// mend is not tried each second: who mends it retires connections, which wakes those who wait. Called with mu held.
-func (p *Pool) mayTryAt(k key) time.Time {
+// retryAt returns when a call that refuse turns away now should try again; zero if it lets an attempt be made. What only people can fix is
+// not tried each second: the fix retires connections, which wakes the waiting calls. Called with mu held.
+func (p *Pool) retryAt(k key) time.Time {
 	until := p.refusedUntil(k)
 	switch {
 	case time.Until(until) <= 0:
 		return time.Time{}
-	case p.failed[k.place()].saysNothing():
+	case p.failed[k.failureKey()].notServersFault():
 		return until.Add(p.cfg.BreakFor)
 	}
 	return until
 }
 
-// trying says whether a further connection beside the first is being made. Called with mu held.
+// trying reports whether a further connection beside the first is being made. Called with mu held.
 func (p *Pool) trying(k key) bool {
 	if k.nth == 0 {
-		return false // who wants the first shares the attempt
+		return false // callers share the attempt for the first one
 	}
-	for e := range p.those(k.at(0)) {
+	for e := range p.siblings(k.at(0)) {
 		if e.nth > 0 && e.client == nil {
 			return true
 		}
@@ -94,35 +93,33 @@ func (p *Pool) trying(k key) bool {
 	return false
 }
 
-// Works says that a user's connection to a server could be made, beside the pool: the next call tries at once, also one that needs a
-// connection beside the first.
-func (p *Pool) Works(server *registry.Server, user string) {
+// Recovered forgets the failures of a user's connections to a server, because one was made outside the pool: the next call connects at once.
+func (p *Pool) Recovered(server *registry.Server, user string) {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	forgotten := false
-	for _, place := range []key{k.place(), k.at(1).place()} {
+	for _, place := range []key{k.failureKey(), k.at(1).failureKey()} {
 		forgotten = forgotten || p.failed[place] != nil
 		delete(p.failed, place)
 	}
 	if forgotten {
-		p.tell(k)
+		p.notify(k)
 	}
 }
 
-// failedAgain remembers a connect that failed. That the user has to log in first, or that the registration cannot be used, says
-// nothing against the server. Called with mu held.
-func (p *Pool) failedAgain(k key, err error) {
+// connectFailed remembers a failed connect. A missing login or an unusable registration does not count against the server. Called with mu held.
+func (p *Pool) connectFailed(k key, err error) {
 	f := &failure{err: err, stderr: mcp.As(err).Stderr, at: time.Now(), since: time.Now(), inRow: 1}
-	before := p.failed[k.place()]
+	before := p.failed[k.failureKey()]
 	if before != nil {
 		f.since = before.since
 	}
 	switch {
-	case f.saysNothing():
+	case f.notServersFault():
 		f.inRow = 0
 	case before != nil:
 		f.inRow += before.inRow
 	}
-	p.failed[k.place()] = f
+	p.failed[k.failureKey()] = f
 }

@@ -147,15 +147,15 @@ func TestWorksClosesTheCircuit(t *testing.T) {
 	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
 		breakIt(t, p, f)
 		f.set(nil, 0)
-		p.Works(server, "bob")
+		p.Recovered(server, "bob")
 		if got, err := reasonOf(t, p, "ann"); got != "CIRCUIT_OPEN" {
 			t.Errorf("after another user's success: %v", err)
 		}
 		further := keyOf(Use{Server: server, User: "ann"}).at(2)
 		p.mu.Lock()
-		p.failedAgain(further, errors.New("no further one")) // which a call beside others met
+		p.connectFailed(further, errors.New("no further one")) // which a call beside others met
 		p.mu.Unlock()
-		p.Works(server, "ann")
+		p.Recovered(server, "ann")
 		p.mu.Lock()
 		if len(p.failed) != 0 {
 			t.Errorf("remembered: %v", p.failed)

@@ -8,16 +8,15 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// lookLimit is how long those who look at states wait for a sign of life. What takes longer shows the next time, and to those who
-// watch.
-const lookLimit = time.Second
+// stateTimeout is how long a look at a server's state waits for probes. Slower answers show the next time, and to watchers.
+const stateTimeout = time.Second
 
-// Prove asks for a sign of life of a user's connections to servers, where the last one is not recent: nothing else tells that
-// a server died which is reached by a request at a time. It waits until their states are true, but not for long.
-func (p *Pool) Prove(ctx context.Context, user string, servers ...*registry.Server) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+// Probe probes a user's connections to servers if they have not answered recently: nothing else shows that a server ended which is
+// reached by one request at a time. It waits for the answers, but not for long.
+func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Server) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	for _, asked := range p.prove(user, servers) {
+	for _, asked := range p.startProbes(user, servers) {
 		select {
 		case <-asked:
 		case <-ctx.Done():
@@ -26,34 +25,33 @@ func (p *Pool) Prove(ctx context.Context, user string, servers ...*registry.Serv
 	}
 }
 
-// prove begins the probes, and returns what is closed when each is over.
-func (p *Pool) prove(user string, servers []*registry.Server) (asked []<-chan struct{}) {
+// startProbes begins the probes and returns channels that are closed when they end.
+func (p *Pool) startProbes(user string, servers []*registry.Server) (asked []<-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range servers {
 		k := keyOf(Use{Server: s, User: user})
 		if s.Isolation != registry.PerTask {
 			gone := true
-			for e := range p.those(k) {
-				asked, gone = p.proveOne(asked, e), false
+			for e := range p.siblings(k) {
+				asked, gone = p.probeOne(asked, e), false
 			}
-			if f := p.failed[k.place()]; gone && f != nil && s.HTTP != nil && !f.saysNothing() {
-				asked = p.tryAgain(asked, f, Use{Server: s, User: user})
+			if f := p.failed[k.failureKey()]; gone && f != nil && s.HTTP != nil && !f.notServersFault() {
+				asked = p.reconnect(asked, f, Use{Server: s, User: user})
 			}
 			continue
 		}
 		for _, e := range p.entries {
-			if e.at(0).place() == k {
-				asked = p.proveOne(asked, e)
+			if e.at(0).failureKey() == k {
+				asked = p.probeOne(asked, e)
 			}
 		}
 	}
 	return asked
 }
 
-// tryAgain connects anew to a server over HTTP that failed a while ago: it may be back. A program is not started because somebody looks.
-// Called with mu held.
-func (p *Pool) tryAgain(asked []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
+// reconnect connects again to an HTTP server that failed a while ago: it may be back. A look at the state starts no program. Called with mu held.
+func (p *Pool) reconnect(asked []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
 	if p.closed || f.trying == nil && time.Since(f.at) < p.cfg.ProbeAfter {
 		return asked
 	}
@@ -62,7 +60,7 @@ func (p *Pool) tryAgain(asked []<-chan struct{}, f *failure, use Use) []<-chan s
 		f.trying = done
 		p.work.Go(func() {
 			defer close(done)
-			ctx, cancel := context.WithTimeout(p.base, probeLimit)
+			ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 			defer cancel()
 			if lease, err := p.Acquire(ctx, use); err == nil {
 				lease.Release()
@@ -75,35 +73,35 @@ func (p *Pool) tryAgain(asked []<-chan struct{}, f *failure, use Use) []<-chan s
 	return append(asked, f.trying)
 }
 
-// proveOne is called with mu held.
-func (p *Pool) proveOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
+// probeOne is called with mu held.
+func (p *Pool) probeOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
 	if e.client == nil || p.closed {
 		return asked
 	}
 	prober, ok := e.client.(mcp.Prober)
-	if !ok || e.proving == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
+	if !ok || e.probing == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
 		return asked
 	}
-	if e.proving == nil {
-		e.proving = make(chan struct{})
+	if e.probing == nil {
+		e.probing = make(chan struct{})
 		p.work.Go(func() { p.probe(e, prober) })
 	}
-	return append(asked, e.proving)
+	return append(asked, e.probing)
 }
 
-// probe asks one connection. A server that is busy with a call may have no time for anything else, so that its silence says
-// nothing; that it cannot be reached does.
+// probe probes one connection. A server that is busy with a call may not answer anything else, so its silence proves nothing; that it
+// cannot be reached does.
 func (p *Pool) probe(e *entry, prober mcp.Prober) {
-	ctx, cancel := context.WithTimeout(p.base, probeLimit)
+	ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 	defer cancel()
 	err := prober.Probe(ctx)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(e.proving)
-	e.proving = nil
+	close(e.probing)
+	e.probing = nil
 	silent := err != nil && mcp.As(err).Kind == mcp.Interrupted
-	if p.closed || silent && e.calls > 0 || p.judge(e, err) {
+	if p.closed || silent && e.calls > 0 || p.probed(e, err) {
 		return
 	}
 	if e.calls == 0 {

@@ -70,7 +70,7 @@ func withLives(t *testing.T, test func(t *testing.T, p *Pool, f *fakes, l *life)
 func look(t *testing.T, p *Pool, want State) time.Duration {
 	t.Helper()
 	start := time.Now()
-	p.Prove(t.Context(), "ann", server)
+	p.Probe(t.Context(), "ann", server)
 	took := time.Since(start)
 	if st := p.Status(server, "ann"); st.State != want {
 		t.Errorf("state %v (%v), want %v", st.State, st.Err, want)
@@ -120,13 +120,13 @@ func TestWhoLooksDoesNotWaitForASilentServer(t *testing.T) {
 		var looks sync.WaitGroup
 		for range 10 {
 			looks.Go(func() {
-				if took := look(t, p, Ready); took != lookLimit {
+				if took := look(t, p, Ready); took != stateTimeout {
 					t.Errorf("it took %v", took)
 				}
 			})
 		}
 		looks.Wait()
-		<-time.After(probeLimit)
+		<-time.After(probeTimeout)
 		synctest.Wait()
 		if n := l.asked(); n != 1 {
 			t.Errorf("%d probes", n)
@@ -142,10 +142,10 @@ func TestProbesBesideCalls(t *testing.T) {
 		<-time.After(p.cfg.ProbeAfter)
 		l.become("silent")
 		look(t, p, Ready)
-		<-time.After(probeLimit)
+		<-time.After(probeTimeout)
 		look(t, p, Ready)
 		l.become("gone")
-		<-time.After(probeLimit)
+		<-time.After(probeTimeout)
 		look(t, p, Failed)
 		synctest.Wait()
 		if f.made[0].isClosed() {
@@ -176,7 +176,7 @@ func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 		for _, isolation := range []registry.Isolation{registry.PerUser, registry.PerTask} {
 			t.Run(fmt.Sprint(name, ", isolation ", isolation), func(t *testing.T) {
 				withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
-					p.Separate(func(*registry.Server) bool { return true })
+					p.Exclusive(func(*registry.Server) bool { return true })
 					s := isolated(isolation)
 					use := Use{Server: s, User: "ann", Session: "task", Call: true}
 					leases := []*Lease{acquire(t, p, use), acquire(t, p, use), acquire(t, p, use)}
@@ -188,14 +188,14 @@ func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 						lease.Release()
 					}
 					<-time.After(p.cfg.ProbeAfter)
-					p.Prove(t.Context(), "ann", s)
+					p.Probe(t.Context(), "ann", s)
 					if st := p.Status(s, "ann"); st.State != Ready {
 						t.Fatalf("while it answers: %+v", st)
 					}
 					l.become("gone")
 					<-time.After(p.cfg.ProbeAfter)
 					gone := time.Now()
-					p.Prove(t.Context(), "ann", s)
+					p.Probe(t.Context(), "ann", s)
 					st := p.Status(s, "ann")
 					if st.State != Failed || !st.Since.Equal(gone) || st.Err == nil || st.Err.Error() != "connection refused" {
 						t.Errorf("it is gone since %v: %+v", gone, st)
@@ -251,7 +251,7 @@ func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
 			}
 			f.set(nil, 0)
 			seen := func() State {
-				p.Prove(t.Context(), "ann", s)
+				p.Probe(t.Context(), "ann", s)
 				return p.Status(s, "ann").State
 			}
 			if got := seen(); got != Failed {

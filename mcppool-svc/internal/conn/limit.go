@@ -11,16 +11,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// limit bounds the connections that count.
+// limit bounds the connections that counts selects.
 type limit struct {
 	most   int // 0: any number
 	counts func(*entry) bool
-	who    string // has them, for people
+	who    string // who has them, for people
 	advice string
 }
 
-// limits are those that a new connection is under, the one that concerns fewest people first: who is over it alone must not
-// cost others their idle connections.
+// limits returns the limits of a new connection, the one of fewest users first: a user over a limit of their own must not cost others
+// their idle connections.
 func (p *Pool) limits(k key, server *registry.Server) []limit {
 	all := []limit{
 		{p.cfg.MaxPerUser, func(e *entry) bool { return e.user == k.user }, "you have", "end a task, or try again later"},
@@ -31,13 +31,13 @@ func (p *Pool) limits(k key, server *registry.Server) []limit {
 		{p.cfg.MaxConnections, func(*entry) bool { return true }, "the pool has", "end a task, or try again later"},
 	}
 	if k.user == "" {
-		all = all[1:] // nobody's own
+		all = all[1:] // no user's own
 	}
 	return all
 }
 
-// makeRoom refuses a connection over a limit, unless an idle one can make way. Those that are closing do not count: that is
-// bounded in time. Called with mu held.
+// makeRoom refuses a connection over a limit unless it can close an idle one. Closing connections do not count: closing is bounded in
+// time. Called with mu held.
 func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	for _, l := range p.limits(k, server) {
 		n := 0
@@ -56,8 +56,7 @@ func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	return nil
 }
 
-// MayReleaseLate says whether nobody waits for a session of a user to give back its hold on a server's connections: nothing ends with
-// that, and no limit is near enough that others would want the room.
+// MayReleaseLate reports whether a session of a user may be released late: no connection ends with it, and no limit is near.
 func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	if server.Isolation == registry.PerTask {
 		return false
@@ -66,7 +65,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.limits(k, server) {
-		if l.most == 0 || 2*len(p.live) < l.most { // as usual, without a look at each
+		if l.most == 0 || 2*len(p.live) < l.most { // the usual case, without counting
 			continue
 		}
 		n := 0
@@ -98,7 +97,7 @@ func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	return true
 }
 
-// unused says whether nobody needs a connection. Called with the pool's mu held.
+// unused reports whether a connection has no calls and no sessions. Called with the pool's mu held.
 func (e *entry) unused() bool {
 	return e.client != nil && e.calls == 0 && len(e.sessions) == 0
 }

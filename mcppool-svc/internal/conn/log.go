@@ -7,16 +7,16 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// Log is what a user's connection to a server said beside the protocol.
+// Log is what a user's connection to a server wrote beside the protocol.
 type Log struct {
 	Stderr    mcp.Stderr
-	Time      time.Time // when the connection was made or last failed; zero where there was none
+	Time      time.Time // when the connection was made or last failed; zero if there was none
 	Connected bool
-	Err       error // why it is not connected, where it failed
+	Err       error // why it failed
 }
 
-// Log returns what is kept of a user's connection to a server as it is now configured: of the living one, else of the last that
-// failed. What a connection of all users wrote may be about others, and is nobody's to read: of that one there is no stderr.
+// Log returns the log of a user's connection to a server as it is configured now, or of the last failed one. A shared connection may have
+// written about other users, so its stderr is left out.
 func (p *Pool) Log(server *registry.Server, user string) Log {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()

@@ -17,10 +17,10 @@ type Config struct {
 	MaxConnections int           // in all; 1,000
 	MaxPerUser     int           // 100
 	IdleTimeout    time.Duration // of a connection without calls and sessions; 5 minutes
-	SessionTimeout time.Duration // of a session that was not heard of; 30 minutes
+	SessionTimeout time.Duration // of a session without calls; 30 minutes
 	BreakAfter     int           // failed connects in a row before a server is left alone; 5
 	BreakFor       time.Duration // how long it is; 30 s
-	ProbeAfter     time.Duration // how long a sign of life counts for those who look at a connection's state; 10 s
+	ProbeAfter     time.Duration // how long an answer counts before a look at the state probes again; 10 s
 }
 
 func (c Config) withDefaults() Config {
@@ -48,70 +48,70 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Connect makes a user's connection; ctx bounds the making alone. Errors are *mcp.Error.
+// Connect makes a user's connection; ctx bounds only the connecting. Errors are *mcp.Error.
 type Connect func(ctx context.Context, server *registry.Server, user string) (mcp.Client, error)
 
 // Pool keeps connections.
 type Pool struct {
-	cfg     Config
-	connect Connect
-	log     *slog.Logger
-	changed func(server, user string)   // see Observe
-	attends func(user string) bool      // see Attended
-	asks    func(*registry.Server) bool // see Separate
+	cfg       Config
+	connect   Connect
+	log       *slog.Logger
+	changed   func(server, user string)   // see Observe
+	watched   func(user string) bool      // see Watched
+	exclusive func(*registry.Server) bool // see Exclusive
 
 	tools *catalog.Known // of all connections
 
-	base   context.Context // ends with Close; connects hang on it
+	base   context.Context // ends with Close, and connects with it
 	cancel context.CancelFunc
 	work   sync.WaitGroup // connects, watchers, closings
 
 	mu      sync.Mutex
-	closed  bool             // guarded by mu
-	entries map[key]*entry   // guarded by mu; at most one per key
-	made    uint64           // guarded by mu; entries so far
-	live    map[*entry]bool  // guarded by mu; every entry with a connection, retired ones too
-	failed  map[key]*failure // guarded by mu; the last failure, until the next success
-	refused uint64           // guarded by mu; connections that a limit did not let be made
-	top     map[key]int      // guarded by mu; the highest nth in use, by key of the first
-	queues  map[key][]*turn  // guarded by mu; calls that wait for one of those, by the same
+	closed  bool              // guarded by mu
+	entries map[key]*entry    // guarded by mu; at most one per key
+	made    uint64            // guarded by mu; entries so far
+	live    map[*entry]bool   // guarded by mu; every entry with a connection, retired ones too
+	failed  map[key]*failure  // guarded by mu; the last failure, until the next success
+	refused uint64            // guarded by mu; connections refused because of a limit
+	top     map[key]int       // guarded by mu; the highest nth in use, by key of the first
+	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by key of the first
 }
 
-// entry is one connection, from the first wish for it to its end. Fields below the line are guarded by the pool's mu.
+// entry is one connection, from the first request for it to its end. Fields below the line are guarded by the pool's mu.
 type entry struct {
 	key
 	id     string        // the server's id, for logs
 	ready  chan struct{} // closed once connected or failed
 	begun  time.Time
 	number uint64         // no other entry has it
-	writes *atomic.Uint64 // see Lease.Wrote; one for all that lead to the same
+	writes *atomic.Uint64 // see Lease.Wrote; shared by all connections of a key
 
-	client    mcp.Client     // after ready; nil where it failed
+	client    mcp.Client     // after ready; nil if it failed
 	made      time.Time      // after ready
 	tools     *catalog.Cache // after ready
 	err       error          // after ready
 	calls     int            // leases out
-	running   int            // those of tool calls among them
-	standing  int            // those of what stands among them
-	sessions  map[hold]time.Time
-	idle      time.Time     // since when nobody needs it
-	retired   bool          // no longer handed out; closed with its last call
-	withdrawn chan struct{} // closed when retired; nil where nobody asked for it
-	forsaken  bool          // retired, and closed also under what stands
+	running   int            // leases of tool calls
+	standing  int            // leases of subscriptions
+	sessions  map[sessionKey]time.Time
+	idle      time.Time     // when it was last used
+	retired   bool          // no longer leased; closed with its last call
+	retiredCh chan struct{} // closed when retired; nil until Retired is called
+	discarded bool          // retired, and closed also under subscriptions
 	closing   bool
-	resting   bool // see rest
+	suspended bool // see suspend
 
-	heard   time.Time     // the last sign of life that was asked for
-	proving chan struct{} // closed when it is known whether there is one; nil while nobody asks
+	heard   time.Time     // when it last answered a probe or connected
+	probing chan struct{} // closed when the running probe ends; nil if none
 }
 
-// New makes a pool. Run closes idle connections, Close all of them.
+// New returns a pool. Run closes idle connections, Close all of them.
 func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	base, cancel := context.WithCancel(context.Background())
 	return &Pool{
 		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewKnown(),
 		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
-		top: make(map[key]int), queues: make(map[key][]*turn),
+		top: make(map[key]int), queues: make(map[key][]*waiter),
 	}
 }
 
@@ -129,16 +129,16 @@ func (p *Pool) Close() {
 	p.work.Wait()
 }
 
-// retire takes an entry out of circulation. Called with mu held.
+// retire stops leasing an entry. Called with mu held.
 func (p *Pool) retire(e *entry) {
-	if !e.retired && e.withdrawn != nil {
-		close(e.withdrawn)
+	if !e.retired && e.retiredCh != nil {
+		close(e.retiredCh)
 	}
 	e.retired = true
 	if p.entries[e.key] == e {
 		delete(p.entries, e.key)
 		p.lower(e.key)
-		p.tell(e.key)
+		p.notify(e.key)
 	}
 	p.wake()
 }
@@ -146,7 +146,7 @@ func (p *Pool) retire(e *entry) {
 // finish closes an entry's connection in the background. Called with mu held, on a retired entry.
 func (p *Pool) finish(e *entry) {
 	if e.closing || e.client == nil {
-		return // closed already, or still connecting: connected closes it
+		return // closed already, or still connecting: establish closes it
 	}
 	e.closing = true
 	p.wake()

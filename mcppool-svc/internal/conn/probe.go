@@ -8,32 +8,30 @@ import (
 )
 
 const (
-	// probeAfter is how long nothing may have been heard over a connection before it is tried out.
+	// probeAfter is how long a connection may be idle before it is probed ahead of its next use.
 	probeAfter = time.Minute
-	// probeLimit is how long a sign of life may take.
-	probeLimit = 5 * time.Second
+	// probeTimeout bounds a probe.
+	probeTimeout = 5 * time.Second
 )
 
-// isStale says whether a connection that nobody else uses was idle for long, and that it is tried out now. Called by who just
-// joined it.
+// isStale reports whether a connection that only the caller uses was idle for long, and notes that it is probed now.
 func (p *Pool) isStale(e *entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.calls > 1 || time.Since(e.idle) < probeAfter {
 		return false
 	}
-	e.idle = time.Now() // once for all who come meanwhile
+	e.idle = time.Now() // once for all callers that come meanwhile
 	return true
 }
 
-// isDead tries a stale connection out. One that gives no sign of life makes way for another one: to find that out by a call
-// would make the call's outcome unknown.
+// isDead probes a stale connection and retires it if it does not answer: a call that finds this out would have an unknown outcome.
 func (p *Pool) isDead(ctx context.Context, e *entry) bool {
 	prober, ok := e.client.(mcp.Prober)
 	if !ok || !p.isStale(e) {
 		return false
 	}
-	limited, cancel := context.WithTimeout(ctx, probeLimit)
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := prober.Probe(limited)
 	if ctx.Err() != nil {
@@ -41,11 +39,11 @@ func (p *Pool) isDead(ctx context.Context, e *entry) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.judge(e, err)
+	return !p.probed(e, err)
 }
 
-// judge says whether a probe was answered, and takes a connection out of circulation whose was not. Called with mu held.
-func (p *Pool) judge(e *entry, err error) bool {
+// probed reports whether a probe was answered, and retires the connection if not. Called with mu held.
+func (p *Pool) probed(e *entry, err error) bool {
 	if err == nil {
 		e.heard = time.Now()
 		return true

@@ -8,24 +8,24 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// ReleaseSession says that a user's session needs its connections no more, and returns how many it had. What others use
-// stays; what nobody uses is closed once it was idle for long enough.
+// ReleaseSession ends a user's session and returns how many connections it held. Connections that others use stay; unused ones close
+// after the idle timeout.
 func (p *Pool) ReleaseSession(user, session string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
 	for _, e := range p.entries {
-		if _, held := e.sessions[hold{user, session}]; held {
-			p.release(e, hold{user, session}, time.Now())
+		if _, held := e.sessions[sessionKey{user, session}]; held {
+			p.release(e, sessionKey{user, session}, time.Now())
 			n++
 		}
 	}
 	return n
 }
 
-// release takes one session's hold off a connection. One that was that session's alone closes with its last call. Called with
+// release ends a session's hold on a connection. A connection of that session alone closes with its last call. Called with
 // mu held.
-func (p *Pool) release(e *entry, h hold, now time.Time) {
+func (p *Pool) release(e *entry, h sessionKey, now time.Time) {
 	delete(e.sessions, h)
 	e.idle = now
 	p.wake()
@@ -68,7 +68,7 @@ func (p *Pool) retireWhere(match func(*entry) bool) {
 	}
 }
 
-// State is where a user's connection to a server is.
+// State is the state of a user's connection to a server.
 type State int
 
 // The states.
@@ -82,12 +82,12 @@ const (
 // Status is a user's connection to a server, for people.
 type Status struct {
 	State State
-	Since time.Time // when it became that; zero where it is idle
+	Since time.Time // of the state; zero if idle
 	Err   error     // of the last failure
-	Info  string    // what the server says it is
-	// Capabilities are what the server says that it offers.
+	Info  string    // name and version, as the server says
+	// Capabilities are those that the server declares.
 	Capabilities mcp.Capabilities
-	// Tools changes with the server's tools, and with the connection; 0 where there is none.
+	// Tools changes with the server's tools and with the connection; 0 if there is none.
 	Tools uint64
 }
 
@@ -116,16 +116,16 @@ func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 		return found
 	}
 	for _, e := range p.entries {
-		if e.at(0).place() == k && (found == nil || found.client == nil) {
+		if e.at(0).failureKey() == k && (found == nil || found.client == nil) {
 			found = e
 		}
 	}
 	return found
 }
 
-// Run closes connections that nobody needs, and lets others rest, until ctx is done.
+// Run closes unused connections and suspends idle ones until ctx is done.
 func (p *Pool) Run(ctx context.Context) {
-	tick := time.NewTicker(min(max(p.cfg.IdleTimeout/8, time.Millisecond), restTick))
+	tick := time.NewTicker(min(max(p.cfg.IdleTimeout/8, time.Millisecond), sweepInterval))
 	defer tick.Stop()
 	for {
 		select {
@@ -137,7 +137,7 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// failureMemory is how long the last failure of a connection that nobody asks for is shown.
+// failureMemory is how long the last failure of a connection is shown.
 const failureMemory = time.Hour
 
 func (p *Pool) sweep(now time.Time) {
@@ -154,7 +154,7 @@ func (p *Pool) sweep(now time.Time) {
 			p.retire(e)
 			p.finish(e)
 		}
-		p.rest(e, now)
+		p.suspend(e, now)
 	}
 	for k, f := range p.failed {
 		if now.Sub(f.at) >= failureMemory {

@@ -10,13 +10,12 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
-// failure is a check that did not pass. The message says what was seen; most messages say what to do too, and then the advice
-// adds nothing.
+// failure returns the result of a failed check. Most messages say what to do; then there is no further advice.
 func failure(err error) Result {
 	return Result{Status: Failed, Message: mcp.As(err).Message, Advice: advice(err)}
 }
 
-// advice goes by typed causes.
+// advice returns what to do about an error, by its typed cause.
 func advice(err error) string {
 	var (
 		name    *net.DNSError

@@ -27,19 +27,19 @@ type Result struct {
 	Name    string
 	Status  Status
 	Message string // what was seen
-	Advice  string // what to do about it; empty where there is nothing to do
+	Advice  string // what to do about it; empty if there is nothing to do
 	Took    time.Duration
 }
 
 // Report is all of it.
 type Report struct {
 	Results []Result
-	Info    mcp.Info // what the server says it is; zero where it could not be asked
+	Info    mcp.Info // what the server says it is; zero if it could not be asked
 	// Connected says that the connection could be made.
 	Connected bool
 }
 
-// OK says whether nothing failed.
+// OK reports whether nothing failed.
 func (r *Report) OK() bool {
 	for _, c := range r.Results {
 		if c.Status == Failed {
@@ -49,14 +49,14 @@ func (r *Report) OK() bool {
 	return true
 }
 
-// Connector is what a server is reached with.
+// Connector makes connections.
 type Connector interface {
 	CheckSecrets(s *registry.Server) error
 	CheckTarget(ctx context.Context, s *registry.Server) (string, error)
 	Connect(ctx context.Context, s *registry.Server, user string) (mcp.Client, error)
 }
 
-// Subject is the server, and what is known of it beside its registration.
+// Subject is the server to test.
 type Subject struct {
 	Server *registry.Server
 	User   string // whose connection is tried
@@ -67,7 +67,7 @@ type Subject struct {
 	Review func(*catalog.Catalog) (*pin.Review, error)
 }
 
-// run is one report in the making.
+// run is one test.
 type run struct {
 	subject   Subject
 	connector Connector
@@ -77,7 +77,7 @@ type run struct {
 	tools     *catalog.Catalog
 }
 
-// Run makes all checks, each only where those before it passed. ctx bounds them beside the server's own start limit.
+// Run makes the checks in order and skips those after a failure. ctx bounds them beside the server's own start limit.
 func Run(ctx context.Context, connector Connector, subject Subject) *Report {
 	r := &run{subject: subject, connector: connector}
 	defer r.hangUp()
@@ -111,7 +111,7 @@ func Run(ctx context.Context, connector Connector, subject Subject) *Report {
 	return &r.report
 }
 
-// hangUp ends the connection; what closing it says has no meaning for the report.
+// hangUp ends the connection; an error of closing does not matter.
 func (r *run) hangUp() {
 	if r.client != nil {
 		_ = r.client.Close()

@@ -1,3 +1,3 @@
 // Package diagnose tries an MCP server step by step and says what is wrong with it and what to do about it. It makes a connection of
-// its own, so that nobody else's is disturbed, and calls no tool. It knows neither users nor gRPC.
+// its own, so that no other is disturbed, and calls no tool. It knows neither users nor gRPC.
 package diagnose

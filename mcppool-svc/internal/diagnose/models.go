@@ -10,7 +10,7 @@ import (
 // listing bounds how long the planner may take to list models.
 const listing = 10 * time.Second
 
-// models says whether the model is there that the server may have asked: a name that is wrong would show in the middle of a call only.
+// models checks the model that the server may ask: a wrong name would otherwise show only in the middle of a call.
 func (r *run) models(ctx context.Context) Result {
 	if r.subject.Models == nil {
 		return Result{Status: Warning, Message: "it may have models asked, and this pool has no planner to ask through",

@@ -11,7 +11,7 @@ import (
 // shown is how many tools a message names.
 const shown = 5
 
-// definitions looks for tools that could not be called, and for effects that nobody vouches for.
+// definitions looks for tools that could not be called, and for effects that the operator has not set.
 func (r *run) definitions(context.Context) Result {
 	var broken []string
 	assumed := 0
@@ -45,7 +45,7 @@ func (r *run) definitions(context.Context) Result {
 	return Result{Status: Warning, Message: strings.Join(seen, "; "), Advice: strings.Join(advice, "; ")}
 }
 
-// approvals says what waits for somebody's word.
+// approvals lists the tools that wait for an approval.
 func (r *run) approvals(context.Context) Result {
 	review, err := r.subject.Review(r.tools)
 	if err != nil {

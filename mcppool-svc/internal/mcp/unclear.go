@@ -111,11 +111,11 @@ func (c *client) refuseUnclear(what wanted) error {
 	c.mu.Lock()
 	first := !c.wasUnclear
 	c.wasUnclear = true
-	var untold []*running
+	var sendError []*running
 	for _, r := range c.calls {
 		if !r.unclear {
 			r.unclear = true
-			untold = append(untold, r)
+			sendError = append(sendError, r)
 		}
 	}
 	c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *client) refuseUnclear(what wanted) error {
 	if err != nil {
 		return errors.Join(why, err)
 	}
-	for _, r := range untold {
+	for _, r := range sendError {
 		if r.call.Unclear != nil {
 			r.call.Unclear()
 		}

@@ -17,7 +17,7 @@ func (f foreign) Error() string { return string(f) }
 // keyDiffers marks the same in what a replica answers to another.
 const keyDiffers = "peer_key_differs"
 
-// isForeign says whether a contact failed for the keys.
+// isForeign reports whether a contact failed for the keys.
 func isForeign(err error) bool {
 	var f foreign
 	return errors.As(err, &f) || errs.From(err).Metadata[keyDiffers] != ""
@@ -26,7 +26,7 @@ func isForeign(err error) bool {
 // ErrKeys says that this replica is alone for its key.
 var ErrKeys = errors.New("other replicas of the MCP pool have another --token-key than this one")
 
-// Writable says whether what is written here can be heard of elsewhere. Replicas that are out of reach hear of it when they are back; those with
+// Writable reports whether what is written here can be heard of elsewhere. Replicas that are out of reach hear of it when they are back; those with
 // another key never do. A replica that no other one agrees with takes nothing, and one that some agree with leaves it to them to be right: which of
 // two keys is the wrong one cannot be told. One that agreed and is out of reach still does, until it says otherwise. The error wraps ErrKeys.
 func (s *Set) Writable() error {

@@ -63,7 +63,7 @@ func (s *Set) resolve(ctx context.Context) error {
 	return s.adopt(addrs)
 }
 
-// isSelf says whether an address is where this replica listens. Where that cannot be told, the first answer tells.
+// isSelf reports whether an address is where this replica listens. Where that cannot be told, the first answer tells.
 func (s *Set) isSelf(addr string) bool {
 	host, port, err := net.SplitHostPort(addr)
 	mine, myPort, err2 := net.SplitHostPort(s.cfg.Self)
@@ -84,7 +84,7 @@ func (s *Set) isSelf(addr string) bool {
 	})
 }
 
-// adopt dials new peers and lets go of those that are none any more.
+// adopt dials new peers and closes those that are no longer named.
 func (s *Set) adopt(addrs []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

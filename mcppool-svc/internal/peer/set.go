@@ -35,7 +35,7 @@ type Config struct {
 	Addrs    []string      // host:port, or dns:///name:port
 	Key      []byte        // what batches are sealed with; empty: they are not
 	Self     string        // where this replica listens; may be empty
-	Interval time.Duration // how often peers are asked; 3 s where 0
+	Interval time.Duration // how often peers are asked; 3 s if 0
 	Dial     func(addr string) (Conn, error)
 	Lookup   func(ctx context.Context, host string) ([]string, error)
 	Now      func() time.Time
@@ -59,7 +59,7 @@ type Set struct {
 	peers  map[string]*peer // guarded by mu; by address
 }
 
-// New makes a Set, and tells it of what is written to the store. Start makes the first contact; close it before the store.
+// New returns a Set, and tells it of what is written to the store. Start makes the first contact; close it before the store.
 func New(cfg Config, store *replica.Store) (*Set, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = defaultInterval

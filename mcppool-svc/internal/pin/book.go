@@ -39,7 +39,7 @@ var ErrStorage = errors.New("storing failed")
 type Record struct {
 	Version    int       `json:"v"`
 	Hash       string    `json:"hash"`
-	Definition string    `json:"definition,omitempty"` // empty where it is too long
+	Definition string    `json:"definition,omitempty"` // empty if it is too long
 	Time       time.Time `json:"time"`
 	By         string    `json:"by,omitempty"` // a user's sub; empty: seen at first use
 	// Review names the first review that what was seen goes back to; empty in files of before that was noted.
@@ -193,7 +193,7 @@ func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	return b.refresh(origin, changes)
 }
 
-// Approved returns what was approved of a tool; false where nothing was.
+// Approved returns what was approved of a tool; false if nothing was.
 func (b *Book) Approved(s *registry.Server, name string) (Record, bool, error) {
 	key := s.Origin() + "\x00" + name
 	r, known, err := b.get(bucketApproved, key)

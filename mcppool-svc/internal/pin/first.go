@@ -18,7 +18,7 @@ const firstName = "\x00first"
 // server is what is known of one. It is replaced, never changed, once others see it.
 type server struct {
 	pins  map[string]pin // what is stored, by tool name
-	first *first         // nil where none is stored
+	first *first         // nil if none is stored
 
 	hashes map[string]string // of pins: those that count
 	apart  map[string]string // of pins: those of a first review that was not the first; they count where any new tool does
@@ -52,10 +52,10 @@ func idOf(tools []*catalog.Tool) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// unknown says whether nothing of a server was let through yet, nor approved.
+// unknown reports whether nothing of a server was let through yet, nor approved.
 func (s *server) unknown() bool { return s.first == nil && len(s.hashes) == 0 }
 
-// older says whether there are pins of before first reviews were noted, which are of one that came before the noted one.
+// older reports whether there are pins of before first reviews were noted, which are of one that came before the noted one.
 func (s *server) older() bool {
 	for _, p := range s.pins {
 		if p.seen != "" && p.review == "" && (s.first == nil || p.time.Before(s.first.time)) {
@@ -90,7 +90,7 @@ func (s *server) counted() *server {
 	return s
 }
 
-// known returns the hash that a tool must have; false where it is not known.
+// known returns the hash that a tool must have; false if it is not known.
 func (s *server) known(pinning registry.Pinning, name string) (string, bool) {
 	hash, known := s.hashes[name]
 	if !known && pinning == registry.PinAllowNew {

@@ -7,8 +7,8 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// KeepGone is how long the pins of a server are kept that is not there any more. Who takes it out of a file and puts it back, or
-// mistypes it once, is not to trust whatever it offers by then as if it were new.
+// KeepGone is how long the pins of a missing server are kept: a server that is taken out of a file and put back, or mistyped once,
+// must not be trusted as if it were new.
 const KeepGone = 30 * 24 * time.Hour
 
 // goneName is under which name it is noted since when a server is gone; no tool has it.

@@ -120,7 +120,7 @@ func (b *Book) split() error {
 	return b.apply(missing)
 }
 
-// Readable says whether this program can read a stored value.
+// Readable reports whether this program can read a stored value.
 func Readable(value []byte) bool {
 	_, err := decode(value)
 	return err == nil

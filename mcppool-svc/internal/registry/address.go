@@ -75,7 +75,7 @@ func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 	return all
 }
 
-// HasUser says whether an address names a user, or a password.
+// HasUser reports whether an address names a user, or a password.
 func HasUser(address string) bool { return cutAddress(address).user != "" }
 
 // writtenAddress is a URL in pieces, each as it was written: parsing and writing it would change more than its secrets.
@@ -140,7 +140,7 @@ func (a writtenAddress) String() string {
 	return text + a.rest
 }
 
-// secret says whether a parameter's value is one, by its name. Rather one too many: what is hidden by mistake is kept all the same.
+// secret reports whether a parameter's value is one, by its name. Rather one too many: what is hidden by mistake is kept all the same.
 func (p param) secret() bool {
 	if p.value == "" {
 		return false

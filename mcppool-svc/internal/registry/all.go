@@ -1,6 +1,6 @@
 package registry
 
-// All returns every server, of whoever, in no order.
+// All returns the servers of all owners, in no order.
 func (r *Registry) All() []*Server {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -53,7 +53,7 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	return s, err
 }
 
-// answered returns the answer to a request that was answered before; nil where it was not.
+// answered returns the answer to a request that was answered before; nil if it was not.
 func (r *Registry) answered(key, digest string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -68,7 +68,7 @@ func (r *Registry) answered(key, digest string) (*Server, error) {
 	}
 }
 
-// oldRequests returns the keys of creates that nobody repeats any more.
+// oldRequests returns the keys of creates that are too old to be repeated.
 func (r *Registry) oldRequests() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

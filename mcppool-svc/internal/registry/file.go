@@ -145,7 +145,7 @@ type stanza struct {
 	name string
 	line int
 	raw  json.RawMessage
-	err  error // what is wrong with its text; nil where it can be read
+	err  error // what is wrong with its text; nil if it can be read
 }
 
 // split finds the stanzas.
@@ -188,8 +188,8 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	return stanzas, nil
 }
 
-// entries reads the members of the object that the decoder is in. A name that comes twice is an error of the second: which of the
-// two somebody meant cannot be told.
+// entries reads the members of the object that the decoder is in. A name that comes twice is an error of the second: it is not
+// known which of the two is meant.
 func entries(dec *json.Decoder, data []byte) []stanza {
 	var list []stanza
 	lines := make(map[string]int)

@@ -16,12 +16,12 @@ const (
 	bucketAskers = "askers" // Server.Origin → wayRecord: it asks for input without saying for which call
 	// maxWays is how many are remembered; the oldest give way.
 	maxWays = 10_000
-	// wayAge is how long a way is believed. A server that was upgraded may still take the older way, and nobody would ever ask for the
-	// newer one; to ask costs one more request, when a connection is made.
+	// wayAge is how long an entry of bucketWays counts. An upgraded server may still accept the older transport or revision, so the newer
+	// one is tried again now and then; that costs one request when a connection is made.
 	wayAge = 24 * time.Hour
 )
 
-// Memory remembers what was found out about servers. It is safe for concurrent use.
+// Memory remembers properties of servers that were found out by connecting. It is safe for concurrent use.
 type Memory struct {
 	bucket string
 	age    time.Duration // how long it is believed; 0: for good
@@ -40,13 +40,13 @@ type wayRecord struct {
 	Time    time.Time `json:"time"`
 }
 
-// NewWays reads how servers were reached last time.
-func NewWays(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
+// NewTransportHints reads by which transport and revision servers were reached the last time.
+func NewTransportHints(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
 	return newMemory(bucketWays, wayAge, st, now, log)
 }
 
-// NewAskers reads which servers ask for input without saying for which call.
-func NewAskers(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
+// NewAnonymousElicitors reads which servers ask for input without naming the call.
+func NewAnonymousElicitors(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
 	return newMemory(bucketAskers, 0, st, now, log)
 }
 
@@ -66,7 +66,7 @@ func newMemory(bucket string, age time.Duration, st store.Store, now func() time
 	return w, nil
 }
 
-// Recall returns what is known of a server; empty where there is nothing to say, or that is too long ago.
+// Recall returns what is known of a server; empty if nothing is, or if it is too old.
 func (w *Memory) Recall(origin string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *Memory) Recall(origin string) string {
 	return r.Way
 }
 
-// Remember replaces that; an empty way forgets. What cannot be stored is found out again after a restart.
+// Remember replaces what is known; an empty value forgets it. Anything that cannot be stored is found out again after a restart.
 func (w *Memory) Remember(origin, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

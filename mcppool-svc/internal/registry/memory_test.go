@@ -16,7 +16,7 @@ func openWays(t *testing.T, dir string, now func() time.Time) (*Memory, store.St
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	w, err := NewWays(st, now, slog.New(slog.DiscardHandler))
+	w, err := NewTransportHints(st, now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestWaysAreBounded(t *testing.T) {
 func TestAskers(t *testing.T) {
 	dir := t.TempDir()
 	ways, st := openWays(t, dir, time.Now)
-	askers, err := NewAskers(st, time.Now, slog.New(slog.DiscardHandler))
+	askers, err := NewAnonymousElicitors(st, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestAskers(t *testing.T) {
 		t.Fatal(err)
 	}
 	ways, st = openWays(t, dir, time.Now)
-	if askers, err = NewAskers(st, time.Now, slog.New(slog.DiscardHandler)); err != nil {
+	if askers, err = NewAnonymousElicitors(st, time.Now, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if ways.Recall("a") != "" || askers.Recall("a") != "asks" || askers.Recall("b") != "" {

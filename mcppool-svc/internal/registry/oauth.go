@@ -11,7 +11,7 @@ const (
 	GrantClientCredentials Grant = "client_credentials" // the pool does, for everybody
 )
 
-// ParseGrant reads a name; false where it is none. GrantLogin is named too.
+// ParseGrant reads a name; false if it is none. GrantLogin is named too.
 func ParseGrant(name string) (Grant, bool) {
 	switch name {
 	case "", "authorization_code":

@@ -6,9 +6,9 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// PermitOffers says whether a user may use what a server offers beside tools: resources, prompts and completions. They are
+// PermitOffers reports whether a user may use what a server offers beside tools: resources, prompts and completions. They are
 // read and have no tool's name, so only rules about any tool (or `*`) and any effect (or READ) fit. Ask lets them be read:
-// nobody but the user asked for them.
+// only the user asks for them.
 func (s *Server) PermitOffers(user string) Decision {
 	for _, r := range s.Permissions {
 		any := len(r.Tools) == 0 || slices.Contains(r.Tools, AnyTool)

@@ -7,7 +7,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// Decision is what becomes of a call. Stored by name: see String and ParseDecision.
+// Decision is what decides about a call. Stored by name: see String and ParseDecision.
 type Decision int
 
 // The decisions; the zero value lets a call be made.
@@ -21,7 +21,7 @@ var decisions = []string{"allow", "ask", "deny"}
 
 func (d Decision) String() string { return decisions[d] }
 
-// ParseDecision reads a name; false where it is none.
+// ParseDecision reads a name; false if it is none.
 func ParseDecision(name string) (Decision, bool) {
 	i := slices.Index(decisions, name)
 	return Decision(max(i, 0)), i >= 0
@@ -35,7 +35,7 @@ type Rule struct {
 	Decision Decision
 }
 
-// Permit says what becomes of a user's call: what the first rule that fits it says.
+// Permit returns the decision of the first rule that matches a user's call.
 func (s *Server) Permit(user, tool string, effect commonv1.Effect) Decision {
 	for _, r := range s.Permissions {
 		if r.fits(user, tool, effect) {
@@ -55,12 +55,12 @@ func (r Rule) equal(o Rule) bool {
 	return r.Decision == o.Decision && slices.Equal(r.Users, o.Users) && slices.Equal(r.Tools, o.Tools) && slices.Equal(r.Effects, o.Effects)
 }
 
-// SamePermissions says whether two servers have the same rules.
+// SamePermissions reports whether two servers have the same rules.
 func (s *Server) SamePermissions(o *Server) bool {
 	return slices.EqualFunc(s.Permissions, o.Permissions, Rule.equal)
 }
 
-// match says whether a name fits a pattern in which `*` stands for any text.
+// match reports whether a name fits a pattern in which `*` stands for any text.
 func match(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, AnyTool)
 	if !star {

@@ -20,7 +20,7 @@ func Pinnings() []string { return append([]string(nil), pinnings...) }
 
 func (p Pinning) String() string { return pinnings[p] }
 
-// ParsePinning reads a name; false where it is none.
+// ParsePinning reads a name; false if it is none.
 func ParsePinning(name string) (Pinning, bool) {
 	for i, n := range pinnings {
 		if n == name {

@@ -6,12 +6,12 @@ import commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 // own.
 const AnyTool = "*"
 
-// Hints are a tool's annotations, as its server gave them; nil where it gave none.
+// Hints are a tool's annotations, as its server gave them; nil if it gave none.
 type Hints struct {
 	ReadOnly, Destructive, Idempotent *bool
 }
 
-// JudgeFor is Judge for a user: who is to be asked about a tool finds its risk MEDIUM at least.
+// JudgeFor is Judge for a user: if a rule says ask, the risk is at least MEDIUM.
 func (s *Server) JudgeFor(user, tool string, hints Hints) (Policy, Decision) {
 	policy := s.Judge(tool, hints)
 	decision := s.Permit(user, tool, policy.Effect)
@@ -21,7 +21,7 @@ func (s *Server) JudgeFor(user, tool string, hints Hints) (Policy, Decision) {
 	return policy, decision
 }
 
-// Judge says what a tool does to the world: the operator's word, else a trusted server's annotations, else WRITE.
+// Judge returns the policy of a tool: the operator's, else a trusted server's annotations, else WRITE.
 func (s *Server) Judge(tool string, hints Hints) Policy {
 	policy, ok := s.policy(tool)
 	switch {

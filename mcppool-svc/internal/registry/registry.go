@@ -106,7 +106,7 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 	return nil
 }
 
-// Lookup returns the server that an id means for a user: the user's own, else everybody's.
+// Lookup returns the server that an id means for a user: the user's own, else the shared one.
 func (r *Registry) Lookup(user, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -118,7 +118,7 @@ func (r *Registry) Lookup(user, id string) (*Server, error) {
 	return nil, ErrNotFound
 }
 
-// Of returns the server of an id that belongs to an owner (empty: everybody).
+// Of returns the server of an id that belongs to an owner (empty: shared by all users).
 func (r *Registry) Of(owner, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -128,7 +128,7 @@ func (r *Registry) Of(owner, id string) (*Server, error) {
 	return nil, ErrNotFound
 }
 
-// Visible returns what a user can see, by id. The user's own server hides everybody's of the same id.
+// Visible returns what a user can see, by id. The user's own server hides the shared one of the same id.
 func (r *Registry) Visible(user string) []*Server {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -146,7 +146,7 @@ func (r *Registry) Visible(user string) []*Server {
 	return list
 }
 
-// Active says whether a user's tasks may use a server: the user's word, else the server's default.
+// Active reports whether a user's tasks may use a server: the user's word, else the server's default.
 func (r *Registry) Active(user string, s *Server) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

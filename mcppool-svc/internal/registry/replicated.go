@@ -12,7 +12,7 @@ import (
 type Moved struct {
 	Before *Server // nil: there was none
 	Now    *Server // nil: there is none
-	User   string  // of a server that somebody activated or deactivated: who
+	User   string  // who activated or deactivated the server
 }
 
 // Applied takes in what other replicas wrote.
@@ -80,7 +80,7 @@ func (r *Registry) reload(bucket, key string) {
 	}
 }
 
-// Readable says whether this program can read a stored value.
+// Readable reports whether this program can read a stored value.
 func Readable(bucket, key string, value []byte) bool {
 	var err error
 	switch bucket {

@@ -31,7 +31,7 @@ func (s *Sampling) Requests() int {
 	return DefaultSampleRequests
 }
 
-// same says whether two say the same; nil is that a server may not.
+// same reports whether two say the same; nil is that a server may not.
 func (s *Sampling) same(o *Sampling) bool {
 	return s == nil && o == nil || s != nil && o != nil && *s == *o
 }

@@ -24,7 +24,7 @@ type Server struct {
 	// UID names this registration for ever; a server that is registered again under the same id has another.
 	UID         string
 	ID          string // a slug
-	Owner       string // a user's sub; empty: everybody's
+	Owner       string // a user's sub; empty: shared by all users
 	DisplayName string
 	Description string
 
@@ -57,7 +57,7 @@ type Server struct {
 	ByOperator bool
 
 	Generation uint64 // counts changes
-	Change     string // names the last one, which two replicas may have made at once; empty where there was none
+	Change     string // names the last one, which two replicas may have made at once; empty if there was none
 	Meant      string // names the last change of what a call means, where there were others since; see KeepMeaning
 	CreateTime time.Time
 	UpdateTime time.Time
@@ -119,7 +119,7 @@ func (s *Server) stateOf() []any {
 	return state
 }
 
-// ConfigRevision changes whenever a call may mean something else, or be somebody else's to allow, than before. It is never 0, and fits into a
+// ConfigRevision changes whenever a call may mean something else than before, or need another approval. It is never 0, and fits into a
 // double. It names changes, and is not derived from what they brought, which may be secret. Servers of configuration files, which have no
 // history, get it from their text, through the UID.
 func (s *Server) ConfigRevision() uint64 {
@@ -137,8 +137,8 @@ func (s *Server) meaning() string {
 	return s.Etag()
 }
 
-// KeepMeaning says what s, which replaces before, is another registration for: names, times, limits and who uses it are nothing to a call
-// that somebody approved.
+// KeepMeaning says what s, which replaces before, is another registration for: names, times, limits and users do not matter to an approved
+// call.
 func (s *Server) KeepMeaning(before *Server) {
 	s.Meant = ""
 	if s.Revision() == before.Revision() && s.Trusted == before.Trusted && reflect.DeepEqual(s.Policies, before.Policies) &&
@@ -182,7 +182,7 @@ func (s *Server) Origin() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Seal remembers what every call asks for, and returns the server, which must not change any more.
+// Seal caches the derived values that every call needs and returns the server, which must not change from then on.
 func (s *Server) Seal() *Server {
 	s.revision, s.origin, s.config = s.Revision(), s.Origin(), s.ConfigRevision()
 	return s

@@ -32,7 +32,7 @@ func Isolations() []string { return append([]string(nil), isolations...) }
 
 func (i Isolation) String() string { return isolations[i] }
 
-// ParseIsolation reads a name; false where it is none.
+// ParseIsolation reads a name; false if it is none.
 func ParseIsolation(name string) (Isolation, bool) {
 	for i, n := range isolations {
 		if n == name {
@@ -42,7 +42,7 @@ func ParseIsolation(name string) (Isolation, bool) {
 	return 0, false
 }
 
-// SameSharing says whether two registrations agree on what only operators may say of connections, kept results and models.
+// SameSharing reports whether two registrations agree on what only operators may say of connections, kept results and models.
 func (s *Server) SameSharing(o *Server) bool {
 	return s.Isolation == o.Isolation && s.MaxConnections == o.MaxConnections && s.CacheTTL == o.CacheTTL && s.Sampling.same(o.Sampling)
 }

@@ -10,10 +10,10 @@ const maxID = 64
 
 var slugPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$`)
 
-// IsSlug says whether s can be a server's id.
+// IsSlug reports whether s can be a server's id.
 func IsSlug(s string) bool { return slugPattern.MatchString(s) }
 
-// Slug makes an id of a name: lower case, everything else hyphens. It is empty where nothing is left.
+// Slug makes an id of a name: lower case, everything else hyphens. It is empty if nothing is left.
 func Slug(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {

@@ -71,7 +71,7 @@ func fieldsOf(raw json.RawMessage) (*fields, error) {
 	return f, nil
 }
 
-// take reads a member into a value; false where there is none.
+// take reads a member into a value; false if there is none.
 func take[T any](f *fields, key, what string, to *T) (bool, error) {
 	raw, ok := f.left[key]
 	delete(f.left, key)

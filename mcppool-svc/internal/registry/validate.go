@@ -121,7 +121,7 @@ func (t *Builtin) validate() error {
 // BuiltinWorkspace is the built-in server that shows the files of a folder.
 const BuiltinWorkspace = "workspace"
 
-// isToken says whether s can be a header's name (RFC 9110).
+// isToken reports whether s can be a header's name (RFC 9110).
 func isToken(s string) bool {
 	for _, r := range s {
 		if r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) {

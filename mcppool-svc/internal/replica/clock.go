@@ -30,10 +30,10 @@ func (c *clock) tick() uint64 {
 	return c.last
 }
 
-// observe takes in the time of somebody else.
+// observe takes in the time of another replica.
 func (c *clock) observe(stamp uint64) { c.last = max(c.last, stamp) }
 
-// ahead says whether a time cannot be.
+// ahead reports whether a time cannot be.
 func (c *clock) ahead(stamp uint64) error {
 	if by := timeOf(stamp).Sub(c.now()); by > MaxAhead {
 		return fmt.Errorf("it is from %s in the future: the clock there, or the one here, is wrong", by.Round(time.Second))

@@ -57,13 +57,13 @@ func (s *Store) merge(entries []Entry) (fresh []Place, refused, err error) {
 	return fresh, refused, s.sweep()
 }
 
-// wins says whether an entry replaces what there is.
+// wins reports whether an entry replaces what there is.
 func (s *Store) wins(b *batch, e *Entry) (bool, error) {
 	if e.Dead != (e.Value == nil) || e.Life == 0 {
 		return false, errors.New("an entry of another replica is neither there nor deleted")
 	}
 	if !s.told(e.Bucket) || s.expired(metaOf(e, false)) {
-		return false, nil // not ours to know, or not of use to anybody any more
+		return false, nil // not for this replica, or of no further use
 	}
 	old := b.meta(e.place())
 	if old == nil || s.expired(old) {

@@ -74,7 +74,7 @@ func (s *Store) readVersions() error {
 	})
 }
 
-// reconcile makes values and versions fit together. Times that lie far ahead, of a clock that was wrong and is not any more, become
+// reconcile makes values and versions fit together. Times that lie far ahead, of a clock that was wrong once, become
 // the present: no other replica took them.
 func (s *Store) reconcile(migrate bool) error {
 	b, now := s.begin(), s.clock.tick()

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// KeepTombstones is how long it is known that something was deleted. A replica that nobody heard of for longer may bring back
+	// KeepTombstones is how long it is known that something was deleted. A replica that was away for longer may bring back
 	// what was deleted meanwhile.
 	KeepTombstones = 30 * 24 * time.Hour
 	// MaxTombstones bounds them; the oldest make way.
@@ -33,15 +33,15 @@ type Config struct {
 	First []string
 	// Local are those of them that no other replica is told of.
 	Local []string
-	// Lazy are those of them that nobody waits for.
+	// Lazy are those of them that no request waits for.
 	Lazy []string
-	// Readable says whether this program can read a value; it keeps what it cannot, and goes on with what it could read before.
+	// Readable reports whether this program can read a value; it keeps what it cannot, and goes on with what it could read before.
 	Readable func(bucket, key string, value []byte) bool
 	// Written says when a value was written that has no version yet; the zero time where it does not know.
 	Written func(bucket string, value []byte) time.Time
 	Now     func() time.Time
 
-	maxTombstones int // of tests; MaxTombstones where 0
+	maxTombstones int // of tests; MaxTombstones if 0
 }
 
 // Place names a value.
@@ -141,7 +141,7 @@ func (s *Store) write(changes []store.Change) (told []Entry, err error) {
 	return told, s.sweep()
 }
 
-// told says whether others are told of a bucket.
+// told reports whether others are told of a bucket.
 func (s *Store) told(bucket string) bool {
 	return slices.Contains(s.cfg.Buckets, bucket) && !slices.Contains(s.cfg.Local, bucket)
 }
@@ -215,7 +215,7 @@ func (s *Store) learn(at string, m *meta) {
 	}
 }
 
-// superseded says whether an item of the feed counts no more. Called with mu held.
+// superseded reports whether an item of the feed counts no more. Called with mu held.
 func (s *Store) superseded(l learned) bool {
 	m := s.index[l.place]
 	return m == nil || m.seq != l.seq
@@ -283,7 +283,7 @@ func (s *Store) InStep() {
 	_ = s.inner.Apply(store.Change{Bucket: bucketSelf, Key: keySelf, Value: s.self(s.floor)}) // else it is noted an hour later
 }
 
-// Away is how long this replica was in step with no other one; 0 where it never was.
+// Away is how long this replica was in step with no other one; 0 if it never was.
 func (s *Store) Away() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +303,7 @@ func compareStamps(a, b uint64) int {
 	return 0
 }
 
-// expired says whether a tombstone counts no more. Called with mu held.
+// expired reports whether a tombstone counts no more. Called with mu held.
 func (s *Store) expired(m *meta) bool {
 	return m.Dead && s.clock.now().Sub(timeOf(m.Time)) >= KeepTombstones
 }

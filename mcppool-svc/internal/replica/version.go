@@ -9,7 +9,7 @@ import (
 // Version tells the writes of one key apart.
 type Version struct {
 	// Life counts how often something of this key began to be. What is deleted ends its life, whatever was written meanwhile
-	// by who did not know: a server that was deleted does not come back because somebody changed it at the same time.
+	// by a replica that did not know: a deleted server does not come back because it was changed at the same time.
 	Life uint64
 	// Time is of a hybrid logical clock.
 	Time uint64
@@ -20,7 +20,7 @@ type Version struct {
 // Entry is a value as replicas tell it.
 type Entry struct {
 	Bucket, Key string
-	Value       []byte // nil where it is deleted
+	Value       []byte // nil if it is deleted
 	Dead        bool
 	Version
 }

@@ -12,7 +12,7 @@ type Change struct {
 type Store interface {
 	// Load visits the values of a bucket, by key.
 	Load(bucket string, visit func(key string, value []byte) error) error
-	// Get returns a value; nil where there is none.
+	// Get returns a value, or nil.
 	Get(bucket, key string) ([]byte, error)
 	// Apply makes all changes or none.
 	Apply(changes ...Change) error

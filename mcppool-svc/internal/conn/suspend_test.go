@@ -28,8 +28,8 @@ func TestConnectionsRest(t *testing.T) {
 		attended bool
 		after    time.Duration // 0: never
 	}{
-		"nobody's": {"", false, restAfter},
-		"held":     {"task", false, restHeld},
+		"nobody's": {"", false, suspendAfter},
+		"held":     {"task", false, suspendHeldAfter},
 		"watched":  {"", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestConnectionsRest(t *testing.T) {
 					defer p.mu.Unlock()
 					return rests, wakes
 				}
-				p.Attended(func(user string) bool { return tt.attended && user == "ann" })
+				p.Watched(func(user string) bool { return tt.attended && user == "ann" })
 				connect := p.connect
 				p.connect = func(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 					c, err := connect(ctx, s, user)
@@ -51,13 +51,13 @@ func TestConnectionsRest(t *testing.T) {
 				}
 				use := Use{Server: server, User: "ann", Session: tt.session}
 				l := acquire(t, p, use)
-				<-time.After(2 * restHeld) // a call may take long
+				<-time.After(2 * suspendHeldAfter) // a call may take long
 				if r, w := counts(); r != 0 || w != 0 {
 					t.Errorf("in use: %d rests, %d wakes", r, w)
 				}
 				l.Release()
 				if tt.after == 0 {
-					<-time.After(2 * restHeld)
+					<-time.After(2 * suspendHeldAfter)
 					if r, _ := counts(); r != 0 {
 						t.Errorf("%d rests", r)
 					}
@@ -65,8 +65,8 @@ func TestConnectionsRest(t *testing.T) {
 				}
 				<-time.After(tt.after - time.Second)
 				before, _ := counts()
-				<-time.After(restTick + time.Second)
-				<-time.After(restHeld)
+				<-time.After(sweepInterval + time.Second)
+				<-time.After(suspendHeldAfter)
 				if after, w := counts(); before != 0 || after != 1 || w != 0 {
 					t.Errorf("%d rests before, %d after, %d wakes", before, after, w)
 				}

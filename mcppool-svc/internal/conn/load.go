@@ -1,18 +1,18 @@
 package conn
 
-// Load is how much of what there may be there is.
+// Load is how full the pool is.
 type Load struct {
 	// States are the connections in each state: connecting, busy with calls, idle, or closing. All states are in it.
 	States map[string]int
 	// Used are those that count towards Limit.
 	Used, Limit int
-	// Waiting are calls that wait for a connection to be made, or for their turn on one.
+	// Waiting counts calls that wait for a connection, or for their turn on one.
 	Waiting int
-	// Refused are connections that a limit did not let be made, so far.
+	// Refused counts connections refused because of a limit.
 	Refused uint64
 }
 
-// Load looks at the pool.
+// Load returns the current load.
 func (p *Pool) Load() Load {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // inAsking is inPool with servers that ask without saying for which call.
 func inAsking(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
 	inPool(t, cfg, func(t *testing.T, p *Pool, f *fakes) {
-		p.Separate(func(*registry.Server) bool { return true })
+		p.Exclusive(func(*registry.Server) bool { return true })
 		test(t, p, f)
 	})
 }
@@ -87,7 +87,7 @@ func TestCallsAlone(t *testing.T) {
 func TestWhoIsNotSplit(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		asks := map[string]bool{"asks": true}
-		p.Separate(func(s *registry.Server) bool { return asks[s.UID] })
+		p.Exclusive(func(s *registry.Server) bool { return asks[s.UID] })
 		shared := isolated(registry.Shared)
 		shared.UID = "asks"
 		for _, s := range []*registry.Server{server, shared} {
@@ -186,14 +186,14 @@ func TestTurnsAreBounded(t *testing.T) {
 		use := ofCall("")
 		use.Server = atMost(1)
 		a := acquire(t, p, use)
-		errc := make(chan error, maxTurns)
+		errc := make(chan error, maxWaiters)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			_, err := p.Acquire(ctx, use)
 			errc <- err
 		}()
 		synctest.Wait()
-		for range maxTurns - 1 {
+		for range maxWaiters - 1 {
 			go func() {
 				_, err := p.Acquire(t.Context(), use)
 				errc <- err
@@ -207,13 +207,13 @@ func TestTurnsAreBounded(t *testing.T) {
 			t.Errorf("who went away hears %v", err)
 		}
 		start := time.Now()
-		for range maxTurns - 1 {
+		for range maxWaiters - 1 {
 			wantBusy(t, <-errc)
 		}
 		if took := time.Since(start); took != time.Minute {
 			t.Errorf("they waited %v", took)
 		}
-		if l := p.Load(); l.Refused != maxTurns || l.Waiting != 0 {
+		if l := p.Load(); l.Refused != maxWaiters || l.Waiting != 0 {
 			t.Errorf("load = %+v", l)
 		}
 		a.Release()
@@ -296,7 +296,7 @@ func TestUnsettledConnection(t *testing.T) {
 			made = append(made, u)
 			return u, nil
 		}, slog.New(slog.DiscardHandler))
-		p.Separate(func(*registry.Server) bool { return true })
+		p.Exclusive(func(*registry.Server) bool { return true })
 		subscription := acquire(t, p, Use{User: "ann", Standing: true})
 		reading := acquire(t, p, Use{User: "ann"})
 		a := acquire(t, p, ofCall(""))

@@ -1,0 +1,273 @@
+package conn
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/errs"
+)
+
+// maxWaiters bounds the calls that wait for the connections of one key.
+const maxWaiters = 100
+
+// Exclusive sets which servers ask for input without naming the call. Only one call at a time runs over a connection to such a server,
+// so that each question belongs to one call; further calls of the same user, or task, get further connections, or wait for their turn if
+// there can be no more. Other requests use the first connection. Exclusive is called before the pool is used.
+func (p *Pool) Exclusive(exclusive func(*registry.Server) bool) { p.exclusive = exclusive }
+
+// isExclusive reports whether a use needs a connection of its own. Shared connections are never exclusive: users share their state.
+func (p *Pool) isExclusive(use Use) bool {
+	return use.Call && p.exclusive != nil && use.Server.Isolation != registry.Shared && p.exclusive(use.Server)
+}
+
+// waiter is a call that needs a connection of its own.
+type waiter struct {
+	come   chan struct{} // buffered; it may try again
+	why    error         // guarded by the pool's mu; why it waits
+	queued bool          // guarded by the pool's mu
+	again  time.Time     // when it may try without being woken; zero: never
+	told   bool          // Use.Waiting was called
+}
+
+// joinExclusive registers the caller at a connection over which no other call runs, in the order in which calls came.
+func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
+	until := came.Add(use.Patience)
+	t := &waiter{come: make(chan struct{}, 1)}
+	defer p.dequeue(k, t)
+	for {
+		e, err := p.tryJoin(ctx, k, use, t)
+		if e != nil || err != nil {
+			return e, err
+		}
+		if err := p.wait(ctx, k, use, t, until); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tryJoin joins a free connection, or one that can be made. If it returns neither entry nor error, t must wait.
+func (p *Pool) tryJoin(ctx context.Context, k key, use Use, t *waiter) (*entry, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if queue := p.queues[k]; !p.closed && len(queue) > 0 && queue[0] != t {
+		return nil, p.enqueue(k, use, t, errBehind)
+	}
+	at := k.at(p.gap(k))
+	if free := p.free(k, use); free != nil {
+		at = free.key
+	}
+	t.again = p.retryAt(at) // before join, as the time may come meanwhile
+	e, err := p.join(ctx, at, use, time.Now())
+	if err != nil && !p.closed && p.first(k) != nil {
+		return nil, p.enqueue(k, use, t, err) // one of the existing connections becomes free sooner or later
+	}
+	p.countRefusal(err)
+	return e, err
+}
+
+// enqueue lets t wait, unless too many do. Called with mu held.
+func (p *Pool) enqueue(k key, use Use, t *waiter, why error) error {
+	t.why = why
+	if t.queued {
+		return nil
+	}
+	if len(p.queues[k]) >= maxWaiters {
+		err := p.busy(k, use, why)
+		p.countRefusal(err)
+		return err
+	}
+	t.queued = true
+	p.queues[k] = append(p.queues[k], t)
+	return nil
+}
+
+func (p *Pool) dequeue(k key, t *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !t.queued {
+		return
+	}
+	left := slices.DeleteFunc(p.queues[k], func(other *waiter) bool { return other == t })
+	if p.queues[k] = left; len(left) == 0 {
+		delete(p.queues, k)
+	}
+	p.wake()
+}
+
+// wake wakes the first call of each queue: there may be a connection for it now. Called with mu held.
+func (p *Pool) wake() {
+	for _, queue := range p.queues {
+		select {
+		case queue[0].come <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// errBehind is why a call waits that is not the first in its queue.
+var errBehind = &mcp.Error{Kind: mcp.Unavailable, Message: "others came first"}
+
+// wait waits until t may try again.
+func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.Time) error {
+	p.mu.Lock()
+	busy := p.busy(k, use, t.why)
+	p.mu.Unlock()
+	if !t.told && use.Waiting != nil {
+		use.Waiting(busy)
+	}
+	t.told = true
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	var again <-chan time.Time
+	if !t.again.IsZero() {
+		again = time.After(time.Until(t.again))
+	}
+	select {
+	case <-t.come:
+		return nil
+	case <-again:
+		return nil
+	case <-ctx.Done():
+		return cancelled(ctx)
+	case <-timer.C:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.countRefusal(busy)
+		return busy
+	}
+}
+
+// busy returns why a call gets no connection of its own. Called with mu held.
+func (p *Pool) busy(k key, use Use, why error) error {
+	n := 0
+	for range p.siblings(k) {
+		n++
+	}
+	connections := "the connection to it is"
+	if n > 1 {
+		connections = "the connections to it are"
+	}
+	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+		"MCP server %s asks for input without saying for which call, so only one of your calls at a time runs over a connection to it; "+
+			"%s busy (%d), and there can be no other one now: %w; answer the questions that are open, or try again later",
+		use.Server.ID, connections, n, why).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
+}
+
+// countRefusal counts connections that a limit did not let be made. Called with mu held.
+func (p *Pool) countRefusal(err error) {
+	if err != nil && errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED {
+		p.refused++
+	}
+}
+
+// siblings are the connections of a key, in their order. Called with mu held.
+func (p *Pool) siblings(k key) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for n := 0; n <= p.top[k]; n++ {
+			if e := p.entries[k.at(n)]; e != nil && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// first returns the connection for requests that are no tool calls, or nil. Called with mu held.
+func (p *Pool) first(k key) *entry {
+	for e := range p.siblings(k) {
+		return e
+	}
+	return nil
+}
+
+// isLast reports whether an entry is the only connection of its key. Called with mu held.
+func (p *Pool) isLast(e *entry) bool {
+	for other := range p.siblings(e.at(0)) {
+		if other != e {
+			return false
+		}
+	}
+	return true
+}
+
+// unsettled reports whether the server may still ask for input for a call that was given up.
+func (e *entry) unsettled() bool {
+	s, ok := e.client.(mcp.Settler)
+	return ok && !s.Settled()
+}
+
+// discard retires a connection because its server may ask for a call that was given up. Subscriptions on it are made again over another
+// connection. Called with mu held.
+func (p *Pool) discard(e *entry) {
+	e.discarded = true
+	p.retire(e)
+	if e.drained() {
+		p.finish(e)
+	}
+}
+
+// drained reports whether nothing keeps a retired connection open. Called with the pool's mu held.
+func (e *entry) drained() bool { return e.calls == 0 || e.discarded && e.calls == e.standing }
+
+// free returns a connection over which no call runs, or nil. It prefers the one that the session used last: its server may remember the
+// session. Called with mu held.
+func (p *Pool) free(k key, use Use) *entry {
+	var best *entry
+	var last time.Time
+	for e := range p.siblings(k) {
+		if e.running > 0 {
+			continue
+		}
+		if e.unsettled() {
+			p.discard(e)
+			continue
+		}
+		used := e.sessions[sessionKey{use.User, use.Session}]
+		if best == nil || use.Session != "" && used.After(last) {
+			best, last = e, used
+		}
+	}
+	return best
+}
+
+// gap returns the lowest free nth. Called with mu held.
+func (p *Pool) gap(k key) int {
+	n := 0
+	for p.entries[k.at(n)] != nil {
+		n++
+	}
+	return n
+}
+
+// raise and lower maintain top. Called with mu held.
+func (p *Pool) raise(k key) {
+	if k.nth > p.top[k.at(0)] {
+		p.top[k.at(0)] = k.nth
+	}
+}
+
+func (p *Pool) lower(k key) {
+	first := k.at(0)
+	for p.top[first] > 0 && p.entries[first.at(p.top[first])] == nil {
+		p.top[first]--
+	}
+	if p.top[first] == 0 {
+		delete(p.top, first)
+	}
+}
+
+// writesOf returns the counter of writes that all connections of a key share. Called with mu held.
+func (p *Pool) writesOf(k key) *atomic.Uint64 {
+	if first := p.first(k.at(0)); first != nil {
+		return first.writes
+	}
+	return new(atomic.Uint64)
+}
