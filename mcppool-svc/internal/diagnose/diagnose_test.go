@@ -1,0 +1,57 @@
+package diagnose
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pawl.dev/mcppool-svc/internal/catalog"
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/pin"
+	"pawl.dev/mcppool-svc/internal/registry"
+)
+
+// fixed is a server with fixed tools, and the way to it.
+type fixed struct {
+	mcp.Client
+	tools []string
+}
+
+func (f fixed) CheckSecrets(*registry.Server) error                           { return nil }
+func (f fixed) CheckTarget(context.Context, *registry.Server) (string, error) { return "found", nil }
+func (f fixed) Connect(context.Context, *registry.Server, string) (mcp.Client, error) {
+	return f, nil
+}
+func (f fixed) Info() mcp.Info { return mcp.Info{Name: "fixed"} }
+func (f fixed) Close() error   { return nil }
+
+func (f fixed) ListTools(context.Context) ([]json.RawMessage, error) {
+	var raw []json.RawMessage
+	for _, t := range f.tools {
+		raw = append(raw, json.RawMessage(t))
+	}
+	return raw, nil
+}
+
+// A test names the tools that are left out because of their names, escaped, and goes on with the others.
+func TestLeftOutToolsAreNamed(t *testing.T) {
+	f := fixed{tools: []string{`{"name":"good","inputSchema":{"type":"object"}}`, `{"name":"evil\u202elive","inputSchema":{"type":"object"}}`}}
+	report := Run(t.Context(), f, Subject{
+		Server: &registry.Server{ID: "s", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}, User: "ann", Active: true,
+		Review: func(*catalog.Catalog) (*pin.Review, error) { return nil, nil },
+	})
+	if !report.OK() {
+		t.Errorf("the test failed: %+v", report.Results)
+	}
+	for _, r := range report.Results {
+		if r.Name == "definitions" {
+			if r.Status != Warning || !strings.Contains(r.Message, `"evil\u202elive"`) || !strings.Contains(r.Message, "left out") || r.Advice == "" {
+				t.Errorf("got %+v", r)
+			}
+		}
+		if r.Name == "tools" && r.Message != "1 tool" {
+			t.Errorf("listed %q", r.Message)
+		}
+	}
+}
