@@ -20,7 +20,7 @@ import (
 // assertionLife is how long an assertion can be used; clocks differ.
 const assertionLife = 2 * time.Minute
 
-// isPrivateKey says whether a client's secret is a key to sign with.
+// isPrivateKey reports whether a client's secret is a key to sign with.
 func isPrivateKey(secret string) bool {
 	return strings.HasPrefix(strings.TrimSpace(secret), "-----BEGIN")
 }

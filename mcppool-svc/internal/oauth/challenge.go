@@ -116,7 +116,7 @@ func (s *scanner) peek() byte {
 	return s.rest[0]
 }
 
-// skip says whether there was anything to skip.
+// skip reports whether there was anything to skip.
 func (s *scanner) skip(set string) bool {
 	before := len(s.rest)
 	s.rest = strings.TrimLeft(s.rest, set)

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// maxRegistrations bounds what is kept of clients that were registered; the oldest make way.
+// maxRegistrations bounds the registered clients that are kept; the oldest is dropped.
 const maxRegistrations = 1000
 
 // registration is a client that the pool registered, as stored: at one issuer, for one redirect address.
@@ -24,8 +24,8 @@ type registration struct {
 	Expiry  time.Time `json:"expiry,omitzero"` // of the secret
 }
 
-// clientFor chooses who the pool is, in the order of MCP: as configured, by metadata document, registered. fresh says that
-// a registration which is remembered will not do.
+// clientFor chooses the client that the pool is, in the order of MCP: configured, by metadata document, registered. fresh
+// rules out a stored registration.
 func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server, a authority, redirect string, fresh bool) (client, error) {
 	if o := server.HTTP.OAuth; o != nil && o.ClientID != "" {
 		return l.configured(server, a)
@@ -53,8 +53,8 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 	return r.Client, nil
 }
 
-// configured is the client that the registration names, at the authorization server that it is for: the first one that
-// took it, until an operator logs out. Another one, to which the MCP server points later, does not get the secret.
+// configured is the client of the server's settings. It belongs to the first authorization server that accepted it, until an
+// operator logs out: another one that the MCP server names later does not get the secret.
 func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
@@ -79,7 +79,7 @@ func (l *Logins) secretOf(server *registry.Server) (string, error) {
 	return l.deps.Secret(server, server.HTTP.OAuth.ClientSecret)
 }
 
-// bindingKey names a configured client; empty where there is none.
+// bindingKey names a configured client; "" if there is none.
 func bindingKey(server *registry.Server) string {
 	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID == "" {
 		return ""

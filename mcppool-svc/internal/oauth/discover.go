@@ -11,7 +11,7 @@ import (
 // maxServers bounds how many authorization servers an MCP server can name.
 const maxServers = 20
 
-// site is what is known of how to log in to an MCP server.
+// site describes how to log in to an MCP server.
 type site struct {
 	resource  string   // what tokens are for (RFC 8707)
 	scopes    []string // what the server says that it needs
@@ -23,7 +23,7 @@ type authority struct {
 	issuer     string
 	authorize  *url.URL
 	token      *url.URL
-	register   *url.URL // nil: it registers nobody
+	register   *url.URL // nil: it registers no clients
 	revoke     *url.URL // nil: it revokes nothing
 	methods    []string // of client authentication; empty: not said
 	scopes     []string
@@ -39,8 +39,8 @@ type protected struct {
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// discover finds out how to log in to an MCP server. Where it names several authorization servers, prefer is taken if it
-// is among them, else the first.
+// discover finds out how to log in to an MCP server. Of several authorization servers it takes prefer if that is
+// among them, else the first.
 func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer string) (*site, error) {
 	if _, err := parsePlace("the MCP server's address", server.String()); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer 
 	return &site{resource: meta.Resource, scopes: scopesOf(strings.Join(meta.Scopes, " ")), authority: a}, err
 }
 
-// findProtected reads the metadata of the MCP server: where its challenge says, else at the well-known places. Nil where
+// findProtected reads the metadata of the MCP server: where its challenge says, else at the well-known places. Nil if
 // there are none, as before 2025-06-18.
 func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*protected, error) {
 	if c.metadata != "" {
@@ -95,7 +95,7 @@ func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*
 	return nil, nil
 }
 
-// getJSON reads an object; nil where there is none at that address.
+// getJSON reads an object; nil if there is none at that address.
 func getJSON[T any](ctx context.Context, w *web, u *url.URL) (*T, *answer, error) {
 	a, err := w.get(ctx, u)
 	if err != nil {
@@ -190,7 +190,7 @@ func original(ctx context.Context, w *web, server *url.URL) (authority, error) {
 	}, nil
 }
 
-// authority checks what the metadata say.
+// authority checks the metadata.
 func (m *metadata) authority() (authority, error) {
 	a := authority{
 		issuer: m.Issuer, methods: m.Methods, scopes: m.Scopes, documents: m.Documents, sendsIss: m.SendsIss,

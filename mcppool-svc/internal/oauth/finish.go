@@ -12,7 +12,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// Answer is what the browser brought back.
+// Answer is what the browser returned with.
 type Answer struct {
 	State, Code, Iss   string
 	Error, Description string
@@ -26,7 +26,7 @@ type Finished struct {
 	Expiry time.Time // zero: not known
 }
 
-// Finish ends a login, which only the user can do who began it, and once. Errors: ErrUnknownLogin, ErrAnswer, or
+// Finish ends a login, once, for the user that began it. Errors: ErrUnknownLogin, ErrAnswer, or
 // *mcp.Error.
 func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, error) {
 	o := l.take(user, a.State)
@@ -57,12 +57,12 @@ func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, e
 	if _, err := l.vault.put(o.ref, t, nil); err != nil {
 		return Finished{}, err
 	}
-	l.met(o.ref)
+	l.clearNeed(o.ref)
 	l.deps.Log.InfoContext(ctx, "logged in to an MCP server", "mcp_id", o.mcpID, "user", o.user, "issuer", t.Issuer)
 	return Finished{MCPID: o.mcpID, Server: o.server, Scopes: t.Scopes, Expiry: t.Expiry}, nil
 }
 
-// take hands out a login of a user, once.
+// take returns and removes a login of a user; nil if there is none.
 func (l *Logins) take(user, state string) *open {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,24 +74,23 @@ func (l *Logins) take(user, state string) *open {
 	return o
 }
 
-// check looks at an answer before anything of it is used or shown: an answer of another server than the one that was
-// asked tells nothing (RFC 9207).
+// check checks an answer before anything of it is used or shown: it must be of the server that was asked (RFC 9207).
 func (o *open) check(a Answer) error {
 	issuer := o.site.authority.issuer
 	switch {
 	case a.Iss == "" && o.site.authority.sendsIss:
 		return fmt.Errorf("%w: it does not say who it is from, though %s always does; log in again", ErrAnswer, issuer)
 	case a.Iss != "" && a.Iss != issuer:
-		return fmt.Errorf("%w: it is from %.200q, not from %s; somebody may be trying to get at the login", ErrAnswer, a.Iss, issuer)
+		return fmt.Errorf("%w: it is from %.200q, not from %s; it may be an attempt to steal the login", ErrAnswer, a.Iss, issuer)
 	case a.Error != "":
-		return fmt.Errorf("%w: %s says %s", ErrAnswer, issuer, told(a.Error, a.Description))
+		return fmt.Errorf("%w: %s says %s", ErrAnswer, issuer, quoteError(a.Error, a.Description))
 	case a.Code == "":
 		return fmt.Errorf("%w: it has no code", ErrAnswer)
 	}
 	return nil
 }
 
-// disown forgets a registered client that its server does not know any more.
+// disown drops a registered client that its authorization server no longer knows.
 func (l *Logins) disown(o *open, err error) {
 	var d *denied
 	if errors.As(err, &d) && (d.code == "invalid_client" || d.code == "unauthorized_client") && !o.client.Configured {
@@ -99,7 +98,7 @@ func (l *Logins) disown(o *open, err error) {
 	}
 }
 
-// newToken is a login of what a server gave.
+// newToken is a login with the tokens that a server granted.
 func newToken(g granted, s *site, c client, wanted []string, now time.Time) *token {
 	t := &token{
 		Issuer: s.authority.issuer, Resource: s.resource, Endpoint: s.authority.token.String(), Client: c,
@@ -109,7 +108,7 @@ func newToken(g granted, s *site, c client, wanted []string, now time.Time) *tok
 		t.Revoke = s.authority.revoke.String()
 	}
 	if t.Client.Configured {
-		t.Client.Secret = "" // it stays where it is configured
+		t.Client.Secret = "" // it is read from the configuration
 	}
 	if g.scopes == nil {
 		t.Scopes = slices.Clone(wanted)
@@ -117,7 +116,7 @@ func newToken(g granted, s *site, c client, wanted []string, now time.Time) *tok
 	return t
 }
 
-// revoke tells an authorization server that a token is not used any more (RFC 7009).
+// revoke revokes a token at its authorization server (RFC 7009).
 func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) error {
 	if t.Revoke == "" {
 		return nil

@@ -151,7 +151,7 @@ func method(offered []string, secret string) (string, error) {
 	return "", refused("the authorization server authenticates clients by %.200q alone, which is not known here", strings.Join(offered, " "))
 }
 
-// isToken says whether a text can be sent as a bearer token.
+// isToken reports whether a text can be sent as a bearer token.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {

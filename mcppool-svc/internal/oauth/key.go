@@ -23,7 +23,7 @@ const (
 )
 
 // OpenKey returns the key that logins are kept under: the one that ref names (env:NAME or file:PATH), else the one in the
-// data folder, which is made where it does not exist. Without a folder nothing is kept, and the key is a new one.
+// data folder, which is created if it does not exist. Without a folder nothing is kept, and the key is a new one.
 func OpenKey(ref, dataDir string, environ []string) ([]byte, error) {
 	kind, where, _ := strings.Cut(ref, ":")
 	switch {
@@ -59,7 +59,7 @@ func newKey() ([]byte, error) {
 func openKeyFile(path string) ([]byte, error) {
 	text, err := readKeyFile(path)
 	if err == nil {
-		return own(text, path)
+		return parseOwnKey(text, path)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the key of the stored logins: %w", err)
@@ -85,8 +85,8 @@ func readKeyFile(path string) (string, error) {
 	return string(text), err
 }
 
-// own reads the key of our own file, which nobody else may have read.
-func own(text, path string) ([]byte, error) {
+// parseOwnKey reads the key of our own file, which other users must not be able to read.
+func parseOwnKey(text, path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s, the key of the stored logins, can be read by others (mode %o); run chmod 600 on it", path, info.Mode().Perm())
@@ -94,7 +94,7 @@ func own(text, path string) ([]byte, error) {
 	return parseKeyText(text, path)
 }
 
-// writeKeyFile makes the file, whole or not at all.
+// writeKeyFile writes the file atomically.
 func writeKeyFile(path string, key []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -22,14 +22,14 @@ var (
 	ErrStorage      = errors.New("storing failed")
 )
 
-// Config says how logins are made.
+// Config configures Logins.
 type Config struct {
-	RedirectURI    string // where browsers are sent where the caller names no address; may be empty
+	RedirectURI    string // where browsers are sent if the caller names no address; may be empty
 	ClientMetadata string // the https address of the pool's Client ID Metadata Document; may be empty
 	Key            []byte // of what is kept
 }
 
-// Deps are what Logins stands on.
+// Deps are the dependencies of Logins.
 type Deps struct {
 	Store store.Store
 	// Client makes an HTTP client that checks addresses as for that server.
@@ -38,7 +38,7 @@ type Deps struct {
 	Secret func(server *registry.Server, value string) (string, error)
 	Now    func() time.Time
 	Log    *slog.Logger
-	// CatchUp takes in what other replicas of the pool know by now; nil where there are none.
+	// CatchUp applies what other replicas of the pool wrote; nil if there are none.
 	CatchUp func(context.Context)
 }
 
@@ -52,24 +52,24 @@ type Logins struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // renewals
 
-	mu      sync.Mutex
-	closed  bool             // guarded by mu
-	open    map[string]*open // guarded by mu; logins that were begun, by state
-	needs   map[ref]need     // guarded by mu
-	flights map[ref]*flight  // guarded by mu
+	mu       sync.Mutex
+	closed   bool             // guarded by mu
+	open     map[string]*open // guarded by mu; logins that were begun, by state
+	needs    map[ref]need     // guarded by mu
+	renewals map[ref]*renewal // guarded by mu
 }
 
-// need is what a server asked for that the login there does not give.
+// need is what a server asked for and the login does not have.
 type need struct {
 	challenge challenge
 	more      bool // the login is good, but its rights are not enough
 	at        time.Time
 }
 
-// maxNeeds bounds what is kept of servers' refusals; the oldest make way.
+// maxNeeds bounds the needs that are kept; the oldest is dropped.
 const maxNeeds = 10_000
 
-// New reads what is stored. Close what it returns.
+// New reads the stored logins. Close the result.
 func New(cfg Config, deps Deps) (*Logins, error) {
 	v, lost, err := openVault(deps.Store, cfg.Key)
 	if err != nil {
@@ -82,7 +82,7 @@ func New(cfg Config, deps Deps) (*Logins, error) {
 	base, cancel := context.WithCancel(context.Background())
 	return &Logins{
 		cfg: cfg, deps: deps, vault: v, base: base, cancel: cancel,
-		open: make(map[string]*open), needs: make(map[ref]need), flights: make(map[ref]*flight),
+		open: make(map[string]*open), needs: make(map[ref]need), renewals: make(map[ref]*renewal),
 	}, nil
 }
 
@@ -100,10 +100,10 @@ func (l *Logins) now() time.Time { return l.deps.Now() }
 
 func (l *Logins) web(server *registry.Server) *web { return newWeb(l.deps.Client(server)) }
 
-// possible says whether a server can have logins at all: a key of its own in the headers rules them out.
+// possible reports whether a server can have logins: a key in its headers rules them out.
 func possible(server *registry.Server) bool {
 	if server.HTTP == nil || server.Isolation == registry.Shared && !byPool(server) {
-		return false // a connection of all users carries nobody's own login
+		return false // a connection of all users carries no user's login
 	}
 	for name := range server.HTTP.Headers {
 		if http.CanonicalHeaderKey(name) == "Authorization" {
@@ -113,12 +113,12 @@ func possible(server *registry.Server) bool {
 	return true
 }
 
-// byPool says whether the pool itself logs in to a server, for everybody.
+// byPool reports whether the pool itself logs in to a server, for all users.
 func byPool(server *registry.Server) bool {
 	return server.HTTP.OAuth != nil && server.HTTP.OAuth.Grant == registry.GrantClientCredentials
 }
 
-// refFor says whose token a user's requests to a server carry.
+// refFor names the token that a user's requests to a server carry.
 func refFor(server *registry.Server, user string) ref {
 	if byPool(server) {
 		user = ""
@@ -126,7 +126,7 @@ func refFor(server *registry.Server, user string) ref {
 	return ref{user, server.Origin()}
 }
 
-// State is how a user stands with a server.
+// State is the state of a user's login to a server.
 type State int
 
 // The states.
@@ -136,7 +136,7 @@ const (
 	Active                // there is one
 )
 
-// State says how a user stands with a server.
+// State returns the state of a user's login to a server.
 func (l *Logins) State(server *registry.Server, user string) State {
 	if !possible(server) {
 		return Unasked
@@ -156,9 +156,8 @@ func (l *Logins) State(server *registry.Server, user string) State {
 	}
 }
 
-// Forget deletes a user's login to a server, and tells the authorization server where it can be told. ErrNoLogin where
-// the login is the pool's own, which is an operator's, or the server's owner's, to forget; so is what authorization server a
-// configured client is of.
+// Forget deletes a user's login to a server and revokes it if possible. The pool's own login, and the binding of a configured
+// client to its authorization server, only an operator or the server's owner can delete; for others it returns ErrNoLogin.
 func (l *Logins) Forget(ctx context.Context, server *registry.Server, user string, operator bool) error {
 	mayChange := operator || server.Owner == user
 	if !possible(server) || byPool(server) && !mayChange {
@@ -174,7 +173,7 @@ func (l *Logins) Forget(ctx context.Context, server *registry.Server, user strin
 	if err != nil {
 		return err
 	}
-	l.met(r)
+	l.clearNeed(r)
 	for _, t := range gone {
 		if err := l.revoke(ctx, server, t); err != nil {
 			l.deps.Log.InfoContext(ctx, "a token was forgotten, but not revoked", "mcp_id", server.ID, "error", err)
@@ -202,8 +201,8 @@ func (l *Logins) ForgetServer(server *registry.Server) error {
 	return err
 }
 
-// want remembers what a server asks for.
-func (l *Logins) want(r ref, c challenge, more bool) {
+// recordNeed remembers what a server asks for.
+func (l *Logins) recordNeed(r ref, c challenge, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.needs[r]; !known && len(l.needs) >= maxNeeds {
@@ -218,14 +217,14 @@ func (l *Logins) want(r ref, c challenge, more bool) {
 	l.needs[r] = need{challenge: c, more: more, at: l.now()}
 }
 
-// met is the contrary.
-func (l *Logins) met(r ref) {
+// clearNeed forgets what a server asked for.
+func (l *Logins) clearNeed(r ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.needs, r)
 }
 
-// loginRequired tells people what to do.
+// loginRequired is the error of a request that needs a login.
 func loginRequired(format string, args ...any) *mcp.Error {
 	return mcp.Errorf(mcp.LoginRequired, format, args...)
 }

@@ -12,13 +12,12 @@ import (
 // maxURL bounds an address that a server names.
 const maxURL = 4096
 
-// refused is what a server names and cannot be used.
+// refused is the error of something that a server names and that cannot be used.
 func refused(format string, args ...any) error {
 	return mcp.Errorf(mcp.Misconfigured, format, args...)
 }
 
-// parsePlace reads an address to which tokens, codes or secrets may go, or that says where they go: https, or http on
-// this machine.
+// parsePlace reads an address that gets tokens, codes or secrets, or names one that does: https, or http on this machine.
 func parsePlace(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -31,7 +30,7 @@ func parsePlace(what, text string) (*url.URL, error) {
 	}
 }
 
-// isLoopback says whether a host of a URL is this machine.
+// isLoopback reports whether a host of a URL is this machine.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -59,7 +58,7 @@ func wellKnown(u *url.URL, name string) *url.URL {
 	return origin(u).JoinPath("/.well-known/"+name, strings.TrimSuffix(u.EscapedPath(), "/"))
 }
 
-// covers says whether a resource identifier stands for an MCP server: its own address, or one above it.
+// covers reports whether a resource identifier stands for an MCP server: its own address, or one above it.
 func covers(resource string, server *url.URL) error {
 	r, err := parsePlace("the resource in the metadata of the MCP server", resource)
 	if err != nil {

@@ -14,39 +14,39 @@ import (
 const (
 	// renewAhead is how long before its end a token is renewed; of short ones a quarter of their life.
 	renewAhead = time.Minute
-	// renewLimit bounds one renewal, whoever waits for it.
+	// renewLimit bounds one renewal.
 	renewLimit = 30 * time.Second
 )
 
 func (t *token) expired(now time.Time) bool { return !t.Expiry.IsZero() && !now.Before(t.Expiry) }
 
-// stale says whether a token is to be renewed.
+// stale reports whether a token is to be renewed.
 func (t *token) stale(now time.Time) bool {
 	ahead := min(renewAhead, t.Expiry.Sub(t.Obtained)/4)
 	return t.expired(now.Add(ahead))
 }
 
-// flight is a renewal under way; all who want it share it.
-type flight struct {
+// renewal is a renewal in progress, which all requests share.
+type renewal struct {
 	done  chan struct{}
 	token *token // after done
 	err   error  // after done
 }
 
-// share runs work for a login unless it is already being run, and waits for what comes of it. The work goes on when those
-// who wait give up: what it gets may replace what there was.
+// share runs work for a login, unless it is running already, and waits for its result. The work continues when its callers
+// give up: the token that it gets may replace the old one.
 func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
 	l.mu.Lock()
-	f := l.flights[r]
+	f := l.renewals[r]
 	if f == nil {
 		if l.closed {
 			l.mu.Unlock()
 			return nil, mcp.Errorf(mcp.Unavailable, "the pool is stopping")
 		}
-		f = &flight{done: make(chan struct{})}
-		l.flights[r] = f
+		f = &renewal{done: make(chan struct{})}
+		l.renewals[r] = f
 		background := context.WithoutCancel(ctx)
-		l.work.Go(func() { l.fly(background, r, f, work) })
+		l.work.Go(func() { l.runRenewal(background, r, f, work) })
 	}
 	l.mu.Unlock()
 	select {
@@ -57,18 +57,18 @@ func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*
 	}
 }
 
-func (l *Logins) fly(ctx context.Context, r ref, f *flight, work func(context.Context) (*token, error)) {
+func (l *Logins) runRenewal(ctx context.Context, r ref, f *renewal, work func(context.Context) (*token, error)) {
 	ctx, cancel := context.WithTimeout(ctx, renewLimit)
 	defer cancel()
 	defer context.AfterFunc(l.base, cancel)()
 	f.token, f.err = work(ctx)
 	l.mu.Lock()
-	delete(l.flights, r)
+	delete(l.renewals, r)
 	l.mu.Unlock()
 	close(f.done)
 }
 
-// renew gets a new token in the place of one that is of no use any more, or soon.
+// renew replaces a token that has expired or soon will.
 func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old *token) (*token, error) {
 	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
 		now, _ := l.vault.token(r)
@@ -76,7 +76,7 @@ func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old 
 		case now == nil:
 			return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
 		case now != old:
-			return now, nil // somebody else was faster
+			return now, nil // another request was faster
 		}
 		g, err := l.refresh(ctx, server, old)
 		if err != nil {
@@ -97,7 +97,7 @@ func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old 
 	})
 }
 
-// replace puts a renewed token in its place, unless the user logged out or in meanwhile.
+// replace stores a renewed token, unless the user logged out or in meanwhile.
 func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t, old *token) (*token, error) {
 	put, err := l.vault.put(r, t, old)
 	if err != nil {
@@ -129,15 +129,14 @@ func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *toke
 	return l.ask(ctx, w, endpoint, old.Issuer, c, form)
 }
 
-// notRenewed says what a failed renewal means: where the server refuses it, another login is needed; else it may work
-// later.
+// notRenewed is the error of a failed renewal: if the server refused it, a new login is needed; else it may work later.
 func (l *Logins) notRenewed(server *registry.Server, r ref, old *token, err error) error {
 	var d *denied
 	if !errors.As(err, &d) {
 		return explained(server, "renewing the login", err)
 	}
-	l.vault.lose(r, old)
-	l.want(r, challenge{}, false)
+	l.vault.dropRefresh(r, old)
+	l.recordNeed(r, challenge{}, false)
 	return loginRequired("the login to MCP server %s has ended (%s): run `pawl mcp login %[1]s`", server.ID, d.Error())
 }
 

@@ -136,7 +136,7 @@ func TestRefusedTokens(t *testing.T) {
 	})
 	r.auth.Revoke()
 	_, err := r.request("ann", "tools/list")
-	wantKind(t, err, mcp.LoginRequired, "does not take the login any more")
+	wantKind(t, err, mcp.LoginRequired, "no longer accepts the login")
 	if n := r.auth.Grants("refresh_token"); n != 2 {
 		t.Errorf("%d renewals", n)
 	}
@@ -145,7 +145,7 @@ func TestRefusedTokens(t *testing.T) {
 	r.login("ann")
 	r.auth.Revoke()
 	_, err = r.request("ann", "tools/list")
-	wantKind(t, err, mcp.LoginRequired, "does not take the login any more")
+	wantKind(t, err, mcp.LoginRequired, "no longer accepts the login")
 
 	// A refusal that is not about logins stays what it is.
 	r.web.Set(func(g *mcptest.Guard) { g.Challenge = `Basic realm="x"` })

@@ -14,14 +14,14 @@ import (
 // catchUpWait bounds how long a login that is refused waits for what other replicas know of it.
 const catchUpWait = 2 * time.Second
 
-// First are the buckets where the first of several replicas is right: a client's secret goes to the authorization server that took
-// it first.
+// First returns the buckets in which the first of several replicas wins: a client's secret goes to the authorization server that
+// accepted it first.
 func First() []string { return []string{bucketIssuers} }
 
 // Moved is a login that came or went on another replica.
 type Moved struct{ User, Origin string }
 
-// Applied takes in what other replicas wrote. It returns the logins that there was none of before, or is none of now.
+// Applied applies what other replicas wrote. It returns the logins that appeared or vanished.
 func (l *Logins) Applied(places []replica.Place) []Moved {
 	var moved []Moved
 	for _, p := range places {
@@ -46,8 +46,8 @@ func (l *Logins) Applied(places []replica.Place) []Moved {
 	return moved
 }
 
-// renewedElsewhere is what another replica of the pool made of a login that is refused here: refresh tokens are often good once, and
-// the other one was faster. Nil where there is nothing of the kind.
+// renewedElsewhere returns the token that another replica of the pool has renewed meanwhile, or nil: refresh tokens are often valid
+// once, and the other replica was faster.
 func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err error) *token {
 	var d *denied
 	if l.deps.CatchUp == nil || !errors.As(err, &d) {
@@ -63,15 +63,15 @@ func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err er
 	return now
 }
 
-// reload makes one entry what is stored.
+// reload sets one entry to what is stored.
 func (v *vault) reload(p replica.Place) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.read(p.Bucket, p.Key)
 }
 
-// settle shows what is stored in the place of what was just written, where another replica wrote it meanwhile. Called with mu held.
-func (v *vault) settle(changes []store.Change) {
+// reloadChanged reads again what another replica wrote instead of these changes. Called with mu held.
+func (v *vault) reloadChanged(changes []store.Change) {
 	for _, c := range changes {
 		if now, err := v.store.Get(c.Bucket, c.Key); err == nil && !bytes.Equal(now, c.Value) {
 			v.read(c.Bucket, c.Key)
@@ -79,7 +79,7 @@ func (v *vault) settle(changes []store.Change) {
 	}
 }
 
-// read makes one entry what is stored. What this key does not open is as if it were not there. Called with mu held.
+// read sets one entry to what is stored. A value that this key does not open counts as missing. Called with mu held.
 func (v *vault) read(bucket, key string) {
 	value, err := v.store.Get(bucket, key)
 	if err != nil {
@@ -115,5 +115,5 @@ func (v *vault) readToken(key string, value []byte) {
 	_ = v.load(bucketTokens, key, value) // notes what cannot be opened
 }
 
-// Readable says whether this program can read the form of a stored value; with which key is another question.
+// Readable reports whether this program knows the format of a stored value, whatever its key.
 func Readable(value []byte) bool { return len(value) > 0 && value[0] <= recordVersion }

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// Source gives the requests of one connection their token.
+// Source returns the tokens for the requests of one connection.
 type Source struct {
 	logins *Logins
 	server *registry.Server
@@ -25,8 +25,8 @@ type Source struct {
 // maxUsed is how many tokens of a connection are kept out of messages.
 const maxUsed = 4
 
-// For returns what gives a user's connection to a server its tokens; nil where the server can have none. Without a user
-// there are only those of the pool itself.
+// For returns the source of tokens of a user's connection to a server; nil if the server can have none. Without a user it
+// has only those of the pool itself.
 func (l *Logins) For(server *registry.Server, user string) *Source {
 	if !possible(server) {
 		return nil
@@ -34,12 +34,11 @@ func (l *Logins) For(server *registry.Server, user string) *Source {
 	return &Source{logins: l, server: server, user: user, ref: refFor(server, user)}
 }
 
-// own says whether there can be a token for this connection: a connection of nobody in particular, which users share, has
-// only those of the pool itself.
+// own reports whether this connection can have a token: one that users share has only those of the pool itself.
 func (s *Source) own() bool { return s.user != "" || byPool(s.server) }
 
-// Token returns the token that a request is to carry, renewed where needed; empty where there is none, or none was ever
-// asked for. The error is *mcp.Error; nothing was sent then.
+// Token returns the token for a request, renewed if needed; "" if there is none. The error is *mcp.Error; nothing was sent
+// then.
 func (s *Source) Token(ctx context.Context) (string, error) {
 	if !s.own() {
 		return "", nil
@@ -50,7 +49,7 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 		return "", loginRequired("the stored login to MCP server %s cannot be read with the pool's key (--token-key): restore the key, or run `pawl mcp login %[1]s`", id)
 	}
 	if t == nil || !t.stale(l.now()) {
-		return s.using(t), nil
+		return s.markUsed(t), nil
 	}
 	var err error
 	next := t
@@ -63,17 +62,17 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 		err = loginRequired("the login to MCP server %s has expired: run `pawl mcp login %[1]s`", id)
 	}
 	if err != nil && !t.expired(l.now()) && mcp.As(err).Kind != mcp.LoginRequired {
-		return s.using(t), nil // it may work later, and until then this one does
+		return s.markUsed(t), nil // it may work later, and until then this one does
 	}
 	if err != nil {
 		return "", err
 	}
-	return s.using(next), nil
+	return s.markUsed(next), nil
 }
 
-// Refused looks at a response of 401 or 403 to a request that carried the token used. It returns a token that the request
-// can be sent again with, or says why there is none; neither where the refusal is about something else. again says that
-// the request was sent again already.
+// Refused handles a 401 or 403 for a request with the token used. It returns another token to send the request with once
+// more, or an error if there is none, or neither if the refusal is about something else. again reports that the request was
+// repeated already.
 func (s *Source) Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error) {
 	c, kind := challengeOf(resp.Header)
 	switch {
@@ -89,7 +88,7 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 	t, _ := l.vault.token(s.ref)
 	switch {
 	case t != nil && t.Access != used && !again:
-		return s.using(t), nil // renewed by somebody else
+		return s.markUsed(t), nil // renewed by another request
 	case byPool(s.server):
 		return s.poolAgain(ctx, t, again, c)
 	case t != nil && t.Refresh != "" && !again:
@@ -97,17 +96,17 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 		if err != nil {
 			return "", err
 		}
-		return s.using(t), nil
+		return s.markUsed(t), nil
 	}
 	return "", s.required(t, c, kind)
 }
 
-// required is a request for which the user has to log in.
+// required is the error of a request for which the user has to log in.
 func (s *Source) required(t *token, c challenge, kind scheme) error {
-	s.logins.want(s.ref, c, false)
+	s.logins.recordNeed(s.ref, c, false)
 	switch {
 	case t != nil:
-		return loginRequired("MCP server %s does not take the login any more: run `pawl mcp login %[1]s`", s.server.ID)
+		return loginRequired("MCP server %s no longer accepts the login: run `pawl mcp login %[1]s`", s.server.ID)
 	case kind == unsaid:
 		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`; if it wants a key instead, put that into its `headers`", s.server.ID)
 	default:
@@ -125,10 +124,11 @@ func (s *Source) poolAgain(ctx context.Context, t *token, again bool, c challeng
 	if err != nil {
 		return "", err
 	}
-	return s.using(t), nil
+	return s.markUsed(t), nil
 }
 
-// insufficient is a request that needs more rights than the login has. A login for more helps, unless it was tried.
+// insufficient is the error of a request that needs more rights than the login has. Logging in for more rights helps, unless
+// it was tried.
 func (s *Source) insufficient(c challenge) error {
 	t, _ := s.logins.vault.token(s.ref)
 	switch {
@@ -136,10 +136,10 @@ func (s *Source) insufficient(c challenge) error {
 		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants more rights than the pool has there (%s); an operator can set its oauth.scopes",
 			s.server.ID, list(c.scopes))
 	case t != nil && (includes(t.Scopes, c.scopes) || t.StepUps > 0 && includes(t.Wanted, c.scopes)):
-		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants rights that logging in again does not give (%s); ask whoever runs it",
+		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants rights that logging in again does not give (%s); ask its operator",
 			s.server.ID, list(c.scopes))
 	}
-	s.logins.want(s.ref, c, true)
+	s.logins.recordNeed(s.ref, c, true)
 	return loginRequired("MCP server %s wants more rights than your login has (%s): run `pawl mcp login %[1]s`", s.server.ID, list(c.scopes))
 }
 
@@ -147,8 +147,8 @@ func includes(all, some []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// using notes that a token goes out.
-func (s *Source) using(t *token) string {
+// markUsed remembers a token that is sent.
+func (s *Source) markUsed(t *token) string {
 	if t == nil {
 		return ""
 	}

@@ -48,7 +48,7 @@ type Started struct {
 	Expiry   time.Time
 }
 
-// Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *mcp.Error where the servers do not
+// Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *mcp.Error if the servers do not
 // allow it.
 func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redirect string) (Started, error) {
 	redirect, err := redirects{l.cfg.RedirectURI}.choose(redirect)
@@ -72,7 +72,7 @@ func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redir
 	return Started{URL: address.String(), State: state, Redirect: redirect, Expiry: o.expiry}, nil
 }
 
-// prepare asks the servers all that there is to ask.
+// prepare makes all requests that a login needs before the browser opens.
 func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r ref, redirect string) (*open, error) {
 	address, err := url.Parse(server.HTTP.URL)
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r
 	return o, nil
 }
 
-// needOf is what the server asked for last; where that is not known, it is asked with a request that does nothing.
+// needOf returns what the server asked for last. If that is not known, a request that does nothing finds out.
 func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (need, error) {
 	l.mu.Lock()
 	n, known := l.needs[r]
@@ -171,15 +171,15 @@ func (o *open) query(q url.Values, state string) url.Values {
 	return q
 }
 
-// newSecret is 256 bits that nobody can guess.
+// newSecret returns 256 random bits.
 func newSecret() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// unfinished says whether a login of the same user to the same server was begun before and not finished: perhaps because
-// the server does not know the client any more.
+// unfinished reports whether a login of the same user to the same server was begun before and not finished: perhaps the server
+// no longer knows the client.
 func (l *Logins) unfinished(r ref) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +221,7 @@ func (l *Logins) add(state string, o *open) {
 	l.open[state] = o
 }
 
-// explained says which server an error is about.
+// explained adds to an error which server it is about.
 func explained(server *registry.Server, doing string, err error) error {
 	e := *mcp.As(err)
 	e.Message = fmt.Sprintf("%s to MCP server %s: %s", doing, server.ID, err.Error())

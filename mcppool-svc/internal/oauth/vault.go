@@ -27,13 +27,13 @@ func Buckets() []string { return []string{bucketTokens, bucketClients, bucketIss
 // recordVersion is the version of everything stored; its first byte.
 const recordVersion = 1
 
-// maxTokens bounds the logins that one user has; the oldest make way.
+// maxTokens bounds the logins of one user; the oldest is dropped.
 const maxTokens = 1000
 
 // errSealed means that a value was not written with this key.
 var errSealed = errors.New("it was written with another key")
 
-// ref says whose token for which server. The user is empty where the token is the pool's own.
+// ref names a token: its user, "" for the pool's own, and its server.
 type ref struct{ user, origin string }
 
 // token is a login, as stored. It is replaced, never changed.
@@ -58,7 +58,7 @@ type binding struct {
 	Issuer string `json:"issuer"`
 }
 
-// vault keeps what is secret: encrypted in the store, and open in memory.
+// vault keeps secrets, encrypted in the store and in the clear in memory.
 type vault struct {
 	store store.Store
 	aead  cipher.AEAD
@@ -73,7 +73,7 @@ type vault struct {
 	issuers map[string]string       // guarded by mu; by key
 }
 
-// openVault reads what is stored. lost counts what this key does not open: it is as if it were not there, but said.
+// openVault reads what is stored. lost counts the values that this key does not open; they count as missing.
 func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -171,14 +171,14 @@ func (v *vault) open(bucket, key string, value []byte, to any) error {
 // place is the additional data of a value.
 func place(bucket, key string) []byte { return []byte(bucket + "\x00" + key) }
 
-// token returns a login; sealed where there is one that this key does not open.
+// token returns a login, or nil; sealed reports that there is one that this key does not open.
 func (v *vault) token(r ref) (t *token, sealed bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.tokens[r], v.sealed[r]
 }
 
-// put stores a login in the place of old, which it must still be (nil: whatever there is). False where it is not.
+// put stores a login in the place of old, which it must still be (nil: whatever there is). It returns false if it is not.
 func (v *vault) put(r ref, t, old *token) (bool, error) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
@@ -200,7 +200,7 @@ func (v *vault) put(r ref, t, old *token) (bool, error) {
 		if old == nil {
 			return false, err
 		}
-		// A renewed one counts all the same: the old one may be of no use any more.
+		// A renewed one counts all the same: the old one may no longer be valid.
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -208,13 +208,13 @@ func (v *vault) put(r ref, t, old *token) (bool, error) {
 	v.tokens[r] = t
 	delete(v.sealed, r)
 	if err == nil {
-		v.settle(changes)
+		v.reloadChanged(changes)
 	}
 	return true, err
 }
 
-// lose makes a login one that cannot be renewed, in memory alone: another replica may have renewed it, and its word is to count.
-func (v *vault) lose(r ref, old *token) {
+// dropRefresh makes a login one that cannot be renewed, in memory only: another replica may have renewed it.
+func (v *vault) dropRefresh(r ref, old *token) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.tokens[r] != old {
@@ -225,7 +225,7 @@ func (v *vault) lose(r ref, old *token) {
 	v.tokens[r] = &dead
 }
 
-// oldest is the login that makes way for another one of the same user.
+// oldest returns the login that is dropped for another one of the same user, or nil.
 func (v *vault) oldest(r ref) (ref, *token) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -15,7 +15,7 @@ func (v *vault) registration(key string) (registration, bool) {
 	return r, ok
 }
 
-// putRegistration keeps a client; where there are too many the oldest makes way.
+// putRegistration stores a client; if there are too many, the oldest is dropped.
 func (v *vault) putRegistration(key string, r registration) error {
 	v.writes.Lock()
 	defer v.writes.Unlock()
@@ -40,11 +40,11 @@ func (v *vault) putRegistration(key string, r registration) error {
 	defer v.mu.Unlock()
 	delete(v.clients, spare)
 	v.clients[key] = r
-	v.settle(changes)
+	v.reloadChanged(changes)
 	return nil
 }
 
-// dropRegistration forgets a client. Where that cannot be stored, the next login finds out again.
+// dropRegistration deletes a client. If that cannot be stored, the next login finds out again.
 func (v *vault) dropRegistration(key string) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
@@ -61,7 +61,7 @@ func (v *vault) boundTo(key string) string {
 	return v.issuers[key]
 }
 
-// unbind lets the next issuer be the one.
+// unbind lets a configured client belong to another issuer.
 func (v *vault) unbind(key string) error {
 	if v.boundTo(key) == "" {
 		return nil
@@ -90,6 +90,6 @@ func (v *vault) bind(key, issuer string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.issuers[key] = issuer
-	v.settle([]store.Change{change})
+	v.reloadChanged([]store.Change{change})
 	return nil
 }

@@ -169,7 +169,7 @@ func TestKeptLoginsAreBounded(t *testing.T) {
 		t.Errorf("%d clients", len(v.clients))
 	}
 	for i := range maxNeeds + 3 {
-		r.logins.want(ref{"ann", fmt.Sprint(i)}, challenge{}, false)
+		r.logins.recordNeed(ref{"ann", fmt.Sprint(i)}, challenge{}, false)
 	}
 	if n := len(r.logins.needs); n != maxNeeds {
 		t.Errorf("%d refusals are remembered", n)

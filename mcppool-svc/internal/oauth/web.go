@@ -43,14 +43,14 @@ func newWeb(client *http.Client) *web {
 
 func (w *web) close() { w.client.CloseIdleConnections() }
 
-// answer is what came back.
+// answer is a response that was read.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// read decodes a JSON object; false where it is none.
+// read decodes a JSON object; it returns false if there is none.
 func (a *answer) read(to any) bool { return json.Unmarshal(a.body, to) == nil }
 
 // get reads an address.
@@ -93,7 +93,7 @@ func (w *web) do(ctx context.Context, method string, u *url.URL, body string, he
 	return &answer{status: resp.StatusCode, header: resp.Header, body: text}, nil
 }
 
-// unreachable is a request that got no answer. What the dialler, or a check of a redirect, said about it counts first.
+// unreachable is a request that got no answer. An error of the dialler, or of the check of a redirect, is kept.
 func unreachable(u *url.URL, err error) error {
 	var known *mcp.Error
 	if errors.As(err, &known) {
@@ -108,17 +108,17 @@ func unreachable(u *url.URL, err error) error {
 	return mcp.Errorf(mcp.Unavailable, "%s cannot be reached: %w", shown(u), err)
 }
 
-// unexpected is an answer that says nothing useful.
+// unexpected is the error of an answer that cannot be used.
 func unexpected(u *url.URL, a *answer) error {
 	kind := mcp.Misconfigured
 	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
 		kind = mcp.Unavailable
 	}
-	return mcp.Errorf(kind, "%s answered HTTP %d%s", shown(u), a.status, said(a))
+	return mcp.Errorf(kind, "%s answered HTTP %d%s", shown(u), a.status, errorText(a))
 }
 
-// said is the error in an answer (RFC 6749, 5.2), for people.
-func said(a *answer) string {
+// errorText is the error in an answer (RFC 6749, 5.2), for people.
+func errorText(a *answer) string {
 	var e struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
@@ -126,11 +126,11 @@ func said(a *answer) string {
 	if !a.read(&e) || e.Error == "" {
 		return ""
 	}
-	return ": " + told(e.Error, e.Description)
+	return ": " + quoteError(e.Error, e.Description)
 }
 
-// told is somebody else's error, short and harmless.
-func told(code, description string) string {
+// quoteError is an error that a server sent, bounded and quoted.
+func quoteError(code, description string) string {
 	text := fmt.Sprintf("%.100q", code)
 	if description != "" {
 		text += fmt.Sprintf(" (%.300q)", description)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitExit returns when a child that nobody has reaped has ended. Waiting for it as os/exec does would take a thread of its own
+// awaitExit returns when a child that is not reaped yet has ended. Waiting for it as os/exec does would take a thread of its own
 // for each child; this takes none. It may return early: what follows waits too.
 func awaitExit(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)

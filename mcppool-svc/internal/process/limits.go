@@ -6,5 +6,5 @@ type Limits struct {
 	Files  uint64 // open files, sockets and pipes
 }
 
-// None says whether there are no limits.
+// None reports whether there are no limits.
 func (l Limits) None() bool { return l == Limits{} }

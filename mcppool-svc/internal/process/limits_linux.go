@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitsWork says whether children can be limited on this system.
+// LimitsWork reports whether children can be limited on this system.
 const LimitsWork = true
 
 // limit bounds a process that has just been started, and all that it starts from then on. Its address space is left alone:

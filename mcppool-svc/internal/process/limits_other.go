@@ -4,7 +4,7 @@ package process
 
 import "errors"
 
-// LimitsWork says whether children can be limited on this system.
+// LimitsWork reports whether children can be limited on this system.
 const LimitsWork = false
 
 func limit(_ int, l Limits) error {

@@ -23,7 +23,7 @@ type Spec struct {
 	Command string
 	Args    []string
 	Env     []string // the whole environment
-	Dir     string   // the pool's own where empty
+	Dir     string   // the pool's own if empty
 	Limits  Limits
 }
 
@@ -65,7 +65,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 		p.drop()
 		return nil, fmt.Errorf("starting %s: %w", command, err)
 	}
-	err = limit(p.PID(), spec.Limits) // before anybody reaps it: its id is its own till then
+	err = limit(p.PID(), spec.Limits) // before it is reaped: until then no other process has its id
 	go p.wait(stderr)
 	if err != nil {
 		killGroup(cmd.Process)
@@ -151,7 +151,7 @@ func (p *Process) end() {
 		return
 	}
 	killGroup(p.cmd.Process)
-	// A killed process is gone at once, except in uninterruptible I/O, which nobody can help.
+	// A killed process ends at once, except in uninterruptible I/O.
 	p.exitsWithin(killAfter)
 }
 
