@@ -64,7 +64,7 @@ func (t *builtin) forward() {
 type callKey struct{}
 
 // start implements transport. The tool runs in a goroutine of its own, since it may not heed its context.
-func (t *builtin) start(x *exchange) {
+func (t *builtin) start(x *pendingRequest) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), callKey{}, x.call))
 	x.cancel = cancel
 	x.sent.Store(true)
@@ -98,7 +98,7 @@ func (t *builtin) handle(ctx context.Context, request []byte) response {
 }
 
 // stop implements transport.
-func (*builtin) stop(x *exchange) { x.cancel() }
+func (*builtin) stop(x *pendingRequest) { x.cancel() }
 
 // post implements transport.
 func (t *builtin) post(ctx context.Context, message []byte) error {

@@ -53,7 +53,7 @@ func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, 
 		if next.again {
 			gate = nil
 		}
-		var x *exchange
+		var x *pendingRequest
 		if x, err = c.toolRequest(r, next); err != nil {
 			break
 		}

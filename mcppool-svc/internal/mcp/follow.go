@@ -175,11 +175,7 @@ func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
 		if e.Sent = true; e.Kind != Unavailable || try > 3 || f.c.isDone() || ctx.Err() != nil {
 			return nil, &e
 		}
-		timer := time.NewTimer(f.pause())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, nil, f.pause()) {
 			return nil, givenUp(ctx, true)
 		}
 	}

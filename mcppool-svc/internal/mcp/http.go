@@ -46,6 +46,7 @@ type streamable struct {
 	notifications notificationStream
 
 	mu      sync.Mutex
+	closed  bool   // guarded by mu
 	session string // guarded by mu
 	version string // guarded by mu; the revision in use
 }
@@ -81,17 +82,24 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 }
 
 // start implements transport.
-func (t *streamable) start(x *exchange) {
+func (t *streamable) start(x *pendingRequest) {
 	ctx, cancel := context.WithCancel(t.life)
 	x.cancel = cancel
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		cancel()
+		x.deliver(response{err: errClosed})
+		return
+	}
 	t.work.Go(func() {
 		defer cancel()
-		x.deliver(t.exchange(ctx, x))
+		x.deliver(t.send(ctx, x))
 	})
 }
 
 // stop implements transport.
-func (*streamable) stop(x *exchange) { x.cancel() }
+func (*streamable) stop(x *pendingRequest) { x.cancel() }
 
 // post implements transport.
 func (t *streamable) post(ctx context.Context, message []byte) error {
@@ -109,6 +117,9 @@ func (t *streamable) post(ctx context.Context, message []byte) error {
 
 // close implements transport.
 func (t *streamable) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.end()
 	t.work.Wait()
 	if t.sessionID() != "" {
@@ -162,8 +173,8 @@ func (t *streamable) do(ctx context.Context, method string, body []byte, header 
 	return t.web.Do(req)
 }
 
-// exchange makes a request and returns its response.
-func (t *streamable) exchange(ctx context.Context, x *exchange) response {
+// send makes a request and returns its response.
+func (t *streamable) send(ctx context.Context, x *pendingRequest) response {
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { x.sent.Store(false) }, // first, or again elsewhere
 		WroteHeaders: func() { x.sent.Store(true) },
@@ -195,7 +206,7 @@ func (t *streamable) exchange(ctx context.Context, x *exchange) response {
 }
 
 // header is what lets HTTP intermediaries route a request, since 2026-07-28.
-func (t *streamable) header(x *exchange) http.Header {
+func (t *streamable) header(x *pendingRequest) http.Header {
 	if !t.client.isModern() {
 		return nil
 	}
@@ -213,7 +224,7 @@ func (t *streamable) header(x *exchange) http.Header {
 }
 
 // mirror adds HTTP headers to a request.
-func (x *exchange) mirror(headers map[string]string) {
+func (x *pendingRequest) mirror(headers map[string]string) {
 	x.header = make(http.Header, len(headers)+6)
 	for name, value := range headers {
 		x.header.Set(name, value)
@@ -236,7 +247,7 @@ func (*streamable) refusal(resp *http.Response) response {
 }
 
 // readJSON reads a response that is the whole body.
-func (t *streamable) readJSON(x *exchange, body io.Reader) response {
+func (t *streamable) readJSON(x *pendingRequest, body io.Reader) response {
 	text, err := io.ReadAll(io.LimitReader(body, int64(t.limit)+1))
 	switch {
 	case err != nil:
@@ -260,7 +271,7 @@ func (t *streamable) readJSON(x *exchange, body io.Reader) response {
 
 // readEvents reads a stream of events until the response comes. Before 2026-07-28 a server may end the stream before that,
 // once it has sent the id of an event, and have it resumed.
-func (t *streamable) readEvents(ctx context.Context, x *exchange, resp *http.Response) response {
+func (t *streamable) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) response {
 	pass := t.client.passer(newThrottle())
 	events := newEventReader(resp.Body, t.limit, 2)
 	for {
@@ -290,7 +301,7 @@ func (t *streamable) readEvents(ctx context.Context, x *exchange, resp *http.Res
 }
 
 // readEvent handles one message of the stream of a request. It returns the response if the message is that.
-func (t *streamable) readEvent(x *exchange, e event, pass passFunc) (response, bool) {
+func (t *streamable) readEvent(x *pendingRequest, e event, pass passFunc) (response, bool) {
 	m := readMessage(e.data)
 	id, ok := integer(m.ID)
 	own := m.Answer && !m.Method && (ok && id == x.id || strictjson.Absent(m.ID) && len(m.Error) > 0)

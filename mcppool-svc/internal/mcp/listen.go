@@ -230,7 +230,7 @@ func (s *stream) know(g *granted) {
 }
 
 // asking notes the request for what is wanted now.
-func (s *stream) asking(x *exchange) {
+func (s *stream) asking(x *pendingRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = x.id

@@ -147,7 +147,7 @@ func TestLateAcknowledgement(t *testing.T) {
 		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
 			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
 	}
-	s.asking(&exchange{id: 7})
+	s.asking(&pendingRequest{id: 7})
 	for _, id := range []any{float64(6), "6"} {
 		if s.acknowledged(word(id, "early")); s.known != nil {
 			t.Fatalf("%v was taken for the word on request 7", id)

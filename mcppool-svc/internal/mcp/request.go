@@ -21,7 +21,7 @@ func (c *client) ask(ctx context.Context, method, name string, params map[string
 }
 
 // newRequest writes a request.
-func (c *client) newRequest(method, name string, params map[string]any) (*exchange, error) {
+func (c *client) newRequest(method, name string, params map[string]any) (*pendingRequest, error) {
 	all := make(map[string]any, len(params)+1)
 	for k, v := range params {
 		all[k] = v
@@ -33,12 +33,12 @@ func (c *client) newRequest(method, name string, params map[string]any) (*exchan
 	if err != nil {
 		return nil, notWritten(err)
 	}
-	return c.exchangeOf(method, name, text), nil
+	return c.newPending(method, name, text), nil
 }
 
-// exchangeOf is a request with params that are written.
-func (c *client) exchangeOf(method, name string, params []byte) *exchange {
-	x := &exchange{id: c.ids.Add(1), method: method, name: name, answered: make(chan response, 1)}
+// newPending makes a request with params that are written already.
+func (c *client) newPending(method, name string, params []byte) *pendingRequest {
+	x := &pendingRequest{id: c.ids.Add(1), method: method, name: name, answered: make(chan response, 1)}
 	text := make([]byte, 0, len(params)+len(method)+64)
 	text = strconv.AppendInt(append(text, `{"jsonrpc":"2.0","id":`...), x.id, 10)
 	text = strictjson.AppendQuote(append(text, `,"method":`...), method)
@@ -51,12 +51,12 @@ func (c *client) exchangeOf(method, name string, params []byte) *exchange {
 func notWritten(err error) *Error { return Errorf(Protocol, "the call cannot be written: %w", err) }
 
 // toolRequest writes one request of a call. It is written by hand, since it is on every call's path.
-func (c *client) toolRequest(r *running, next round) (*exchange, error) {
+func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	params, err := c.toolParams(r, next)
 	if err != nil {
 		return nil, notWritten(err)
 	}
-	x := c.exchangeOf(string(mcp.MethodToolsCall), r.call.Name, params)
+	x := c.newPending(string(mcp.MethodToolsCall), r.call.Name, params)
 	x.call, x.asker = r, r
 	if mirrors := c.mirrors.Load(); mirrors != nil {
 		if tool, ok := (*mirrors)[r.call.Name]; ok {

@@ -83,20 +83,20 @@ type receiver struct {
 	limit int      // bytes of a message
 
 	mu      sync.Mutex
-	waiting map[int64]*exchange // guarded by mu
+	waiting map[int64]*pendingRequest // guarded by mu
 }
 
 // add registers a request that waits for its response.
-func (r *receiver) add(x *exchange) {
+func (r *receiver) add(x *pendingRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
-		r.waiting = make(map[int64]*exchange)
+		r.waiting = make(map[int64]*pendingRequest)
 	}
 	r.waiting[x.id] = x
 }
 
-func (r *receiver) remove(id int64) *exchange {
+func (r *receiver) remove(id int64) *pendingRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.waiting[id]
@@ -129,7 +129,7 @@ func (r *receiver) refuse(id []byte, why error) {
 }
 
 // find returns the request with an id, which is removed: a second response is dropped.
-func (r *receiver) find(raw []byte) *exchange {
+func (r *receiver) find(raw []byte) *pendingRequest {
 	id, ok := integer(raw)
 	if !ok {
 		return nil

@@ -33,8 +33,9 @@ type sse struct {
 	work     sync.WaitGroup // the reader, and POSTs
 	endpoint *url.URL       // set by open
 
-	mu      sync.Mutex
-	version string // guarded by mu; the revision in use
+	state   sync.Mutex // beside the receiver's own
+	version string     // guarded by state; the revision in use
+	closed  bool       // guarded by state
 }
 
 // connectSSE connects by the older HTTP transport.
@@ -118,9 +119,16 @@ func noStream(resp *http.Response) *Error {
 }
 
 // start implements transport. The response may come while the POST is still in progress.
-func (t *sse) start(x *exchange) {
+func (t *sse) start(x *pendingRequest) {
 	ctx, cancel := context.WithCancel(t.life)
 	x.cancel = cancel
+	t.state.Lock()
+	defer t.state.Unlock()
+	if t.closed {
+		cancel()
+		x.deliver(response{err: errClosed})
+		return
+	}
 	t.add(x)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { x.sent.Store(false) },
@@ -138,7 +146,7 @@ func (t *sse) start(x *exchange) {
 }
 
 // stop implements transport.
-func (t *sse) stop(x *exchange) {
+func (t *sse) stop(x *pendingRequest) {
 	t.remove(x.id)
 	x.cancel()
 	x.deliver(response{err: errClosed})
@@ -154,6 +162,9 @@ func (t *sse) post(ctx context.Context, message []byte) error {
 
 // close implements transport.
 func (t *sse) close() {
+	t.state.Lock()
+	t.closed = true
+	t.state.Unlock()
 	t.end()
 	t.work.Wait()
 	t.web.CloseIdleConnections()
@@ -161,8 +172,8 @@ func (t *sse) close() {
 
 // setVersion sets the revision that requests say they are of.
 func (t *sse) setVersion(version string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.state.Lock()
+	defer t.state.Unlock()
 	t.version = version
 }
 
@@ -173,11 +184,11 @@ func (t *sse) send(ctx context.Context, body []byte) error {
 		return err
 	}
 	req.Header.Set("Content-Type", jsonType)
-	t.mu.Lock()
+	t.state.Lock()
 	if t.version != "" {
 		req.Header.Set(mcp.HeaderProtocolVersion, t.version)
 	}
-	t.mu.Unlock()
+	t.state.Unlock()
 	resp, err := t.web.Do(req)
 	if err != nil {
 		return networkError(err, true)

@@ -59,7 +59,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 }
 
 // start implements transport. A closed pipe is the end of the connection, which the caller waits for too.
-func (t *stdio) start(x *exchange) {
+func (t *stdio) start(x *pendingRequest) {
 	t.add(x)
 	x.sent.Store(true)
 	if err := t.out.write(x.id, x.text); err != nil {
@@ -72,7 +72,7 @@ func (t *stdio) start(x *exchange) {
 }
 
 // stop implements transport.
-func (t *stdio) stop(x *exchange) {
+func (t *stdio) stop(x *pendingRequest) {
 	t.remove(x.id)
 	x.deliver(response{err: errClosed})
 }

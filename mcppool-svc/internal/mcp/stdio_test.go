@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -262,9 +263,17 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 
 func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 	c := dial(t, mcptest.Deaf)
+	const firstCall = 2 // the id after that of the handshake
 	big := `{"text":"` + strings.Repeat("x", maxQueued) + `"}`
-	ctx, cancel := context.WithTimeout(t.Context(), 2*briefly)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for out := c.(*client).wire.(*stdio).out; ; runtime.Gosched() {
+			if out.holds(firstCall) {
+				cancel(context.DeadlineExceeded)
+				return
+			}
+		}
+	}()
 	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: []byte(big), Notify: func(Notification) {}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("first call: %v", err)

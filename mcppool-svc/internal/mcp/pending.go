@@ -16,21 +16,21 @@ const (
 	stopWait = time.Second
 )
 
-// transport carries messages to one server. It delivers responses to their exchanges and passes what the server sends by
+// transport carries messages to one server. It delivers responses to their requests and passes what the server sends by
 // itself to the client. Its methods are safe for concurrent use.
 type transport interface {
-	// start sends a request and delivers its response, or an *Error, to the exchange. It does not wait.
-	start(x *exchange)
-	// stop gives a request up. The transport delivers something to the exchange soon after.
-	stop(x *exchange)
+	// start sends a request and delivers its response, or an *Error, to it. It does not wait.
+	start(x *pendingRequest)
+	// stop gives a request up. The transport delivers something to it soon after.
+	stop(x *pendingRequest)
 	// post sends a message that has no response.
 	post(ctx context.Context, message []byte) error
 	// close ends the connection and all of the transport's goroutines.
 	close()
 }
 
-// exchange is one request and its response.
-type exchange struct {
+// pendingRequest is one request and its response.
+type pendingRequest struct {
 	id     int64
 	method string
 	name   string      // of the tool, task, prompt or resource that the request is about
@@ -59,7 +59,7 @@ func (r response) unpack() (json.RawMessage, error) {
 }
 
 // deliver hands over a response. The first one counts.
-func (x *exchange) deliver(r response) {
+func (x *pendingRequest) deliver(r response) {
 	select {
 	case x.answered <- r:
 	default:
@@ -67,7 +67,7 @@ func (x *exchange) deliver(r response) {
 }
 
 // delivered returns the response if it is there already.
-func (x *exchange) delivered() (response, bool) {
+func (x *pendingRequest) delivered() (response, bool) {
 	select {
 	case r := <-x.answered:
 		return r, true
@@ -78,7 +78,7 @@ func (x *exchange) delivered() (response, bool) {
 
 // roundTrip sends a request and waits for its response. If ctx ends first, the server is told, and may still respond to a
 // tool call within the grace. gate has the last word on whether the request is sent; it may be nil.
-func (c *client) roundTrip(ctx context.Context, x *exchange, gate func() error) (json.RawMessage, error) {
+func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() error) (json.RawMessage, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, givenUp(ctx, false)
@@ -119,7 +119,7 @@ func (c *client) outcome(r response) (json.RawMessage, error) {
 
 // interrupt ends a request whose caller gave up. There is no grace after a deadline: the caller was promised that time and no
 // more.
-func (c *client) interrupt(ctx context.Context, x *exchange) (json.RawMessage, error) {
+func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	switch {
 	case c.stopCancels:
@@ -143,7 +143,7 @@ func (c *client) interrupt(ctx context.Context, x *exchange) (json.RawMessage, e
 }
 
 // within waits for a response until d has passed or the connection has ended.
-func (c *client) within(x *exchange, d time.Duration) (response, bool) {
+func (c *client) within(x *pendingRequest, d time.Duration) (response, bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -157,7 +157,7 @@ func (c *client) within(x *exchange, d time.Duration) (response, bool) {
 }
 
 // wasSent reports whether a request that lost its connection may have reached the server.
-func (c *client) wasSent(x *exchange) bool {
+func (c *client) wasSent(x *pendingRequest) bool {
 	if t, ok := c.wire.(*stdio); ok && t.out.undelivered(x.id) {
 		return false
 	}
