@@ -32,12 +32,12 @@ func TestOffline(t *testing.T) {
 		beside                        int
 		tool, input, silent, refusals int // percent
 	}{
-		{"shipped-dev.yaml", 0, 0, 0, 100, 0},
-		{"shipped-heldout.yaml", 0, 0, 0, 100, 0},
-		{"foreign-dev.yaml", 0, 0, 0, 100, 0},
-		{"foreign-dev.yaml", 50, 0, 0, 100, 0},
-		{"foreign-heldout.yaml", 0, 0, 0, 100, 0},
-		{"foreign-heldout.yaml", 50, 0, 0, 100, 0},
+		{"shipped-dev.yaml", 0, 90, 88, 3, 95},
+		{"shipped-heldout.yaml", 0, 75, 72, 5, 90},
+		{"foreign-dev.yaml", 0, 92, 90, 4, 92},
+		{"foreign-dev.yaml", 50, 92, 90, 4, 92},
+		{"foreign-heldout.yaml", 0, 76, 72, 5, 94},
+		{"foreign-heldout.yaml", 50, 75, 70, 5, 92},
 	} {
 		if *only != "" && *only != tc.file {
 			continue

@@ -69,7 +69,8 @@ func isNamed(c *extract.Clause, t *commonv1.Tool) bool {
 
 // consider fills a tool's input from a clause and rates the tool. relevance is its place in the ranking, from 0 to 1.
 func (w *work) consider(c *extract.Clause, t *commonv1.Tool, relevance float64, later bool) choice {
-	ch := choice{tool: w.tool(t)}
+	own := w.index.words(t)
+	ch := choice{tool: own.tool}
 	ch.filled = extract.Fill(ch.tool, c)
 	if missing := ch.filled.Missing; later && len(missing) == 1 && refersBack(c) && ch.tool.Prop(missing[0]).Takes("string") {
 		ch.filled.Missing = nil // it is what an earlier step returns
@@ -78,7 +79,6 @@ func (w *work) consider(c *extract.Clause, t *commonv1.Tool, relevance float64, 
 			ch.filled.Implied = append(ch.filled.Implied, "file", "path")
 		}
 	}
-	own := newWords(ch.tool)
 	ch.not = own.notUnderstood(c, &ch.filled, isNamed(c, t))
 	if ch.not == "" && len(ch.filled.Left) > 0 {
 		ch.not = strings.Join(ch.filled.Left, ", ")

@@ -14,7 +14,7 @@ import (
 type index struct {
 	*rank.Index
 	tools []*commonv1.Tool
-	known sync.Map // *catalog.Tool by *commonv1.Tool
+	known sync.Map // *words by *commonv1.Tool
 }
 
 // mostIndexes bounds the lists that are kept: a task asks about the same list at every step.
@@ -39,12 +39,12 @@ func sameTool(a, b *commonv1.Tool) bool {
 		a.GetDescription() == b.GetDescription() && a.GetTitle() == b.GetTitle()
 }
 
-// tool returns what is known of a tool of the index.
-func (w *work) tool(t *commonv1.Tool) *catalog.Tool {
-	if known, ok := w.index.known.Load(t); ok {
-		return known.(*catalog.Tool)
+// words returns what a tool of the index speaks of.
+func (x *index) words(t *commonv1.Tool) *words {
+	if known, ok := x.known.Load(t); ok {
+		return known.(*words)
 	}
-	known := catalog.NewTool(t)
-	w.index.known.Store(t, known)
+	known := newWords(catalog.NewTool(t))
+	x.known.Store(t, known)
 	return known
 }

@@ -60,7 +60,7 @@ func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 	if len(w.not) > 0 && len(w.demands) > 1 {
 		separate, not := w.demands, w.not
 		w.not = nil
-		if whole := w.understand([]string{tc.GetGoal()}); len(w.not) == 0 && covers(&whole[0], separate) {
+		if whole := w.understand([]string{tc.GetGoal()}); len(w.not) == 0 && covers(w.index, &whole[0], separate) {
 			w.demands = whole
 		} else {
 			w.demands, w.not = separate, not
@@ -80,8 +80,8 @@ func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 }
 
 // covers reports whether one tool does what all parts of the goal begin with.
-func covers(whole *demand, parts []demand) bool {
-	own := newWords(whole.choice.tool)
+func covers(index *index, whole *demand, parts []demand) bool {
+	own := index.words(whole.choice.tool.Tool)
 	return !slices.ContainsFunc(parts, func(d demand) bool {
 		verb := verbOf(d.clause)
 		return verb != nil && !slices.ContainsFunc(append(own.name, own.about...), func(t string) bool { return t == verb.Term || slices.Contains(rank.Synonyms(t), verb.Term) })
