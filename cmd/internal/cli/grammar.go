@@ -34,9 +34,11 @@ type Grammar struct {
 	Export  task.ExportCmd  `cmd:"" group:"tasks" help:"Write all there is about a task as JSON."`
 	Delete  task.DeleteCmd  `cmd:"" group:"tasks" help:"Delete tasks that have ended."`
 
-	MCP    mcp.Cmd         `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
-	Agents task.AgentsCmd  `cmd:"" group:"config" help:"Agents: who tasks run as."`
-	Models admin.ModelsCmd `cmd:"" group:"config" help:"List the models that plan, and those that servers may ask."`
+	MCP      mcp.Cmd          `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
+	Agents   task.AgentsCmd   `cmd:"" group:"config" help:"Agents: who tasks run as."`
+	Models   admin.ModelsCmd  `cmd:"" group:"config" help:"List the models that plan, and those that servers may ask."`
+	Playbook task.PlaybookCmd `cmd:"" group:"config" help:"Playbooks: steps that a person wrote."`
+	Eval     admin.EvalCmd    `cmd:"" group:"config" help:"Measure how well a model plans, with a file of cases."`
 
 	Up         admin.UpCmd      `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
 	Keys       admin.KeysCmd    `cmd:"" group:"server" help:"API keys of a server."`

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -73,7 +74,7 @@ func Table(w io.Writer, reports ...*Report) error {
 		}
 		fmt.Fprintln(t)
 	}
-	line("model", func(r *Report) string { return r.Model })
+	line("model", func(r *Report) string { return cmp.Or(r.Model, "(default)") })
 	line("right tool", func(r *Report) string { return share(r.RightTool, r.Answerable) })
 	line("right tool and arguments", func(r *Report) string { return share(r.RightInput, r.Answerable) })
 	line("silently wrong", func(r *Report) string { return share(r.SilentWrong, r.Answerable) })
