@@ -17,6 +17,25 @@ func (r *caseRun) judge() {
 	res := &r.result
 	res.Refused = len(r.calls) == 0
 	asked := len(r.calls) > 0 && len(r.calls[len(r.calls)-1].GetMissing()) > 0
+	r.checkRest()
+	if r.c.Nothing {
+		if !res.Refused {
+			res.Problem = "something was called"
+		}
+		res.SilentWrong = !res.Refused && !asked
+		return
+	}
+	right := r.rightCalls()
+	res.RightInput = res.RightTool && right == len(r.c.Calls) && asked == r.c.Asks && res.RightAnswer
+	res.SilentWrong = right < len(r.calls) && !asked
+	if !res.RightTool && res.Problem == "" {
+		res.Problem = "another tool"
+	}
+}
+
+// checkRest looks for forbidden calls and at the answer.
+func (r *caseRun) checkRest() {
+	res := &r.result
 	for _, s := range r.calls {
 		if slices.ContainsFunc(r.c.Forbidden, func(name string) bool { return find(r.tools, name).GetId() == s.GetToolId() }) {
 			res.Problem = s.GetToolId() + " must not be called"
@@ -28,34 +47,23 @@ func (r *caseRun) judge() {
 			res.RightAnswer, res.Problem = false, fmt.Sprintf("the answer does not match %q", re)
 		}
 	}
-	if r.c.Nothing {
-		if !res.Refused {
-			res.Problem = "something was called"
-		}
-		res.SilentWrong = !res.Refused && !asked
-		return
-	}
-	right := 0 // calls, from the first
-	res.RightTool = len(r.calls) == len(r.c.Calls)
+}
+
+// rightCalls returns how many calls are right, from the first, and notes whether all tools are.
+func (r *caseRun) rightCalls() (right int) {
+	r.result.RightTool = len(r.calls) == len(r.c.Calls)
 	for i, s := range r.calls {
 		if i >= len(r.c.Calls) || !r.sameTool(r.c.Calls[i], s) {
-			res.RightTool = false
-			break
+			r.result.RightTool = false
+			return right
 		}
 		if problem := r.compare(r.c.Calls[i], s); problem != "" {
-			res.Problem = problem
-			break
+			r.result.Problem = problem
+		} else if right == i {
+			right++
 		}
-		right++
 	}
-	for i, s := range r.calls {
-		res.RightTool = res.RightTool && r.sameTool(r.c.Calls[i], s)
-	}
-	res.RightInput = res.RightTool && right == len(r.c.Calls) && asked == r.c.Asks && res.RightAnswer
-	res.SilentWrong = right < len(r.calls) && !asked
-	if !res.RightTool && res.Problem == "" {
-		res.Problem = "another tool"
-	}
+	return right
 }
 
 func (r *caseRun) sameTool(want Call, got *plannerv1.PlannedStep) bool {

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ var prepositions = map[string][]string{
 }
 
 // lookFor are what a text to search for follows.
-var lookFor = []string{"mention", "contain", "word", "phrase", "text", "search", "find", "occurr", "look", "搜索", "查找", "提到", "包含"}
+var lookFor = []string{"mention", "contain", "word", "phrase", "text", "search", "find", rank.Stem("occurrence"), "look", "搜索", "查找", "提到", "包含"}
 
 // Introduces reports whether a text to search for follows a word.
 func Introduces(term string) bool { return slices.Contains(lookFor, term) && !neutral[term] }
@@ -44,116 +45,168 @@ var placeOf = []string{"file", "folder", "directori", "read", "show", "open", "p
 
 // cues scores the words around a mention that speak of a property.
 func (f *filler) cues(d *property, j int) float64 {
-	score, prep := 0.0, ""
-	weight := []float64{5, 4, 2.5}
-	var seen []string
-	i := f.at[j] - 1
-	for steps := 0; i >= 0 && steps < 7 && len(seen) < 3; i, steps = i-1, steps+1 {
-		tok := f.c.Tokens[i]
-		if tok.Mention >= 0 || strings.Contains(",.;?，。？", tok.Text) {
-			break
-		}
-		if prep == "" && len(seen) == 0 && prepositions[tok.Text] != nil {
-			prep = tok.Text
-		}
-		if len(d.Name) == 1 && tok.Text == strings.ToLower(d.Name) && len(seen) == 0 && steps > 0 {
-			return 6 // "a is 1"
-		}
-		if !glue[tok.Text] {
-			if i > 0 && f.c.Tokens[i-1].Mention >= 0 && len(seen) == 0 && i < f.at[j]-1 && f.c.Mentions[f.c.Tokens[i-1].Mention].Kind == Number {
-				break // "3 successes in 10 trials": the word is the number's before it
-			}
-			seen = append(seen, tok.Term)
-		} else if len(seen) > 0 && tok.Text != "the" && tok.Text != "of" && tok.Text != "a" {
-			break
-		}
+	seen, prep, named := f.before(d, j)
+	if named {
+		return 6
 	}
-	score = f.wordScore(d, seen, weight)
-	if after := f.after(j, d); after > score {
-		score = after
+	m := &f.mentions[j]
+	words := m.Kind == Name || m.Kind == Phrase
+	score := max(f.wordScore(d, seen, []float64{5, 4, 2.5}), f.after(j, d))
+	if words && f.namesItself(d, j) {
+		score = max(score, 4)
 	}
-	if f.mentions[j].Kind == Phrase || f.mentions[j].Kind == Name {
-		if score < 4 && f.namesItself(d, j) {
-			score = 4
-		}
-	}
-	if prep == "" && i >= 0 && f.listBefore(j) {
-		prep = "to" // between A and B
-	}
-	if m := f.mentions[j]; prep != "of" || m.Kind == Name || m.Kind == Phrase {
+	if prep != "of" || words {
 		score += roleScore(d, prep)
 	}
-	if f.mentions[j].Kind == Quoted && (hasTerm(d.terms, "titl", "name", "text", "messag", "bodi", "content") || hasTerm(d.said, "titl")) {
-		score++
+	if d.role == pathText && m.Kind != Path && m.Kind != Quoted {
+		score = f.placeScore(d, j, prep)
 	}
-	if m := f.mentions[j]; m.Kind == Quoted && (d.role == pathText || d.role == globText) && !strings.ContainsAny(m.Text, "./*") && score < 3.5 {
-		score = -5
-	} else if d.role == pathText && m.Kind != Path && m.Kind != Quoted {
-		if score = f.placeScore(d, j, prep); strings.Contains(m.Text, " ") {
-			score = -5
-		}
-	}
-	switch m := f.mentions[j]; {
-	case m.Kind == Phrase && score < 5 && f.ownWords(j):
-		score -= 2
-	case m.Kind == Phrase && prep == "" && score < 2 && len(seen) > 0 && len(rank.Terms(f.t.GetName())) == 1 && means(rank.Stem(f.t.GetName()), seen[0]):
-		score = 2 // echo hello
-	case m.Kind == Phrase && prep == "" && score < 2:
-		score = -5 // nothing says that the words are a value
+	switch {
+	case m.Kind == Quoted:
+		return d.quotedScore(m, score)
+	case m.Kind == Phrase:
+		return f.phraseScore(j, score, seen, prep)
 	case m.unit && hasTerm(d.terms, "from", "sourc", "base"):
-		score += 2
-	case m.Kind == Number && hasTerm(d.terms, "limit", "count", "top", "max", "maximum") && score == 0 && f.countsThings(j):
-		score += 3
+		return score + 2
+	case m.Kind == Number && score == 0 && f.countsThings(d, j):
+		return 3
 	}
 	return score
 }
 
-// countsThings reports whether a number stands before a word of the tool's: "5 songs".
-func (f *filler) countsThings(j int) bool {
-	i := f.at[j] + 1
-	return i < len(f.c.Tokens) && f.c.Tokens[i].Mention < 0 && !rank.Stop(f.c.Tokens[i].Term) && slices.ContainsFunc(rank.Terms(f.t.GetName()+" "+f.t.GetDescription()), func(t string) bool { return t == f.c.Tokens[i].Term })
+// never is the score of a value that nothing says to be the property's.
+const never = -5
+
+// before returns up to three words before a mention, the nearest first, and the preposition right before it. named reports that the property's
+// one-letter name is among them: "a is 1".
+func (f *filler) before(d *property, j int) (seen []string, prep string, named bool) {
+	first := f.at[j] - 1
+	for i := first; i >= 0 && first-i < 7 && len(seen) < 3 && !f.ends(i); i-- {
+		tok := f.c.Tokens[i]
+		if len(seen) == 0 && prepositions[tok.Text] != nil {
+			prep = cmp.Or(prep, tok.Text)
+		}
+		switch {
+		case len(d.Name) == 1 && tok.Text == strings.ToLower(d.Name) && len(seen) == 0 && i < first:
+			return seen, prep, true
+		case !glue[tok.Text] && len(seen) == 0 && i < first && f.isNumber(i-1):
+			return seen, f.between(j, prep), false // "3 successes in 10 trials": the word is the number's before it
+		case !glue[tok.Text]:
+			seen = append(seen, tok.Term)
+		case len(seen) > 0 && !slices.Contains([]string{"the", "of", "a"}, tok.Text):
+			return seen, f.between(j, prep), false
+		}
+	}
+	return seen, f.between(j, prep), false
 }
+
+// ends reports whether words before a token are about something else.
+func (f *filler) ends(token int) bool {
+	return f.c.Tokens[token].Mention >= 0 || strings.Contains(",.;?，。？", f.c.Tokens[token].Text)
+}
+
+func (f *filler) isNumber(token int) bool {
+	return token >= 0 && f.c.Tokens[token].Mention >= 0 && f.c.Mentions[f.c.Tokens[token].Mention].Kind == Number
+}
+
+// between returns the preposition before a mention; before B of "between A and B" it is like "to".
+func (f *filler) between(j int, prep string) string {
+	i := f.at[j]
+	if prep == "" && i > 2 && f.c.Tokens[i-1].Text == "and" && f.c.Tokens[i-2].Mention >= 0 && f.c.Tokens[i-3].Text == "between" {
+		return "to"
+	}
+	return prep
+}
+
+// quotedScore prefers texts and titles for quoted values, and takes one as a path only if it looks like one or is said to be one.
+func (d *property) quotedScore(m *Mention, score float64) float64 {
+	if hasTerm(d.terms, "titl", "name", "text", "messag", "bodi", "content") || hasTerm(d.said, "titl") {
+		score++
+	}
+	if (d.role == pathText || d.role == globText) && !strings.ContainsAny(m.Text, "./*") && score < 3.5 {
+		return never
+	}
+	return score
+}
+
+// phraseScore takes plain words only if something says that they are a value.
+func (f *filler) phraseScore(j int, score float64, seen []string, prep string) float64 {
+	switch {
+	case score < 5 && f.ownWords(j):
+		return score - 2
+	case prep != "" || score >= 2:
+		return score
+	case len(seen) > 0 && len(rank.Terms(f.t.GetName())) == 1 && means(rank.Stem(f.t.GetName()), seen[0]):
+		return 2 // echo hello
+	}
+	return never
+}
+
+// countsThings reports whether a number stands before a word of the tool's, "5 songs", and the property bounds how many there are.
+func (f *filler) countsThings(d *property, j int) bool {
+	i := f.at[j] + 1
+	if i >= len(f.c.Tokens) || f.c.Tokens[i].Mention >= 0 || rank.Stop(f.c.Tokens[i].Term) || !hasTerm(d.terms, "limit", "count", "top", "max", "maximum") {
+		return false
+	}
+	return slices.Contains(rank.Terms(f.t.GetName()+" "+f.t.GetDescription()), f.c.Tokens[i].Term)
+}
+
+// folderWords stand beside a folder's name.
+var folderWords = wordSet("folder", "directory", "目录", "文件夹")
 
 // placeScore scores a plain word as a path: it is one only where it is said to be one.
 func (f *filler) placeScore(d *property, j int, prep string) float64 {
-	before, after := Token{}, Token{}
-	if i := f.at[j]; i > 0 {
-		before = f.c.Tokens[i-1]
-		for k := i - 1; k > 0 && (before.Text == "the" || before.Text == "a" || before.Text == "named" || before.Text == "called"); k-- {
-			before = f.c.Tokens[k-1]
+	before, after := f.beside(j)
+	plain, folder := f.mentions[j].Kind == Phrase, f.takesFolder(d)
+	read := slices.Contains(placeOf, before.Term) && !strings.HasSuffix(before.Text, "s")
+	in := folderWords[after.Text] || folderWords[before.Text] || before.Text == "of" || inside[prep]
+	switch {
+	case strings.Contains(f.mentions[j].Text, " "), in && !folder && (plain || before.Text != "of"):
+		return never
+	case in && folder:
+		return 4
+	case before.Text == "file", !plain && (in || read || isSubject(before, after)):
+		return 3
+	case read && folder && !f.ownWords(j):
+		return 2.5
+	}
+	return never
+}
+
+// inside are prepositions before a folder.
+var inside = wordSet("in", "under", "inside", "within")
+
+// isSubject reports whether a name is all that a question is about: how big is X?
+func isSubject(before, after Token) bool {
+	return before.Text == "is" && (after.Text == "" || after.Text == "?") || after.Term == "is"
+}
+
+// beside returns the word before a mention, articles left out, and the one behind it.
+func (f *filler) beside(j int) (before, after Token) {
+	for i := f.at[j] - 1; i >= 0; i-- {
+		if before = f.c.Tokens[i]; !slices.Contains([]string{"the", "a", "named", "called"}, before.Text) {
+			break
 		}
 	}
 	if i := f.at[j] + 1; i < len(f.c.Tokens) {
 		after = f.c.Tokens[i]
 	}
-	folder := hasTerm(append(rank.Terms(f.t.GetName()), d.said...), "folder", "directori") || len(d.said) == 0 && hasTerm(rank.Terms(f.t.GetDescription()), "folder", "directori")
-	switch {
-	case slices.Contains([]string{"folder", "directory", "目录", "文件夹"}, after.Text), slices.Contains([]string{"folder", "directory", "目录", "文件夹"}, before.Text), prep == "in", prep == "under", prep == "inside", prep == "within", before.Text == "of":
-		if folder {
-			return 4
-		} else if before.Text == "of" && f.mentions[j].Kind != Phrase {
-			return 3
-		}
-	case f.mentions[j].Kind != Phrase && (slices.Contains(placeOf, before.Term) && !strings.HasSuffix(before.Text, "s") || before.Text == "is" && (after.Text == "" || after.Text == "?")), before.Text == "file":
-		return 3
-	case f.mentions[j].Kind != Phrase && after.Term != "" && slices.Contains([]string{"有", "is"}, after.Text):
-		return 3
-	case slices.Contains(placeOf, before.Term) && !strings.HasSuffix(before.Text, "s") && folder && !f.ownWords(j):
-		return 2.5
+	return before, after
+}
+
+// takesFolder reports whether a path may be a folder's.
+func (f *filler) takesFolder(d *property) bool {
+	words := append(rank.Terms(f.t.GetName()), d.said...)
+	if len(d.said) == 0 {
+		words = append(words, rank.Terms(f.t.GetDescription())...)
 	}
-	return -5
+	return hasTerm(words, "folder", "directori")
 }
 
 // ownWords reports whether a phrase only repeats what the tool's description says.
 func (f *filler) ownWords(j int) bool {
 	own := rank.Terms(f.t.GetDescription())
 	return !slices.ContainsFunc(rank.Terms(f.mentions[j].Text), func(t string) bool { return !slices.Contains(own, t) && !rank.Stop(t) })
-}
-
-// listBefore reports whether the mention is the second of "between A and B".
-func (f *filler) listBefore(j int) bool {
-	i := f.at[j]
-	return i > 2 && f.c.Tokens[i-1].Text == "and" && f.c.Tokens[i-2].Mention >= 0 && f.c.Tokens[i-3].Text == "between"
 }
 
 func roleScore(d *property, prep string) float64 {
@@ -225,116 +278,132 @@ func (f *filler) choices() {
 		d := &f.props[i]
 		for _, value := range d.enum {
 			for k, tok := range f.c.Tokens {
-				if n := f.choiceAt(value, k); n > 0 {
-					end := tok.Start + len(tok.Text)
-					if last := f.c.Tokens[k+n-1]; last.Mention < 0 {
-						end = last.Start + len(last.Text)
-					} else {
-						end = f.c.Mentions[last.Mention].End
-					}
-					if glue[value] && k > 0 {
-						f.out.Used[k-1] = true // turn on
-					}
-					f.mentions = append(f.mentions, Mention{Kind: Choice, Start: tok.Start, End: end, Text: value, Key: d.Name, list: 1000 + i*btoi(d.array)})
-					f.at = append(f.at, k)
+				n := f.choiceAt(value, k)
+				if n == 0 {
+					continue
 				}
+				if glue[value] && k > 0 {
+					f.out.Used[k-1] = true // turn on
+				}
+				m := Mention{Kind: Choice, Start: tok.Start, End: f.endOf(k + n - 1), Text: value, Key: d.Name}
+				if d.array {
+					m.list = firstChoiceList + i
+				}
+				f.mentions, f.at = append(f.mentions, m), append(f.at, k)
 			}
 		}
 	}
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
+// firstChoiceList numbers the lists of members of enums; those of a clause have lower numbers.
+const firstChoiceList = 1000
+
+// endOf returns where a token ends.
+func (f *filler) endOf(token int) int {
+	t := f.c.Tokens[token]
+	if t.Mention >= 0 {
+		return f.c.Mentions[t.Mention].End
 	}
-	return -1000
+	return min(t.Start+len(t.Text), len(f.c.Text))
 }
 
 // choiceAt returns how many tokens from k name a member of an enum.
 func (f *filler) choiceAt(value string, k int) int {
 	tok := f.c.Tokens[k]
-	if tok.Mention >= 0 {
-		m := f.c.Mentions[tok.Mention]
-		unit := m.Kind == Number && units()[strings.ToLower(m.Unit)].name == units()[strings.ToLower(value)].name && m.Unit != ""
-		if m.Kind != Quoted && strings.EqualFold(m.Text, value) || unit || m.Kind == Name && codes()[strings.ToLower(m.Text)] == value {
-			return 1
-		}
+	switch {
+	case tok.Mention >= 0 && isChoice(&f.c.Mentions[tok.Mention], value), tok.Mention < 0 && codes()[tok.Text] == value:
+		return 1
+	case tok.Mention >= 0:
 		return 0
 	}
-	if codes()[tok.Text] == value {
-		return 1
-	}
 	parts := catalog.NameParts(value)
+	if k+len(parts) > len(f.c.Tokens) {
+		return 0
+	}
 	for n, part := range parts {
-		if k+n >= len(f.c.Tokens) {
-			return 0
-		}
-		t := f.c.Tokens[k+n]
-		if t.Text != part && (t.Term != rank.Stem(part) || len(part) < 3) {
+		if t := f.c.Tokens[k+n]; t.Text != part && (t.Term != rank.Stem(part) || len(part) < 3) {
 			return 0
 		}
 	}
-	if len(parts) == 1 && glue[value] && (k == 0 || !slices.Contains([]string{"turn", "switch", "set", "toggl"}, f.c.Tokens[k-1].Term)) {
+	if glue[value] && (k == 0 || !slices.Contains([]string{"turn", "switch", "set", "toggl"}, f.c.Tokens[k-1].Term)) {
 		return 0 // "on" is a preposition, as a rule
 	}
 	return len(parts)
 }
 
+// isChoice reports whether a mention is a member of an enum: by itself, by its unit or by its code.
+func isChoice(m *Mention, value string) bool {
+	unit := units()[strings.ToLower(m.Unit)].name
+	switch m.Kind {
+	case Quoted:
+		return false
+	case Number:
+		return unit != "" && unit == units()[strings.ToLower(value)].name
+	case Name:
+		return codes()[strings.ToLower(m.Text)] == value || strings.EqualFold(m.Text, value)
+	}
+	return strings.EqualFold(m.Text, value)
+}
+
 // phrases adds runs of plain words as mentions, without the words that speak of the tool itself.
 func (f *filler) phrases() {
-	own := rank.Terms(f.t.GetName())
-	isOwn := func(t Token) bool {
-		return slices.ContainsFunc(own, func(o string) bool { return means(o, t.Term) }) || neutral[t.Text]
-	}
-	isProp := func(t Token) bool {
-		return slices.ContainsFunc(f.props, func(d property) bool {
-			return slices.ContainsFunc(d.terms, func(o string) bool { return means(o, t.Term) && len(o) > 1 }) || d.role == pathText && slices.Contains(placeOf, t.Term)
-		})
-	}
-	plain := func(i int) bool {
-		t := f.c.Tokens[i]
-		return t.Mention < 0 && !Limits[t.Term] && !empty[t.Text] && !slices.Contains(lookFor, t.Term) && (t.Text[0] < utf8.RuneSelf || len(rank.Synonyms(t.Term)) == 0) && !f.out.Used[i] && !glue[t.Text] && !rank.Stop(t.Term) && !strings.ContainsAny(t.Text, ",.;:?!()，。？！；") && !slices.ContainsFunc(f.mentions, func(m Mention) bool {
-			return m.Kind == Choice && m.Start <= t.Start && t.Start < m.End
-		})
-	}
+	lists := slices.ContainsFunc(f.props, func(d property) bool { return d.array && !d.number && len(d.enum) == 0 })
 	for i := 0; i < len(f.c.Tokens); i++ {
-		if !plain(i) {
+		if !f.plain(i) {
 			continue
 		}
-		j := i
-		for j < len(f.c.Tokens) && (plain(j) || j+1 < len(f.c.Tokens) && j > i && (f.c.Tokens[j].Text == "," || f.c.Tokens[j].Text == "and") && plain(j+1) && f.listAhead(i, j)) {
+		j := i + 1
+		for j < len(f.c.Tokens) && (f.plain(j) || lists && (f.c.Tokens[j].Text == "," || f.c.Tokens[j].Text == "and") && f.plain(j+1)) {
 			j++
 		}
-		from, to := i, j
-		for from < to && (isOwn(f.c.Tokens[from]) || isProp(f.c.Tokens[from])) {
-			from++
-		}
-		for to > from+1 && (isOwn(f.c.Tokens[to-1]) && !neutral[f.c.Tokens[to-1].Text] && !f.placeName(to-1) || slices.Contains(placeOf, f.c.Tokens[to-1].Term)) {
-			to--
-		}
-		if from < to {
-			last := f.c.Tokens[to-1]
-			start := f.c.Tokens[from].Start
-			end := start
-			for _, t := range f.c.Tokens[from:to] {
-				end = max(end, t.Start+len(t.Text))
-			}
-			_ = last
-			f.mentions = append(f.mentions, Mention{Kind: Phrase, Start: start, End: min(end, len(f.c.Text)), Text: f.c.Text[start:min(end, len(f.c.Text))]})
-			f.at = append(f.at, from)
+		if from, to := f.trim(i, j); from < to {
+			start, end := f.c.Tokens[from].Start, f.endOf(to-1)
+			f.mentions, f.at = append(f.mentions, Mention{Kind: Phrase, Start: start, End: end, Text: f.c.Text[start:end]}), append(f.at, from)
 		}
 		i = j
 	}
 }
 
+// trim leaves out the words at the ends of a run that speak of the tool.
+func (f *filler) trim(from, to int) (int, int) {
+	name := rank.Terms(f.t.GetName())
+	own := func(t Token) bool {
+		return slices.ContainsFunc(name, func(o string) bool { return means(o, t.Term) })
+	}
+	for from < to && (own(f.c.Tokens[from]) || neutral[f.c.Tokens[from].Text] || f.ofProperty(f.c.Tokens[from])) {
+		from++
+	}
+	for to > from+1 && (own(f.c.Tokens[to-1]) && !neutral[f.c.Tokens[to-1].Text] && !f.placeName(to-1) || slices.Contains(placeOf, f.c.Tokens[to-1].Term)) {
+		to--
+	}
+	return from, to
+}
+
+// ofProperty reports whether a word names a property.
+func (f *filler) ofProperty(t Token) bool {
+	return slices.ContainsFunc(f.props, func(d property) bool {
+		return slices.ContainsFunc(d.terms, func(o string) bool { return means(o, t.Term) && len(o) > 1 }) || d.role == pathText && slices.Contains(placeOf, t.Term)
+	})
+}
+
+// plain reports whether a token can be a part of a value that is neither quoted nor a name.
+func (f *filler) plain(i int) bool {
+	if i >= len(f.c.Tokens) {
+		return false
+	}
+	t := f.c.Tokens[i]
+	switch {
+	case t.Mention >= 0, f.out.Used[i], Limits[t.Term], empty[t.Text], glue[t.Text], rank.Stop(t.Term), slices.Contains(lookFor, t.Term):
+		return false
+	case t.Text[0] >= utf8.RuneSelf && len(rank.Synonyms(t.Term)) > 0, strings.ContainsAny(t.Text, ",.;:?!()，。？！；"):
+		return false
+	}
+	return !slices.ContainsFunc(f.mentions, func(m Mention) bool { return m.Kind == Choice && m.Start <= t.Start && t.Start < m.End })
+}
+
 // placeName reports whether a word belongs to a name although it is the tool's or a property's: the room of "living room".
 func (f *filler) placeName(i int) bool {
 	return slices.ContainsFunc(f.props, func(d property) bool { return !d.number && d.terms[len(d.terms)-1] == f.c.Tokens[i].Term })
-}
-
-// listAhead reports whether the words from i on are a list for an array: another comma or "and" follows the first.
-func (f *filler) listAhead(int, int) bool {
-	return slices.ContainsFunc(f.props, func(d property) bool { return d.array && !d.number && len(d.enum) == 0 })
 }
 
 // Limits are stems of words that narrow, deny, compare or sum up what is asked for. They are never part of a value: a tool that does not know
@@ -358,48 +427,41 @@ var neutral = wordSet("get", "find", "show", "tell", "give", "calculate", "compu
 
 // ranges gives 10-20, and "10 to 20" and "first 20" of a noun, to the properties that name the noun and an end.
 func (f *filler) ranges() {
-	ends := [2]int{-1, -1}
+	var ends [2]*property
 	for i := range f.props {
 		for side, words := range [2][]string{{"start", "from", "begin"}, {"end", "to", "until"}} {
-			if f.props[i].number && len(f.props[i].terms) > 1 && hasTerm(f.props[i].terms, words...) && ends[side] < 0 {
-				ends[side] = i
+			if d := &f.props[i]; d.number && len(d.terms) > 1 && hasTerm(d.terms, words...) && ends[side] == nil {
+				ends[side] = d
 			}
 		}
 	}
-	if ends[0] < 0 || ends[1] < 0 {
+	if ends[0] == nil || ends[1] == nil {
 		return
 	}
-	f.props[ends[0]].end, f.props[ends[1]].end = true, true
-	for _, m := range lineRange.FindAllStringSubmatchIndex(f.c.Text, -1) {
-		group := func(k int) string {
-			if m[2*k] < 0 {
-				return ""
-			}
-			return f.c.Text[m[2*k]:m[2*k+1]]
-		}
-		noun := rank.Stem(strings.ToLower(group(1) + group(5)))
-		if noun != "" && !hasTerm(f.props[ends[0]].terms, noun) && !slices.ContainsFunc(f.props[ends[0]].terms, func(t string) bool { return means(t, noun) }) {
+	ends[0].end, ends[1].end = true, true
+	for _, at := range lineRange.FindAllStringSubmatchIndex(f.c.Text, -1) {
+		m := lineRange.FindStringSubmatch(f.c.Text[at[0]:at[1]])
+		noun := rank.Stem(strings.ToLower(m[1] + m[5]))
+		first, err1 := strconv.Atoi(cmp.Or(m[2], "1"))
+		last, err2 := strconv.Atoi(m[3] + m[4] + m[6])
+		if err1 != nil || err2 != nil || first > last || noun != "" && !slices.ContainsFunc(ends[0].terms, func(t string) bool { return means(t, noun) }) {
 			continue
 		}
-		from, to := group(2), group(3)
-		if n := group(4) + group(6); n != "" {
-			from, to = "1", n
+		f.out.Input.Set(ends[0].Name, strconv.Itoa(first))
+		f.out.Input.Set(ends[1].Name, strconv.Itoa(last))
+		f.takeWithin(at[0], at[1])
+	}
+}
+
+// takeWithin takes all mentions and tokens of a part of the text.
+func (f *filler) takeWithin(start, end int) {
+	for j, m := range f.mentions {
+		if m.Start >= start && m.End <= end+1 {
+			f.take(j, 5)
 		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first > last {
-			continue
-		}
-		f.out.Input.Set(f.props[ends[0]].Name, strconv.Itoa(first))
-		f.out.Input.Set(f.props[ends[1]].Name, strconv.Itoa(last))
-		for j := range f.mentions {
-			if f.mentions[j].Start >= m[0] && f.mentions[j].End <= m[1]+1 {
-				f.take(j, 5)
-			}
-		}
-		for i, tok := range f.c.Tokens {
-			f.out.Used[i] = f.out.Used[i] || tok.Start >= m[0] && tok.Start < m[1]
-		}
+	}
+	for i, tok := range f.c.Tokens {
+		f.out.Used[i] = f.out.Used[i] || tok.Start >= start && tok.Start < end
 	}
 }
 
@@ -430,20 +492,8 @@ func (f *filler) booleans() {
 		if !d.Takes("boolean") || f.out.Input.Has(d.Name) {
 			continue
 		}
-		sentence, _, _ := strings.Cut(d.Description, ". ")
-		first := rank.Terms(sentence)
-		at, all := -1, true
-		for _, term := range d.terms {
-			k := slices.IndexFunc(f.c.Tokens, func(t Token) bool { return t.Mention < 0 && t.Term == term })
-			at, all = max(at, k), all && (k >= 0 || slices.Contains([]string{"is", "use", "enabl", "onli"}, term))
-		}
-		for k := range len(f.c.Tokens) - 1 { // two words of the description: regular expression
-			a, b := f.c.Tokens[k].Term, f.c.Tokens[k+1].Term
-			if i := slices.Index(first, a); i >= 0 && i+1 < len(first) && first[i+1] == b && !rank.Stop(a) && !rank.Stop(b) {
-				at, all, f.out.Used[k+1] = k, true, true
-			}
-		}
-		if !all || at < 0 {
+		at, ok := f.flagAt(d)
+		if !ok {
 			continue
 		}
 		f.out.Input.Set(d.Name, "true")
@@ -454,6 +504,28 @@ func (f *filler) booleans() {
 		f.out.Used[at] = true
 		f.out.Score++
 	}
+}
+
+// flagAt returns where the clause names a flag: by all words of its name, or by two neighbours of its description's first sentence.
+func (f *filler) flagAt(d *property) (at int, ok bool) {
+	at, ok = -1, true
+	for _, term := range d.terms {
+		k := slices.IndexFunc(f.c.Tokens, func(t Token) bool { return t.Mention < 0 && t.Term == term })
+		at, ok = max(at, k), ok && (k >= 0 || slices.Contains([]string{"is", "use", "enabl", "onli"}, term))
+	}
+	if ok && at >= 0 {
+		return at, true
+	}
+	sentence, _, _ := strings.Cut(d.Description, ". ")
+	said := rank.Terms(sentence)
+	for k := range len(f.c.Tokens) - 1 {
+		a, b := f.c.Tokens[k].Term, f.c.Tokens[k+1].Term
+		if i := slices.Index(said, a); i >= 0 && i+1 < len(said) && said[i+1] == b && !rank.Stop(a) && !rank.Stop(b) {
+			f.out.Used[k+1] = true
+			return k, true
+		}
+	}
+	return 0, false
 }
 
 func wordSet(words ...string) map[string]bool {

@@ -202,65 +202,78 @@ func (f *filler) give(p pair) {
 	if f.taken[p.mention] || f.out.Input.Has(d.Name) || f.overlaps(m) {
 		return
 	}
-	group := []int{p.mention}
-	for j := range f.mentions {
-		if j != p.mention && f.sameList(j, p.mention) && !f.taken[j] && (m.Kind != Choice || f.mentions[j].Key == m.Key) {
-			group = append(group, j)
-		}
-	}
-	slices.SortFunc(group, func(a, b int) int { return cmp.Compare(f.mentions[a].Start, f.mentions[b].Start) })
-	if !d.array && len(group) > 1 && p.mention != group[0] && d.role == pathText {
-		return // the first of a list comes first
-	}
-	var values []string
-	for _, j := range group {
-		raw, ok := f.raw(d, &f.mentions[j])
-		if !ok {
-			return
-		}
-		values = append(values, raw)
-		if !d.array {
-			break
-		}
-	}
+	group := f.listOf(p.mention)
+	each := d.role == pathText && d.Required && len(group) > 1 && !d.array
 	switch {
-	case d.array && m.Kind == JSON:
-		f.out.Input.Set(d.Name, strictjson.Compact(m.Text))
-	case d.array && m.Kind == Phrase:
-		f.out.Input.Set(d.Name, strictjson.Array(splitList(m.Text)))
-	case d.array:
-		f.out.Input.Set(d.Name, strictjson.Array(values))
-	default:
-		f.out.Input.Set(d.Name, values[0])
-		if d.role != pathText || len(group) < 2 || !d.Required {
-			group = group[:1]
-			if len(group) > 0 && group[0] != p.mention {
-				group[0] = p.mention
-				if raw, ok := f.raw(d, m); ok {
-					f.out.Input.Set(d.Name, raw)
-				}
-			}
-			break
-		}
-		f.out.EachOf = d.Name
-		for _, j := range group[1:] {
-			raw, _ := f.raw(d, &f.mentions[j])
-			f.out.Each = append(f.out.Each, raw)
-		}
+	case each && p.mention != group[0]:
+		return // the first of a list comes first
+	case !d.array && !each:
+		group = []int{p.mention}
+	}
+	values, ok := f.rawAll(d, group)
+	if !ok {
+		return
+	}
+	f.out.Input.Set(d.Name, values[0])
+	if each {
+		f.out.EachOf, f.out.Each = d.Name, values[1:]
+	} else if d.array {
+		f.out.Input.Set(d.Name, arrayOf(m, values))
 	}
 	for _, j := range group {
 		f.take(j, p.score)
 	}
-	if isQuery(d) {
-		f.out.Implied = append(f.out.Implied, "search", "text", "content")
-	}
-	if d.role == pathText {
-		f.out.Implied = append(f.out.Implied, "path")
-		if i := f.at[p.mention]; strings.Contains(m.Text, ".") || m.Kind == Code {
-			f.out.Implied = append(f.out.Implied, "file")
-		} else if i > 0 && slices.Contains([]string{"in", "under", "inside", "within"}, f.c.Tokens[i-1].Text) || strings.HasSuffix(m.Text, "/") {
-			f.out.Implied = append(f.out.Implied, "directori", "folder")
+	f.imply(d, p.mention)
+}
+
+// rawAll writes mentions as a property takes them.
+func (f *filler) rawAll(d *property, group []int) (values []string, ok bool) {
+	for _, j := range group {
+		raw, ok := f.raw(d, &f.mentions[j])
+		if !ok {
+			return nil, false
 		}
+		values = append(values, raw)
+	}
+	return values, true
+}
+
+// arrayOf writes an array of a mention's values: one that is an array, a list in words, or several mentions.
+func arrayOf(m *Mention, values []string) string {
+	switch m.Kind {
+	case JSON:
+		return strictjson.Compact(m.Text)
+	case Phrase:
+		return strictjson.Array(splitList(m.Text))
+	}
+	return strictjson.Array(values)
+}
+
+// listOf returns the free mentions of the list that a mention is in, in the text's order.
+func (f *filler) listOf(mention int) []int {
+	group := []int{mention}
+	for j := range f.mentions {
+		if j != mention && f.sameList(j, mention) && !f.taken[j] && f.mentions[j].Key == f.mentions[mention].Key {
+			group = append(group, j)
+		}
+	}
+	slices.SortFunc(group, func(a, b int) int { return cmp.Compare(f.mentions[a].Start, f.mentions[b].Start) })
+	return group
+}
+
+// imply notes what a value stands for.
+func (f *filler) imply(d *property, mention int) {
+	m, i := &f.mentions[mention], f.at[mention]
+	switch {
+	case isQuery(d):
+		f.out.Implied = append(f.out.Implied, "search", "text", "content")
+	case d.role != pathText:
+	case strings.Contains(m.Text, ".") || m.Kind == Code:
+		f.out.Implied = append(f.out.Implied, "path", "file")
+	case i > 0 && inside[f.c.Tokens[i-1].Text] || strings.HasSuffix(m.Text, "/"):
+		f.out.Implied = append(f.out.Implied, "path", "directori", "folder")
+	default:
+		f.out.Implied = append(f.out.Implied, "path")
 	}
 }
 
@@ -324,20 +337,28 @@ func splitList(text string) []string {
 // finish says what is missing and what is left.
 func (f *filler) finish() {
 	for _, d := range f.props {
-		if d.Required && !f.out.Input.Has(d.Name) && d.Default != "" {
+		switch {
+		case !d.Required || f.out.Input.Has(d.Name):
+		case d.Default != "":
 			f.out.Input.Set(d.Name, d.Default)
-		} else if items := d.enum; d.Required && len(items) == 1 && !d.array && !f.out.Input.Has(d.Name) {
-			f.out.Input.Set(d.Name, strictjson.Quote(items[0]))
+		case len(d.enum) == 1 && !d.array:
+			f.out.Input.Set(d.Name, strictjson.Quote(d.enum[0]))
 		}
 	}
 	f.inFolder()
 	f.out.Input = Ordered(f.t, f.out.Input)
 	f.out.Missing = f.t.Missing(f.out.Input)
-	for j, m := range f.mentions {
-		if !f.taken[j] && m.Kind >= 0 && m.Kind < Phrase && !m.unit && !f.out.Used[f.at[j]] && !f.overlaps(&f.mentions[j]) && !f.explained(j) {
-			f.out.Left = append(f.out.Left, m.Text)
+	for j := range f.mentions {
+		if f.isLeft(j) {
+			f.out.Left = append(f.out.Left, f.mentions[j].Text)
 		}
 	}
+}
+
+// isLeft reports whether a mention is a value that nothing took.
+func (f *filler) isLeft(j int) bool {
+	m := &f.mentions[j]
+	return !f.taken[j] && m.Kind >= 0 && m.Kind < Phrase && !m.unit && !f.out.Used[f.at[j]] && !f.overlaps(m) && !f.explained(j)
 }
 
 // inFolder puts the folder before a file's name: notes.md in docs.

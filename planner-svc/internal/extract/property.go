@@ -140,60 +140,58 @@ func (d *property) percent() bool {
 	return strings.Contains(lower, "percent") || strings.Contains(lower, "%")
 }
 
-// takes reports whether a property takes mentions of a kind, and how readily.
+// takes reports whether a property takes a mention, and how readily.
 func (d *property) takes(m *Mention) (float64, bool) {
-	if m.Kind == Choice {
+	switch {
+	case m.Kind == Choice:
 		return 4, true // of this property's enum
-	}
-	if len(d.enum) > 0 || !d.number && d.Takes("boolean") && !d.Takes("string") {
+	case len(d.enum) > 0 || !d.number && d.Takes("boolean") && !d.Takes("string"):
 		return 0, false
-	}
-	if d.number {
+	case d.number:
 		return d.takesNumber(m)
-	}
-	if !d.Takes("string") && !d.array || d.structured {
+	case !d.Takes("string") && !d.array || d.structured:
 		return 0, m.Kind == JSON
 	}
-	switch fit := map[role][]Kind{dateText: {Date}, timeText: {Time}, urlText: {URL}, emailText: {Email}}[d.role]; {
-	case fit != nil && m.Kind == Quoted:
-		return 0, d.role == urlText || d.role == timeText
-	case fit != nil:
-		if d.role == dateText && m.Kind == Date {
-			_, ok := isoDate(m.Text)
-			return 2, ok
-		}
-		return 2, slices.Contains(fit, m.Kind)
+	if forms := formsOf[d.role]; forms != nil {
+		_, ok := isoDate(m.Text)
+		return 2, slices.Contains(forms, m.Kind) && (ok || m.Kind != Date)
 	}
-	if d.role == pathText || d.role == globText {
-		isGlob := strings.ContainsAny(m.Text, "*?")
-		switch m.Kind {
-		case Path:
-			return 3, d.role == globText || !isGlob
-		case Quoted, Code, Name:
-			return 1, d.role == pathText || m.Kind == Quoted
-		}
-		return 0, d.role == pathText && m.Kind == Phrase
+	if d.role != anyText {
+		return d.takesPath(m)
 	}
 	if m.Kind >= Code && withSlash.MatchString(d.Description) && !strings.Contains(m.Text, "/") {
 		return 0, false // the description asks for another form: America/New_York
 	}
+	return d.takesText(m)
+}
+
+// formsOf are the kinds that properties of a form take.
+var formsOf = map[role][]Kind{dateText: {Date}, timeText: {Time, Quoted}, urlText: {URL, Quoted}, emailText: {Email}}
+
+func (d *property) takesPath(m *Mention) (float64, bool) {
 	switch m.Kind {
-	case Code:
-		return 1.5, !m.unit || hasTerm(d.terms, "unit", "currenc", "scale")
+	case Path:
+		return 3, d.role == globText || !strings.ContainsAny(m.Text, "*?")
 	case Quoted:
-		return 2.5, true
-	case Name:
-		return 1.5, true
-	case Phrase:
-		return 0.5, true
-	case Path, URL, JSON:
-		return 0.5, true
-	case Range:
-		return 0, true
-	case Number:
-		return -1, m.Unit == ""
+		return 1, true
+	case Code, Name:
+		return 1, d.role == pathText
 	}
-	return 0, false
+	return 0, d.role == pathText && m.Kind == Phrase
+}
+
+// readiness is how readily a property for any text takes the kinds.
+var readiness = map[Kind]float64{Quoted: 2.5, Code: 1.5, Name: 1.5, Phrase: 0.5, Path: 0.5, URL: 0.5, JSON: 0.5, Range: 0, Number: -1}
+
+func (d *property) takesText(m *Mention) (float64, bool) {
+	score, ok := readiness[m.Kind]
+	switch {
+	case m.unit:
+		ok = hasTerm(d.terms, "unit", "currenc", "scale")
+	case m.Kind == Number:
+		ok = m.Unit == ""
+	}
+	return score, ok
 }
 
 func (d *property) takesNumber(m *Mention) (float64, bool) {

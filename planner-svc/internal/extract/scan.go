@@ -133,37 +133,41 @@ func (c *Clause) add(m Mention) {
 
 // mention takes a mention that starts at i, if one does.
 func (c *Clause) mention(i int) bool {
-	rest := c.Text[i:]
 	before, _ := utf8.DecodeLastRuneInString(c.Text[:i])
-	inWord := unicode.IsLetter(before) && !unicode.Is(unicode.Han, before) || unicode.IsDigit(before)
+	if unicode.IsLetter(before) && !unicode.Is(unicode.Han, before) || unicode.IsDigit(before) {
+		return false
+	}
 	for _, p := range patterns {
-		found := p.re.FindStringSubmatch(rest)
-		if found == nil || inWord {
-			continue
-		}
-		m := Mention{Kind: p.kind, Start: i, End: i + len(found[0]), Text: found[0]}
-		next, _ := utf8.DecodeRuneInString(c.Text[m.End:])
-		switch p.kind {
-		case Quoted:
-			_, open := utf8.DecodeRuneInString(m.Text)
-			_, end := utf8.DecodeLastRuneInString(m.Text)
-			m.Text = m.Text[open : len(m.Text)-end]
-		case Pair:
-			m.Key, m.Text = found[1], strings.Trim(found[2], `"'`)
-		case Path:
-			if m = trimPath(m); m.Start != i || m.End <= m.Start || !strings.ContainsAny(m.Text, "/*.") || m.Text == "/" || m.Text == "*" {
-				continue
+		if found := p.re.FindStringSubmatch(c.Text[i:]); found != nil {
+			if m, ok := c.read(p.kind, i, found); ok {
+				c.add(m)
+				return true
 			}
-		case Number:
-			if unicode.IsLetter(next) && !c.unitAt(m.End) {
-				continue // 1Z999, 3rd
-			}
-			m = c.number(m)
 		}
-		c.add(m)
-		return true
 	}
 	return false
+}
+
+// read makes a mention of what a pattern found; false if it is none after all.
+func (c *Clause) read(kind Kind, i int, found []string) (Mention, bool) {
+	m := Mention{Kind: kind, Start: i, End: i + len(found[0]), Text: found[0]}
+	switch kind {
+	case Quoted:
+		_, open := utf8.DecodeRuneInString(m.Text)
+		_, end := utf8.DecodeLastRuneInString(m.Text)
+		m.Text = m.Text[open : len(m.Text)-end]
+	case Pair:
+		m.Key, m.Text = found[1], strings.Trim(found[2], `"'`)
+	case Path:
+		m = trimPath(m)
+		return m, m.Start == i && m.End > i && strings.ContainsAny(m.Text, "/*.") && m.Text != "/" && m.Text != "*"
+	case Number:
+		if next, _ := utf8.DecodeRuneInString(c.Text[m.End:]); unicode.IsLetter(next) && !c.unitAt(m.End) {
+			return m, false // 1Z999, 3rd
+		}
+		m = c.number(m)
+	}
+	return m, true
 }
 
 // trimPath cuts off punctuation, and Chinese words that stand beside a path without a space.
@@ -303,42 +307,55 @@ func (c *Clause) chinese(i int) int {
 }
 
 // connectors may stand inside a name.
-var connectors = map[string]bool{"of": true, "the": true, "de": true, "la": true, "del": true, "von": true, "van": true, "le": true, ",": true}
+var connectors = map[string]bool{"of": true, "the": true, "de": true, "la": true, "del": true, "von": true, "van": true, "le": true}
 
 // joinNames makes mentions of capitalised words that do not start the text, and of what belongs to them.
 func (c *Clause) joinNames() {
-	capital := func(i int) bool {
-		t := c.Tokens[i]
-		r, _ := utf8.DecodeRuneInString(c.Text[t.Start:])
-		return t.Mention < 0 && unicode.IsUpper(r) && len(t.Text) > 1 && !rank.Stop(t.Term)
-	}
 	var out []Token
 	for i := 0; i < len(c.Tokens); i++ {
-		if i == 0 || !capital(i) || c.Tokens[i-1].Text == "." {
+		if i == 0 || !c.capital(i) || c.Tokens[i-1].Text == "." {
 			out = append(out, c.Tokens[i])
 			continue
 		}
-		j := i + 1
-		for j < len(c.Tokens) && capital(j) {
-			j++
-		}
-		if j+1 < len(c.Tokens) && c.Tokens[j].Text == "," && c.Tokens[j+1].Mention >= 0 && len(c.Tokens[j+1].Text) == 2 {
-			j += 2 // Boston, MA
-		} else if j+1 < len(c.Tokens) && connectors[c.Tokens[j].Text] && c.Tokens[j].Text != "," && capital(j+1) {
-			for j += 2; j < len(c.Tokens) && capital(j); j++ {
-			}
-		}
-		last := c.Tokens[j-1]
+		j := c.nameEnd(i)
+		last, start := c.Tokens[j-1], c.Tokens[i].Start
 		end := last.Start + len(last.Text)
 		if last.Mention >= 0 {
 			end = c.Mentions[last.Mention].End
 			c.Mentions[last.Mention].Kind = -1
 		}
-		out = append(out, Token{Text: strings.ToLower(c.Text[c.Tokens[i].Start:end]), Start: c.Tokens[i].Start, Mention: len(c.Mentions)})
-		c.Mentions = append(c.Mentions, Mention{Kind: Name, Start: c.Tokens[i].Start, End: end, Text: c.Text[c.Tokens[i].Start:end]})
+		out = append(out, Token{Text: strings.ToLower(c.Text[start:end]), Start: start, Mention: len(c.Mentions)})
+		c.Mentions = append(c.Mentions, Mention{Kind: Name, Start: start, End: end, Text: c.Text[start:end]})
 		i = j - 1
 	}
 	c.Tokens = out
+}
+
+// capital reports whether a token is a capitalised word that says something.
+func (c *Clause) capital(i int) bool {
+	if i >= len(c.Tokens) {
+		return false
+	}
+	t := c.Tokens[i]
+	r, _ := utf8.DecodeRuneInString(c.Text[t.Start:])
+	return t.Mention < 0 && unicode.IsUpper(r) && len(t.Text) > 1 && !rank.Stop(t.Term)
+}
+
+// nameEnd returns the token behind the name that begins at i.
+func (c *Clause) nameEnd(i int) int {
+	j := i + 1
+	for c.capital(j) {
+		j++
+	}
+	switch {
+	case j+1 >= len(c.Tokens):
+	case c.Tokens[j].Text == "," && c.Tokens[j+1].Mention >= 0 && len(c.Tokens[j+1].Text) == 2:
+		return j + 2 // Boston, MA
+	case connectors[c.Tokens[j].Text] && c.capital(j+1):
+		for j += 2; c.capital(j); j++ {
+		}
+	}
+	return j
 }
 
 // findLists numbers the mentions that are listed: a, b and c.

@@ -67,40 +67,26 @@ func isNamed(c *extract.Clause, t *commonv1.Tool) bool {
 	})
 }
 
-// consider fills a tool's input from a clause and rates the tool. relevance is its place in the ranking, from 0 to 1.
+// consider fills a tool's input from a clause and rates the tool. relevance is its place in the ranking, from 0 to 1; later reports that another
+// demand comes before the clause.
 func (w *work) consider(c *extract.Clause, t *commonv1.Tool, relevance float64, later bool) choice {
 	own := w.index.words(t)
-	ch := choice{tool: own.tool}
-	ch.filled = extract.Fill(ch.tool, c)
-	if missing := ch.filled.Missing; later && len(missing) == 1 && refersBack(c) && ch.tool.Prop(missing[0]).Takes("string") {
-		ch.filled.Missing = nil // it is what an earlier step returns
-		ch.back = missing[0]
-		if extract.TakesPath(ch.tool.Prop(missing[0])) {
-			ch.filled.Implied = append(ch.filled.Implied, "file", "path")
-		}
+	ch := choice{tool: own.tool, filled: extract.Fill(own.tool, c)}
+	if later && refersBack(c) {
+		ch.fillFromBefore()
 	}
-	ch.not = own.notUnderstood(c, &ch.filled, isNamed(c, t))
-	if ch.not == "" && len(ch.filled.Left) > 0 {
-		ch.not = strings.Join(ch.filled.Left, ", ")
-	}
-	required := 0
-	for _, p := range ch.tool.Props {
-		if p.Required {
-			required++
-		}
-	}
-	cover := max(own.cover(c, &ch.filled, own.name), 0.85*own.cover(c, &ch.filled, own.about))
-	explained, strange := own.explains(c, &ch.filled)
-	if ch.not == "" && strange != "" && !isNamed(c, t) && (len(ch.filled.Missing) > 0 || cover < 0.75 || explained < tolerable) {
+	f := &ch.filled
+	cover := max(own.cover(c, f, own.name), 0.85*own.cover(c, f, own.about))
+	explained, strange := own.explains(c, f)
+	ch.not = own.notUnderstood(c, f, isNamed(c, t))
+	switch {
+	case ch.not != "":
+	case len(f.Left) > 0:
+		ch.not = strings.Join(f.Left, ", ")
+	case strange != "" && !isNamed(c, t) && (len(f.Missing) > 0 || cover < 0.75 || explained < tolerable):
 		ch.not = strange
 	}
-	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance - 0.25*float64(len(ch.filled.Missing)) - 0.3*float64(len(ch.filled.Left))
-	if required > 0 {
-		ch.score += 0.5 * float64(required-len(ch.filled.Missing)) / float64(required)
-	} else {
-		ch.score += 0.25
-	}
-	ch.score += own.verbFit(c)
+	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance + 0.5*own.filledShare(f) - 0.25*float64(len(f.Missing)) - 0.3*float64(len(f.Left)) + own.verbFit(c)
 	if ch.not != "" {
 		ch.score -= 0.5
 	}
@@ -108,6 +94,32 @@ func (w *work) consider(c *extract.Clause, t *commonv1.Tool, relevance float64, 
 		ch.score -= 0.3
 	}
 	return ch
+}
+
+// fillFromBefore leaves the only text that is missing to what an earlier step returns.
+func (ch *choice) fillFromBefore() {
+	missing := ch.filled.Missing
+	if len(missing) != 1 || !ch.tool.Prop(missing[0]).Takes("string") {
+		return
+	}
+	ch.filled.Missing, ch.back = nil, missing[0]
+	if extract.TakesPath(ch.tool.Prop(ch.back)) {
+		ch.filled.Implied = append(ch.filled.Implied, "file", "path")
+	}
+}
+
+// filledShare is how many of the required properties are filled; a half if none is required.
+func (o *words) filledShare(f *extract.Filled) float64 {
+	required := 0
+	for _, p := range o.tool.Props {
+		if p.Required {
+			required++
+		}
+	}
+	if required == 0 {
+		return 0.5
+	}
+	return float64(required-len(f.Missing)) / float64(required)
 }
 
 // words are what a tool speaks of.
@@ -186,18 +198,25 @@ func (o *words) cover(c *extract.Clause, f *extract.Filled, terms []string) floa
 
 // verbFit compares the verb of the clause with that of the tool's name: the same speaks for it, another one against it.
 func (o *words) verbFit(c *extract.Clause) float64 {
-	said, own := verbOf(c), o.name[0]
-	same := func(a, b string) bool { return a == b || slices.Contains(rank.Synonyms(a), b) }
+	own := o.name[0]
+	same := func(t extract.Token) bool { return t.Term == own || slices.Contains(rank.Synonyms(t.Term), own) }
+	if said := verbOf(c); said != nil {
+		verb := specific[said.Term] || acts[said.Term]
+		switch {
+		case same(*said):
+			return 0.35
+		case (verb || vague[said.Term]) && slices.Contains(rank.Terms(o.tool.GetDescription()), said.Term):
+			return 0.1
+		case verb && (specific[own] || acts[own]):
+			return -0.5
+		}
+	}
 	switch {
-	case said != nil && same(said.Term, own):
-		return 0.35
-	case said != nil && slices.ContainsFunc(rank.Terms(o.tool.GetDescription()), func(t string) bool { return t == said.Term && (acts[t] || vague[t]) }):
-		return 0.1
-	case said != nil && (specific[own] || acts[own]) && (specific[said.Term] || acts[said.Term]):
-		return -0.5
-	case acts[own] && !o.tool.Reads() && !slices.ContainsFunc(c.Tokens, func(t extract.Token) bool { return same(t.Term, own) }):
+	case slices.ContainsFunc(c.Tokens, same):
+		return 0
+	case acts[own] && !o.tool.Reads():
 		return -0.4
-	case specific[own] && !slices.ContainsFunc(c.Tokens, func(t extract.Token) bool { return same(t.Term, own) }):
+	case specific[own]:
 		return -0.2
 	}
 	return 0
@@ -256,15 +275,19 @@ func (o *words) notUnderstood(c *extract.Clause, f *extract.Filled, named bool) 
 		if tok.Mention >= 0 || f.Used[i] {
 			continue
 		}
-		denies := strings.HasSuffix(tok.Text, "n't") || strings.HasSuffix(tok.Text, "n’t") || tok.Text == "not" || tok.Text == "never" || tok.Text == "without" || tok.Text == "except"
-		if denies || extract.Limits[tok.Term] && !o.exact[tok.Term] && !o.qualifies(c, f, i) {
+		if denies(tok.Text) || extract.Limits[tok.Term] && !o.exact[tok.Term] && !o.qualifies(c, f, i) {
 			return tok.Text
 		}
 	}
-	if verb := verbOf(c); verb != nil && !named && !o.knows(verb.Term) && !generic[verb.Term] && !politeness[verb.Term] && !f.Used[slices.IndexFunc(c.Tokens, func(t extract.Token) bool { return t.Start == verb.Start })] {
-		return verb.Text
+	verb := verbOf(c)
+	if verb == nil || named || o.knows(verb.Term) || generic[verb.Term] || politeness[verb.Term] || f.Used[slices.Index(c.Tokens, *verb)] {
+		return ""
 	}
-	return ""
+	return verb.Text
+}
+
+func denies(word string) bool {
+	return strings.HasSuffix(word, "n't") || strings.HasSuffix(word, "n’t") || slices.Contains([]string{"not", "never", "without", "except"}, word)
 }
 
 // explanation is how a question begins that wants to know of something, not that it is done.

@@ -144,11 +144,7 @@ type tally struct {
 func count(r *result.Result, what string) (t tally, ok bool) {
 	structured := r.Structured()
 	if structured == "" {
-		if !strings.HasPrefix(strings.ToLower(r.Message), "no ") {
-			t.items = strings.FieldsFunc(r.Message, func(c rune) bool { return c == '\n' || c == '\r' })
-		}
-		t.n = len(t.items)
-		return t, r.Message != ""
+		return countLines(r.Message), r.Message != ""
 	}
 	noun := ""
 	if terms := rank.Terms(what); len(terms) > 0 {
@@ -163,7 +159,7 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 		switch kind := strictjson.Kind(raw); {
 		case kind == "array":
 			lists = append(lists, raw)
-		case kind == "number" && strings.Contains(key, "count") && named(strings.ReplaceAll(key, "count", "")), kind == "number" && (key == "count" || key == "total" || named(key)):
+		case kind == "number" && (key == "count" || key == "total" || named(strings.ReplaceAll(key, "count", ""))):
 			ok = json.Unmarshal([]byte(raw), &t.n) == nil
 		case key == "truncated":
 			cut = raw == "true"
@@ -179,6 +175,15 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 		t.items = nil
 	}
 	return t, ok
+}
+
+// countLines counts the lines of a text; one that says "No …" has none.
+func countLines(text string) (t tally) {
+	if !strings.HasPrefix(strings.ToLower(text), "no ") {
+		t.items = strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
+	}
+	t.n = len(t.items)
+	return t
 }
 
 // ofType leaves out the items whose type is another: folders among files.

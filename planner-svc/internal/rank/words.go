@@ -62,7 +62,7 @@ func Terms(text string) []string {
 			}
 			out = append(out, hanTerms(runes[i:j])...)
 		case wordRune(r):
-			for j < len(runes) && wordRune(runes[j]) && !(unicode.IsUpper(runes[j]) && unicode.IsLower(runes[j-1])) {
+			for j < len(runes) && wordRune(runes[j]) && (!unicode.IsUpper(runes[j]) || !unicode.IsLower(runes[j-1])) {
 				j++
 			}
 			out = append(out, Stem(string(runes[i:j])))
