@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 
 	"pawl.dev/services/conf"
-	"pawl.dev/services/process"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/executor"
@@ -26,7 +25,7 @@ type settings struct {
 	Pool            string `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default}); of several replicas dns:///name:port, or a list with commas."`
 	ServiceKey      string `placeholder:"KEY" help:"API key of role service, for calls to planner and pool."`
 	executor.Config `embed:""`
-	process.Flags   `embed:""`
+	serve.Flags     `embed:""`
 }
 
 func main() {
@@ -36,12 +35,12 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return process.Run(ctx, process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags}, s.build)
+		return serve.Run(ctx, serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags}, s.build)
 	})
 }
 
 // build dials the planner and the pool; neither has to be there yet.
-func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
 	if s.Keys != "" && s.ServiceKey == "" {
 		return nil, errors.New("with --keys the planner and the pool want a key from the executor too; make one with " +
 			"`pawl keys add executor --role service` and give it as --service-key or PAWL_SERVICE_KEY")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pawl.dev/services/conf"
-	"pawl.dev/services/process"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/mcppool-svc/mcppool"
@@ -25,7 +24,7 @@ type settings struct {
 	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}), through which models are asked for MCP servers that may (sampling)."`
 	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to the planner and to other replicas."`
 	mcppool.Config   `embed:""`
-	process.Flags    `embed:""`
+	serve.Flags      `embed:""`
 }
 
 func main() {
@@ -35,13 +34,13 @@ func main() {
 		if err != nil {
 			return err
 		}
-		options := process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
-		return process.Run(ctx, options, s.build)
+		options := serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
+		return serve.Run(ctx, options, s.build)
 	})
 }
 
 // build dials the planner, which does not have to be there yet.
-func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
 	if len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
 		return nil, errors.New("with --keys the other replicas want a key from this one too; make one with " +
 			"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"pawl.dev/services/conf"
-	"pawl.dev/services/process"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/planner-svc/planner"
@@ -19,7 +18,7 @@ const name = "planner-svc"
 type settings struct {
 	GRPC           string `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7413" help:"Where to serve gRPC (${default})."`
 	planner.Config `embed:""`
-	process.Flags  `embed:""`
+	serve.Flags    `embed:""`
 }
 
 func main() {
@@ -29,15 +28,15 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return process.Run(ctx, s.options(), s.build)
+		return serve.Run(ctx, s.options(), s.build)
 	})
 }
 
 // options leave room for larger requests than usual: they bring a task's whole history.
-func (s *settings) options() process.Options {
-	return process.Options{Name: name, Addr: s.GRPC, Flags: s.Flags, MaxRecvBytes: planner.MaxRequestBytes}
+func (s *settings) options() serve.Process {
+	return serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags, MaxRecvBytes: planner.MaxRequestBytes}
 }
 
-func (s *settings) build(ctx context.Context, log *slog.Logger) (process.Service, error) {
+func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
 	return planner.New(ctx, s.Config, planner.Deps{Log: log})
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"pawl.dev/services/process"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/planner-svc/planner"
 )
@@ -13,8 +13,8 @@ import (
 func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := settings{GRPC: "127.0.0.1:0", Flags: process.Flags{LogLevel: "error"}}
-	if err := process.Run(ctx, s.options(), s.build); err != nil {
+	s := settings{GRPC: "127.0.0.1:0", Flags: serve.Flags{LogLevel: "error"}}
+	if err := serve.Run(ctx, s.options(), s.build); err != nil {
 		t.Errorf("a stop that was asked for: %v", err)
 	}
 	for name, tc := range map[string]struct {
@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 		"an unknown model":                {settings{GRPC: "127.0.0.1:0", Config: planner.Config{DefaultModel: "none"}}, `"none"`},
 		"no address":                      {settings{GRPC: "nowhere"}, "host:port"},
 	} {
-		if err := process.Run(ctx, tc.settings.options(), tc.settings.build); err == nil || !strings.Contains(err.Error(), tc.says) {
+		if err := serve.Run(ctx, tc.settings.options(), tc.settings.build); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

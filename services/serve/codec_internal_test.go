@@ -57,21 +57,3 @@ func TestCodecRefusesWhatIsNoMessage(t *testing.T) {
 		}
 	}
 }
-
-func TestBuffersAreLongEnough(t *testing.T) {
-	var b buffers
-	for _, n := range []int{0, 1, 2048, 2049, 1 << 23, 1<<23 + 1} {
-		for range 3 {
-			buf := b.Get(n)
-			if len(*buf) != n {
-				t.Errorf("Get(%d) has %d bytes", n, len(*buf))
-			}
-			*buf = (*buf)[:0]
-			b.Put(buf)
-		}
-	}
-	b.Put(&[]byte{1, 2, 3}) // not from here
-	if buf := b.Get(2000); len(*buf) != 2000 {
-		t.Errorf("Get(2000) has %d bytes", len(*buf))
-	}
-}

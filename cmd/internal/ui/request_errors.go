@@ -12,7 +12,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // refused says whether a service refused what was asked for as such: to ask again as it was does not help.
@@ -120,7 +120,7 @@ func rule(text string) string {
 		if err != nil {
 			return seconds
 		}
-		return span.Text(d)
+		return humantime.Text(d)
 	})
 }
 

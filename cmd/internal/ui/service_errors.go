@@ -12,7 +12,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // AsError turns any error into one that ends the command; nil stays nil.
@@ -58,7 +58,7 @@ func fromService(e *errs.Error) *Error {
 	}
 	message, then := advised(wrong(e), next(e.Reason))
 	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
-		message += fmt.Sprintf(" (try again in %s)", span.AtLeast(e.RetryAfter))
+		message += fmt.Sprintf(" (try again in %s)", humantime.AtLeast(e.RetryAfter))
 	}
 	code := Failed
 	switch {

@@ -15,8 +15,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/humantime"
 	"pawl.dev/services/identity"
-	"pawl.dev/services/span"
 
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/journal"
@@ -112,8 +112,8 @@ func fault(err, notFound error) error {
 		return nil
 	case errors.As(err, &limited):
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
-			"at most %d requests are taken from one user within %s; try again in %s", limited.Requests, span.Text(limited.Window),
-			span.AtLeast(limited.RetryAfter)).WithRetryAfter(limited.RetryAfter)
+			"at most %d requests are taken from one user within %s; try again in %s", limited.Requests, humantime.Text(limited.Window),
+			humantime.AtLeast(limited.RetryAfter)).WithRetryAfter(limited.RetryAfter)
 	case errors.Is(err, journal.ErrNotEnded):
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED,
 			"the task has not ended yet; cancel it first")

@@ -11,7 +11,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -73,7 +73,7 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 			"the command is stored, but the journal cannot be written now: %w; it is applied as soon as it can", e.storage.error())
 	case <-timeout.C:
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
-			"the command is stored, but the task did not apply it within %s; it will as soon as it can", span.Text(sendTimeout))
+			"the command is stored, but the task did not apply it within %s; it will as soon as it can", humantime.Text(sendTimeout))
 	}
 }
 

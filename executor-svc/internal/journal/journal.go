@@ -10,7 +10,7 @@ import (
 
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // The errors of a journal. Any other error is one of the storage itself: the change is not stored and may be submitted
@@ -47,7 +47,7 @@ type Limited struct {
 }
 
 func (l *Limited) Error() string {
-	return fmt.Sprintf("%d requests within %s; the next one is taken in %s", l.Requests, span.Text(l.Window), span.AtLeast(l.RetryAfter))
+	return fmt.Sprintf("%d requests within %s; the next one is taken in %s", l.Requests, humantime.Text(l.Window), humantime.AtLeast(l.RetryAfter))
 }
 
 // Journal stores tasks and agents. All methods may be called concurrently. A change that was acknowledged survives a crash,

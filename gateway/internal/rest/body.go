@@ -10,7 +10,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 const (
@@ -59,7 +59,7 @@ func tooLarge(limit int64) error {
 func unreadable(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return invalid("the body did not arrive within %s; send it again", span.Text(readTimeout))
+		return invalid("the body did not arrive within %s; send it again", humantime.Text(readTimeout))
 	}
 	return invalid("the body could not be read to its end: %w", err)
 }

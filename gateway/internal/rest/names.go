@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"pawl.dev/services/similar"
 )
 
 // maxValues is how many values of an enum an error lists.
@@ -53,39 +55,17 @@ func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	return unknown("value", value, names)
 }
 
-// nearest is the name that differs least, if it differs little: at most by a third of its letters.
+// nearest returns the name that differs least, if it differs little: at most by a third of its letters and one.
 func nearest(name string, names []string) string {
-	best, bestDistance := "", len(name)/3+1
+	const longest = 100 // names of fields are short
+	if len(name) > longest {
+		return ""
+	}
+	best, bestDistance := "", len(name)/3+2
 	for _, candidate := range names {
-		d := distance(strings.ToLower(name), strings.ToLower(candidate))
-		if d <= bestDistance && (best == "" || d < bestDistance) {
+		if d := similar.Distance(strings.ToLower(name), strings.ToLower(candidate)); d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}
 	return best
-}
-
-// distance is Levenshtein's: the insertions, deletions and replacements between two names.
-func distance(a, b string) int {
-	const longest = 100 // names of fields are short; what is longer is none
-	if len(a) > longest || len(b) > longest {
-		return longest
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // rpcResourceNotFound is the JSON-RPC error code that MCP has for it.
@@ -117,7 +117,7 @@ func saysMissing(message string) bool {
 type tooSlow struct{ limit time.Duration }
 
 func (t tooSlow) Error() string {
-	return "the MCP server did not answer within " + span.Text(t.limit) + "; raise its call_timeout if it is that slow"
+	return "the MCP server did not answer within " + humantime.Text(t.limit) + "; raise its call_timeout if it is that slow"
 }
 
 // Is makes it a deadline.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // timer ends a call that takes too long. It is paused while a person or a model is asked.
@@ -67,7 +67,7 @@ func (t *timer) resume() {
 type timeout struct{ limit time.Duration }
 
 func (t timeout) Error() string {
-	return fmt.Sprintf("the tool did not answer within %s; it may still have run. Raise the server's call_timeout for slow tools", span.Text(t.limit))
+	return fmt.Sprintf("the tool did not answer within %s; it may still have run. Raise the server's call_timeout for slow tools", humantime.Text(t.limit))
 }
 
 // Unwrap makes it a deadline that passed.

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // retryAfter is how long a failed connect is remembered as the answer.
@@ -52,7 +52,7 @@ func (p *Pool) refuse(k key, id string) error {
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
 		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %s; `pawl mcp list` says what is wrong: %w",
-		id, f.inRow, span.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
+		id, f.inRow, humantime.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
 // refusedUntil returns when refuse lets the next attempt be made; zero if nothing failed. Called with mu held.

@@ -3,7 +3,7 @@ package registry
 import (
 	"time"
 
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // Bounds of what operators may say.
@@ -53,7 +53,7 @@ func (s *Server) validateSharing() error {
 	case s.MaxConnections < 0 || s.MaxConnections > MostConnections:
 		return invalid("max_connections", "is not between 0 and %d", MostConnections)
 	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
-		return invalid("cache_ttl", "is not between 0 and %s", span.Text(LongestCache))
+		return invalid("cache_ttl", "is not between 0 and %s", humantime.Text(LongestCache))
 	}
 	return s.Sampling.validate()
 }

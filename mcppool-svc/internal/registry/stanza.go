@@ -13,7 +13,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // stdioType and httpType are what `type` may say, in the spellings that are about.
@@ -125,7 +125,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 	case float64:
 		// Compared as seconds: a large number would overflow a Duration.
 		if v > most.Seconds() {
-			return false, fmt.Errorf("%q is more than %s; it counts seconds", key, span.Text(most))
+			return false, fmt.Errorf("%q is more than %s; it counts seconds", key, humantime.Text(most))
 		}
 		d = time.Duration(v * float64(time.Second))
 	case string:
@@ -136,7 +136,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bo
 		return false, fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
 	}
 	if d <= 0 || d > most {
-		return false, fmt.Errorf("%q is not between 0 and %s", key, span.Text(most))
+		return false, fmt.Errorf("%q is not between 0 and %s", key, humantime.Text(most))
 	}
 	*to = d
 	return true, nil

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 // asked lets people answer the questions of a tool's server during a call (A5, A26). The call and its attempt continue in the pool. A
@@ -132,7 +132,7 @@ func (m *move) unanswered(w *storagev1.Wait) {
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
 	m.inputAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
-		"nobody answered %s within %s; the tool goes on without", w.GetId(), span.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
+		"nobody answered %s within %s; the tool goes on without", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
 // inputExpired ends a task whose tool's server got no answer in time. The call is ended, and its outcome is unknown.

@@ -9,7 +9,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -78,7 +78,7 @@ func (m *move) callSpent(s *storagev1.ActiveStep) string {
 func (m *move) timeSpent() string {
 	limit := m.t.Head.GetLimits().GetMaxRunTime()
 	if limit > 0 && flow.RunTime(m.s, m.t.Now) >= limit {
-		return fmt.Sprintf("%s of running", span.Text(nanos(limit)))
+		return fmt.Sprintf("%s of running", humantime.Text(nanos(limit)))
 	}
 	return ""
 }
@@ -187,7 +187,7 @@ func (m *move) expired(w *storagev1.Wait) {
 		return
 	}
 	e := &storagev1.ErrorNote{
-		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), span.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
+		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
 	s := m.current(w.GetOrdinal())

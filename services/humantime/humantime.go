@@ -1,4 +1,4 @@
-package span
+package humantime
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package process_test
+package serve_test
 
 import (
 	"context"
@@ -12,39 +12,38 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"pawl.dev/services/process"
 	"pawl.dev/services/serve"
 )
 
-// service notes the order of what is done to it.
-type service struct {
+// fakeProcess notes the order of what is done to it.
+type fakeProcess struct {
 	did []string
 	ran chan struct{}
 }
 
-func (s *service) Register(grpc.ServiceRegistrar) { s.did = append(s.did, "register") }
+func (s *fakeProcess) Register(grpc.ServiceRegistrar) { s.did = append(s.did, "register") }
 
-func (s *service) Run(ctx context.Context) error {
+func (s *fakeProcess) Run(ctx context.Context) error {
 	close(s.ran)
 	<-ctx.Done()
 	s.did = append(s.did, "run")
 	return nil
 }
 
-func (s *service) Close() error {
+func (s *fakeProcess) Close() error {
 	s.did = append(s.did, "close")
 	return nil
 }
 
 func TestServesUntilItIsStopped(t *testing.T) {
 	addr := freeAddr(t)
-	s := &service{ran: make(chan struct{})}
+	s := &fakeProcess{ran: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- process.Run(ctx, process.Options{Name: "test", Addr: addr, Flags: process.Flags{LogLevel: "error"}},
-			func(context.Context, *slog.Logger) (process.Service, error) { return s, nil })
+		done <- serve.Run(ctx, serve.Process{Name: "test", Addr: addr, Flags: serve.Flags{LogLevel: "error"}},
+			func(context.Context, *slog.Logger) (serve.Service, error) { return s, nil })
 	}()
 	<-s.ran
 	conn, err := serve.Dial(addr, "")
@@ -66,7 +65,7 @@ func TestServesUntilItIsStopped(t *testing.T) {
 }
 
 func TestStartsThatCannotWork(t *testing.T) {
-	built := func(context.Context, *slog.Logger) (process.Service, error) {
+	built := func(context.Context, *slog.Logger) (serve.Service, error) {
 		return nil, errors.New("cannot be built")
 	}
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -75,16 +74,16 @@ func TestStartsThatCannotWork(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	for name, tc := range map[string]struct {
-		o    process.Options
+		o    serve.Process
 		says string
 	}{
-		"open to the world": {process.Options{Addr: "0.0.0.0:0"}, "without API keys"},
-		"port in use":       {process.Options{Addr: taken.Addr().String()}, "in use"},
-		"no keys":           {process.Options{Addr: "127.0.0.1:0", Flags: process.Flags{Keys: filepath.Join(t.TempDir(), "none.yaml")}}, "none.yaml"},
-		"cannot be built":   {process.Options{Addr: "127.0.0.1:0"}, "cannot be built"},
+		"open to the world": {serve.Process{Addr: "0.0.0.0:0"}, "without API keys"},
+		"port in use":       {serve.Process{Addr: taken.Addr().String()}, "in use"},
+		"no keys":           {serve.Process{Addr: "127.0.0.1:0", Flags: serve.Flags{Keys: filepath.Join(t.TempDir(), "none.yaml")}}, "none.yaml"},
+		"cannot be built":   {serve.Process{Addr: "127.0.0.1:0"}, "cannot be built"},
 	} {
 		tc.o.Flags.LogLevel = "error"
-		if err := process.Run(t.Context(), tc.o, built); err == nil || !strings.Contains(err.Error(), tc.says) {
+		if err := serve.Run(t.Context(), tc.o, built); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q in it", name, err, tc.says)
 		}
 	}

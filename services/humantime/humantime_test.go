@@ -1,11 +1,11 @@
-package span_test
+package humantime_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"pawl.dev/services/span"
+	"pawl.dev/services/humantime"
 )
 
 func TestText(t *testing.T) {
@@ -25,7 +25,7 @@ func TestText(t *testing.T) {
 		90*time.Minute + 31*time.Second: "1h31m",
 		math.MaxInt64:                   "2562047h47m",
 	} {
-		if got := span.Text(d); got != want {
+		if got := humantime.Text(d); got != want {
 			t.Errorf("%d: %s, want %s", d, got, want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestAtLeast(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 1: "1s", time.Second: "1s", 14_200 * time.Millisecond: "15s", 59_001 * time.Millisecond: "1m", time.Hour: "1h",
 	} {
-		if got := span.AtLeast(d); got != want {
+		if got := humantime.AtLeast(d); got != want {
 			t.Errorf("%d: %s, want %s", d, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package process
+package serve
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"pawl.dev/services/conf"
 	"pawl.dev/services/identity"
-	"pawl.dev/services/serve"
 	"pawl.dev/services/telemetry"
 )
 
@@ -36,29 +35,25 @@ type Service interface {
 	Close() error
 }
 
-// Options say how a service is served.
-type Options struct {
-	// Name of the process, for logs and telemetry.
-	Name string
-	// Addr is where to serve gRPC.
-	Addr  string
-	Flags Flags
-	// MaxRecvBytes is the largest request; the kit's default where 0.
-	MaxRecvBytes int
-	// AnswerToTheEnd keeps the process answering while it drains, for those who have something running here.
-	AnswerToTheEnd bool
-	// MaxConnectionAge is when clients are asked to connect anew, and so to look for other replicas; the kit's default where 0.
-	MaxConnectionAge time.Duration
+// Process says how a service is served as a process of its own.
+type Process struct {
+	Name             string // for logs and telemetry
+	Addr             string // where to serve gRPC
+	Flags            Flags
+	MaxRecvBytes     int           // largest request; 0: as in Options
+	AnswerToTheEnd   bool          // keep answering while the service drains
+	MaxConnectionAge time.Duration // when clients are asked to connect again; 0: as in Options
 }
 
-// Run serves what build makes until ctx is done.
-func Run(ctx context.Context, o Options, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
-	log := Logger(o.Name, o.Flags.LogLevel)
-	auth, err := Authenticator(o.Flags.Keys)
+// Run serves what build makes until ctx is done. It stops in order: no new calls, running ones end, the service drains, its stores are
+// closed.
+func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
+	log := newLogger(o.Name, o.Flags.LogLevel)
+	auth, err := newAuthenticator(o.Flags.Keys)
 	if err != nil {
 		return err
 	}
-	if err := serve.CheckBind(o.Addr, o.Flags.Keys != ""); err != nil {
+	if err := CheckBind(o.Addr, o.Flags.Keys != ""); err != nil {
 		return err
 	}
 	stop, err := telemetry.Setup(ctx, o.Name, conf.Version())
@@ -66,19 +61,19 @@ func Run(ctx context.Context, o Options, build func(context.Context, *slog.Logge
 		return err
 	}
 	defer func() { err = errors.Join(err, flush(stop)) }()
-	lis, err := serve.Listen(o.Addr)
+	lis, err := Listen(o.Addr)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lis.Close() }() // the server closes it; this is for failures before
 	drained := make(chan struct{})
-	options := serve.Options{
+	options := Options{
 		Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
 	}
 	if o.AnswerToTheEnd {
 		options.Drained = drained
 	}
-	srv, err := serve.New(options)
+	srv, err := New(options)
 	if err != nil {
 		return err
 	}
@@ -98,8 +93,8 @@ func Run(ctx context.Context, o Options, build func(context.Context, *slog.Logge
 	return g.Wait()
 }
 
-// Logger writes lines for people and programs to standard error, from a level on, and makes them the process's default.
-func Logger(name, level string) *slog.Logger {
+// newLogger writes lines for people and programs to standard error, from a level on, and makes them the process's default.
+func newLogger(name, level string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo
@@ -110,8 +105,8 @@ func Logger(name, level string) *slog.Logger {
 	return log
 }
 
-// Authenticator knows the callers: those of a key file, or everyone as `local` where there is none.
-func Authenticator(keys string) (identity.Authenticator, error) {
+// newAuthenticator knows the callers: those of a key file, or everyone as `local` where there is none.
+func newAuthenticator(keys string) (identity.Authenticator, error) {
 	if keys == "" {
 		return identity.Local(), nil
 	}
