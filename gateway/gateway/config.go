@@ -22,8 +22,8 @@ type Config struct {
 	AllowHosts []string
 	// AllowOrigins are the origins (scheme://host[:port]) whose web pages may call.
 	AllowOrigins []string
-	// Authenticated says that the services want keys of their callers. Then every Host is let in unless AllowHosts names
-	// some: who takes a name of ours in vain still has no key.
+	// Authenticated says that the services want keys of their callers. Then every Host is accepted unless AllowHosts names
+	// some: a page that rebinds a name still has no key.
 	Authenticated bool
 	// MaxBodyBytes is the largest request body; 4 MiB where 0.
 	MaxBodyBytes int64

@@ -62,7 +62,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
-// split sends what comes back from a login to its page.
+// split sends the browser that returns from a login to its page.
 func split(login, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == console.Path {
@@ -73,7 +73,7 @@ func split(login, rest http.Handler) http.Handler {
 	})
 }
 
-// routes puts together what is served where. The API has the rest: it knows unknown paths and methods. (http.ServeMux
+// routes serves documents and health checks; the API serves the rest: it knows unknown paths and methods. (http.ServeMux
 // would answer unclean paths with a redirect in HTML.)
 func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
 	readable := pages.Handlers()

@@ -36,8 +36,7 @@ func observe(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers where that is still possible, and else breaks the connection, so that nobody takes half an answer
-// for a whole one.
+// recovered answers if that is still possible. Otherwise it breaks the connection, so that half an answer is not taken for a whole one.
 func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)

@@ -25,7 +25,7 @@ const (
 )
 
 // GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest where there are violations, RetryInfo
-// where there is a delay, Usage where there is one. It also makes status.FromError and status.Code understand an *Error.
+// if there is a delay, Usage if there is one. It also makes status.FromError and status.Code understand an *Error.
 func (e *Error) GRPCStatus() *status.Status {
 	p := &spb.Status{Code: int32(e.code()), Message: clip(e.Message, maxMessage)}
 	p.Details = appendDetail(p.Details, e.errorInfo())

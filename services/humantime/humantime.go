@@ -10,7 +10,7 @@ func Text(d time.Duration) string {
 	return trim(d.Round(grain(d)))
 }
 
-// AtLeast is the text of a time to wait: whole seconds, rounded up, so that whoever waits as long does not come too early.
+// AtLeast is the text of a time to wait: whole seconds, rounded up, so that waiting that long is enough.
 func AtLeast(d time.Duration) string {
 	if rest := d % time.Second; rest > 0 {
 		d += time.Second - rest
@@ -35,7 +35,7 @@ func grain(d time.Duration) time.Duration {
 	return time.Minute
 }
 
-// trim leaves out what is none: the minutes and seconds of whole hours, the seconds of whole minutes.
+// trim omits the zero minutes and seconds of whole hours and the zero seconds of whole minutes.
 func trim(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

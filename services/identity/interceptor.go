@@ -21,8 +21,8 @@ const (
 	healthPrefix     = "/grpc.health.v1.Health/"
 )
 
-// Authenticate says who makes a call, and returns its context with the principal in it; ctx itself where it fails. Health checks
-// are exempt, for probes have no credential; reflection is not.
+// Authenticate identifies the caller and returns the context with the principal in it, or ctx itself if it fails. Health checks are
+// exempt, because probes have no credential; reflection is not.
 func Authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
 	if strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
@@ -47,7 +47,7 @@ func Authenticate(ctx context.Context, a Authenticator, method string) (context.
 	return NewContext(ctx, p), nil
 }
 
-// AuthenticateStream is the same for a stream: ctx is its context. It ends where its credential is taken away.
+// AuthenticateStream is the same for a stream: ctx is its context. The stream ends when its credential is revoked.
 func AuthenticateStream(ctx context.Context, ss grpc.ServerStream, a Authenticator, method string) (grpc.ServerStream, error) {
 	known, err := Authenticate(ctx, a, method)
 	if err != nil {
@@ -56,10 +56,10 @@ func AuthenticateStream(ctx context.Context, ss grpc.ServerStream, a Authenticat
 	return &principalStream{ServerStream: ss, ctx: known, auth: a, method: method, begun: time.Now()}, nil
 }
 
-// recheckEvery is how long a stream may go on without its credential being looked at again.
+// recheckEvery is the time between two checks of a stream's credential.
 const recheckEvery = time.Second
 
-// principalStream ends a stream whose credential was taken away: nothing is sent to it any more, nor taken from it.
+// principalStream ends a stream whose credential was revoked: it neither sends nor receives another message.
 type principalStream struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -78,7 +78,7 @@ func (s *principalStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// RecvMsg looks at the credential when the message is there, which may be long after it was waited for.
+// RecvMsg checks the credential when the message has arrived, which may be long after the wait began.
 func (s *principalStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -98,8 +98,7 @@ func (s *principalStream) recheck() error {
 	return nil
 }
 
-// bearerToken returns the token of the call, "" where there is none. Two credentials on one call are refused rather than
-// guessed between.
+// bearerToken returns the token of the call, or "" if none. It refuses a call with two credentials instead of choosing one.
 func bearerToken(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, authorizationKey)
 	switch len(values) {

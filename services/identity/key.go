@@ -20,7 +20,7 @@ const (
 // lowerBase32 has no character that needs escaping anywhere, nor the `_` that separates a token's parts.
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Key is an API key as it is shown to people. The secret itself is known only to whoever was given the token.
+// Key is an API key as it is shown to people. The secret itself is known only to the holder of the token.
 type Key struct {
 	ID      string
 	Sub     string
@@ -64,7 +64,7 @@ func checkRoles(roles []Role) error {
 	return nil
 }
 
-// randomText never fails: crypto/rand ends the process where the system has no randomness.
+// randomText never fails: crypto/rand ends the process if the system has no randomness.
 func randomText(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// recheckAfter is how long the file's state is believed before it is looked at again.
+// recheckAfter is the time after which the file is checked for changes again.
 const recheckAfter = time.Second
 
 // KeyFile authenticates by a YAML file of hashed API keys. It follows the file as it changes; a version that cannot be
@@ -38,7 +38,7 @@ func OpenKeyFile(path string) (*KeyFile, error) {
 	return k, nil
 }
 
-// Authenticate implements Authenticator. What is wrong with a token is not told: that would help guessing.
+// Authenticate implements Authenticator. The error does not tell what is wrong with a token, because that would help guessing.
 func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, error) {
 	if token == "" {
 		return Principal{}, unauthenticated("no credential was sent; send `authorization: Bearer pawl_…` with an API key")
@@ -62,7 +62,7 @@ func (k *KeyFile) empty() bool {
 	return len(k.keys) == 0
 }
 
-// find looks a key up, after looking at the file where that is due or the id is not known.
+// find looks up a key. It reads the file first if a check is due or the id is unknown.
 func (k *KeyFile) find(id string) (hashedKey, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +78,7 @@ func (k *KeyFile) find(id string) (hashedKey, bool) {
 	return key, ok
 }
 
-// refresh reads the file again where it changed, and keeps what it had where the new version is of no use.
+// refresh reads the file if it changed, and keeps the old keys if the new version is invalid.
 func (k *KeyFile) refresh() {
 	info, err := os.Stat(k.path)
 	switch {
@@ -102,7 +102,7 @@ func sameVersion(a, b fs.FileInfo) bool {
 	return a != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
 }
 
-// load reads the file. The caller holds mu, or nobody else knows k yet.
+// load reads the file. The caller holds mu, or k is not shared yet.
 func (k *KeyFile) load() error {
 	keys, info, err := readKeys(k.path)
 	if err != nil {
@@ -158,8 +158,8 @@ func (k *KeyFile) Remove(id string) error {
 	return nil
 }
 
-// Ephemeral makes a key that lives in this process alone, for services that call each other inside it. It panics where
-// the sub or the roles are not valid, for they are the program's own.
+// Ephemeral makes a key that exists in this process alone, for services that call each other inside it. It panics if the sub or the
+// roles are invalid, because they are the program's own.
 func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 	token, key, err := newKey(sub, roles, "", k.now())
 	if err != nil {

@@ -38,7 +38,7 @@ type yamlKey struct {
 	Created time.Time `yaml:"created"`
 }
 
-// readKeys reads the file; where there is none it holds no keys.
+// readKeys reads the file. A missing file holds no keys.
 func readKeys(path string) ([]hashedKey, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func readKeys(path string) ([]hashedKey, fs.FileInfo, error) {
 	return keys, info, nil
 }
 
-// checkMode refuses a file that others may write: whoever can add a line to it is operator.
+// checkMode refuses a file that others may write: adding a line to it makes an operator.
 func checkMode(path string, info fs.FileInfo) error {
 	if info.IsDir() {
 		return fmt.Errorf("key file %s: it is a folder", path)
@@ -149,7 +149,7 @@ func validID(id string) bool {
 	return strings.Trim(id, idCharacters) == ""
 }
 
-// writeKeys replaces the file in one step; whoever reads meanwhile sees the old version or the new one.
+// writeKeys replaces the file in one step: a concurrent reader sees the old version or the new one.
 func writeKeys(path string, keys []hashedKey) error {
 	doc := keysDoc{Version: fileVersion, Keys: make([]yamlKey, 0, len(keys))}
 	for _, k := range keys {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// lockFor makes the folder where it is not there yet. Folders cannot be locked here: of two processes that rewrite the
+// lockFor creates the folder if it is missing. Folders cannot be locked here: of two processes that rewrite the
 // file in the same instant, the later one wins.
 func lockFor(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // lockFor keeps other processes from rewriting a file of the same folder meanwhile. It locks the folder, for the file
-// itself is replaced, and makes it where it is not there yet.
+// itself is replaced, and creates it if it is missing.
 func lockFor(path string) (unlock func(), err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

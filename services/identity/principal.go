@@ -13,13 +13,13 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Role is what a principal may do beside using what is its own.
+// Role is a set of rights beyond the use of one's own objects.
 type Role string
 
 // The roles there are.
 const (
 	RoleUser     Role = "user"     // has tasks, agents and servers of its own
-	RoleOperator Role = "operator" // also configures what is everybody's
+	RoleOperator Role = "operator" // also configures what all users share
 	RoleService  Role = "service"  // may speak for any user
 )
 
@@ -32,18 +32,18 @@ func ParseRole(s string) (Role, error) {
 	return "", fmt.Errorf("unknown role %q; the roles are %s, %s and %s", s, RoleUser, RoleOperator, RoleService)
 }
 
-// Principal is who a call is from. It is a value; its roles are not to be changed.
+// Principal identifies the caller. Its roles must not be changed.
 type Principal struct {
 	Sub      string // the user's stable id
 	Roles    []Role
-	KeyID    string // the API key that proved it; empty where there is none
+	KeyID    string // the API key that proved it; empty if none
 	OnBehalf bool   // a service speaks for Sub
 }
 
-// Has says whether the principal has that role.
+// Has reports whether the principal has that role.
 func (p Principal) Has(r Role) bool { return slices.Contains(p.Roles, r) }
 
-// IsOperator says whether the principal may configure what is everybody's.
+// IsOperator reports whether the principal may configure what all users share.
 func (p Principal) IsOperator() bool { return p.Has(RoleOperator) }
 
 type principalKey struct{}
@@ -66,7 +66,7 @@ func NewContext(ctx context.Context, p Principal) context.Context {
 	return &principalContext{Context: ctx, principal: p}
 }
 
-// FromContext returns the principal of the call; UNAUTHENTICATED where there is none.
+// FromContext returns the principal of the call; UNAUTHENTICATED if none.
 func FromContext(ctx context.Context) (Principal, error) {
 	p, ok := ctx.Value(principalKey{}).(*Principal)
 	if !ok {
@@ -77,7 +77,7 @@ func FromContext(ctx context.Context) (Principal, error) {
 
 const maxSub = 200
 
-// CheckSub says what is wrong with a user id: it has 1 to 200 printable characters and no spaces.
+// CheckSub returns an error unless a user id has 1 to 200 printable characters and no spaces.
 func CheckSub(sub string) error {
 	if sub == "" {
 		return fmt.Errorf("a user id is missing")

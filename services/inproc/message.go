@@ -52,7 +52,7 @@ func copyTo(dst, src any) error {
 	return nil
 }
 
-// moveTo fills dst, which the receiver owns, from src, which nobody else has any more: what is in it is handed over.
+// moveTo fills dst, which the receiver owns, with the contents of src, which has no other reader.
 func moveTo(dst, src any) error {
 	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
 	if to.Type() != from.Type() || to.Kind() != reflect.Pointer || to.IsNil() || from.IsNil() {

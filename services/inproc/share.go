@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/runtime/protoimpl"
 )
 
-// Share says of the call that ctx is of that whatever its handler sends is never changed again, by nobody: then it is sent as it is.
-// Clients of such a method must not change what is in the messages that they receive. The handler of a stream promises the same of
-// what it receives, which it gets uncopied from clients that say Sharing. Of calls that come over a network it says nothing.
+// Share promises that messages which the handler of this call sends are never changed afterwards, so they are sent without a copy.
+// Clients of such a method must not change the contents of the messages that they receive. The handler of a stream promises the same for
+// the messages that it receives, and gets them without a copy from clients that use Sharing. It has no effect on calls over a network.
 func Share(ctx context.Context) {
 	switch t := grpc.ServerTransportStreamFromContext(ctx).(type) {
 	case *streamTransport:
@@ -23,8 +23,8 @@ func Share(ctx context.Context) {
 	}
 }
 
-// Sharing is the option of a client that never changes again what it sends on a stream, as gRPC asks of it anyway. Where the handler
-// said Share, its messages are sent as they are. On connections over a network it means nothing.
+// Sharing is the option of a client that does not change messages after sending them on a stream, as gRPC requires anyway. If the
+// handler called Share, they are sent without a copy. It has no effect on connections over a network.
 func Sharing() grpc.CallOption { return sharing{} }
 
 type sharing struct{ grpc.EmptyCallOption }
@@ -73,7 +73,7 @@ func shapeOf(message reflect.Type) *shape {
 	return s
 }
 
-// shareTo fills dst, which the receiver owns, with what is in src, which stays what it is.
+// shareTo fills dst, which the receiver owns, with the contents of src, which it does not change.
 func (s *shapes) shareTo(dst, src any) error {
 	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
 	if to.Type() != from.Type() {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// startClient tells the client's stats handler, where there is one, that a call begins, and returns what tells it the end.
+// startClient reports the begin of a call to the client's stats handler, if any, and returns a function that reports the end.
 func (c *Conn) startClient(ctx context.Context, name string, clientStream, serverStream bool) (context.Context, func(error)) {
 	return start(ctx, c.client, name, true, clientStream, serverStream)
 }

@@ -34,7 +34,7 @@ type call struct {
 // parcel is a message on its way.
 type parcel struct {
 	msg proto.Message
-	// shared: others read it too, and nobody changes it; else the receiver gets it whole.
+	// shared messages have other readers and are never changed; the receiver owns all others.
 	shared bool
 }
 

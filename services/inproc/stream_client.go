@@ -25,7 +25,7 @@ type clientStream struct {
 	result     error // the receiver's: what RecvMsg has ended with
 
 	endOnce     sync.Once
-	keepRelease func() bool // calls off release; nil: there is nobody to tell
+	keepRelease func() bool // cancels release; nil if the end is not observed
 }
 
 func (s *clientStream) Context() context.Context { return s.ctx }
@@ -119,7 +119,7 @@ func (s *clientStream) receive(m any) error {
 		return ended(s.ctx)
 	case <-s.done:
 	}
-	select { // what was sent before the end comes before it
+	select { // messages sent before the end come before it
 	case r := <-s.responses:
 		return r.moveTo(m, &s.method.responses)
 	default:

@@ -33,7 +33,7 @@ func (c *Conn) invoke(ctx context.Context, name string, args, reply any, creds c
 	}
 	call := &unaryCall{conn: c, method: m, args: args, done: make(chan struct{})}
 	if ctx.Done() == nil {
-		call.run(ctx, md) // nobody can give up waiting, so no goroutine is needed
+		call.run(ctx, md) // the wait cannot be cancelled, so no goroutine is needed
 	} else {
 		go func() {
 			growStack()

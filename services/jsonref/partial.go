@@ -8,8 +8,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// ErrNotYet is a template that cannot be resolved in part without a change to what comes out in the end. It has to wait until
-// every value is there.
+// ErrNotYet is a template that cannot be resolved in part without changing the final result. It has to wait until all
+// values are known.
 var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it when every value is there")
 
 // Partial resolves the references whose values are there, and returns a template again: resolving that gives, to the byte,
@@ -112,7 +112,7 @@ func (p *partial) mixed(parts []part) (string, error) {
 	return strictjson.Quote(text.String()), nil
 }
 
-// escapeString escapes a string of a value. Resolving writes an escaped string anew; one that would then look different has
+// escapeString escapes a string of a value. Resolving quotes an escaped string again; one that would then look different has
 // to wait.
 func escapeString(raw string) (string, error) {
 	text := strictjson.Unquote(raw)

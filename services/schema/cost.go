@@ -117,7 +117,7 @@ func sameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// dynamic lists where a dynamic reference may lead beside its first target: it is resolved by who is asking.
+// dynamic lists the other targets of a dynamic reference, which is resolved by the path of evaluation.
 func dynamic(s *jsonschema.Schema, anchored []*jsonschema.Schema) []*jsonschema.Schema {
 	if s.RecursiveRef == nil && s.DynamicRef == nil {
 		return nil

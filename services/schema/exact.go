@@ -63,7 +63,7 @@ func fill(s *structpb.Struct, object string) {
 	}
 }
 
-// The values below are one piece of memory with what is in them: there is one of these for every value of every event.
+// Each type below holds a value and its kind in one allocation, because every value of every event has one.
 type (
 	structValue struct {
 		structpb.Value

@@ -12,7 +12,7 @@ import (
 	"pawl.dev/services/similar"
 )
 
-// hinted adds to problems with names what was probably meant. doc is what was validated.
+// hinted adds suggestions to problems with names. doc is the validated document.
 func (s *Schema) hinted(found *Invalid, err *jsonschema.ValidationError, doc any) *Invalid {
 	hints := map[Problem]string{}
 	s.hint(hints, err, doc)
@@ -41,7 +41,7 @@ func (s *Schema) hint(hints map[Problem]string, err *jsonschema.ValidationError,
 	case *kind.Required:
 		known, closed := s.namesAt(err.InstanceLocation)
 		if closed {
-			break // what is not known is named anyway
+			break // unknown properties are reported anyway
 		}
 		unknown := slices.DeleteFunc(keysAt(doc, err.InstanceLocation), func(key string) bool { return slices.Contains(known, key) })
 		for _, name := range k.Missing {
@@ -55,7 +55,7 @@ func (s *Schema) hint(hints map[Problem]string, err *jsonschema.ValidationError,
 	}
 }
 
-// Missing says whether something is merely not there; and not, as far as anybody can tell, there under another name.
+// Missing reports whether a property is just absent, not given under a similar name.
 func (p Problem) Missing() bool {
 	return strings.HasPrefix(p.Message, "required property ") && strings.HasSuffix(p.Message, " is missing")
 }

@@ -10,11 +10,11 @@ import (
 // Property is one member of the object that a schema describes.
 type Property struct {
 	Name        string
-	Type        string // `string`, `integer` …; several are joined with |; "" where the schema does not say
+	Type        string // `string`, `integer` …; several are joined with |; "" if the schema does not say
 	Description string
 	Required    bool
-	Default     string // as written in the schema; "" where there is none
-	Enum        string // the array as written in the schema; "" where there is none
+	Default     string // as written in the schema; "" if none
+	Enum        string // the array as written in the schema; "" if none
 	Schema      string // the property's whole schema, as written
 }
 
@@ -109,7 +109,7 @@ func joinUnique(types []string) string {
 	return strings.Join(unique, "|")
 }
 
-// follow goes where a `$ref` within the document leads; the schema itself where there is none, or where the reference is
+// follow goes where a `$ref` within the document leads; the schema itself if there is none, or if the reference is
 // of a kind that only the validator understands (anchors, ids).
 func (s *Schema) follow(raw string) string {
 	const longest = 16

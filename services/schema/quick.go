@@ -13,8 +13,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// quick says yes to documents that obviously fit, by their text alone: no tree is built of them. Most schemas of tools have no more
-// than what it knows, and most inputs fit. Wherever it does not say yes, the validator decides, and finds the words.
+// quick accepts documents that certainly fit, from their text alone, without building a tree. It knows the keywords that most schemas of
+// tools use, and most inputs fit. Everything that it does not accept goes to the validator, which decides and words the errors.
 type quick struct {
 	types                                    kinds // 0: all
 	enum                                     []string
@@ -67,7 +67,7 @@ func kindNamed(name string) kinds {
 	return 0
 }
 
-// newQuick returns nil where the schema has more than quick knows.
+// newQuick returns nil if the schema uses more than quick knows.
 func newQuick(s *jsonschema.Schema) *quick {
 	if s.Bool != nil || !onlyKnown(s) {
 		return nil
@@ -129,7 +129,7 @@ func (q *quick) addItems(s *jsonschema.Schema) (ok bool) {
 	return ok
 }
 
-// inner is newQuick for what is in a value; nil for what accepts everything.
+// inner is newQuick for a subschema; nil if it accepts everything.
 func inner(s *jsonschema.Schema) (q *quick, ok bool) {
 	if s.Bool != nil {
 		return nil, *s.Bool
@@ -172,7 +172,7 @@ func (q *quick) addFields(s *jsonschema.Schema) bool {
 	return true
 }
 
-// onlyKnown says whether a schema has nothing that quick does not look at. What a later version of the validator adds is not known.
+// onlyKnown reports whether quick looks at every keyword of a schema. Keywords that a later version of the validator adds are unknown.
 func onlyKnown(s *jsonschema.Schema) bool {
 	v := reflect.ValueOf(s).Elem()
 	for f := range v.Type().Fields() {
@@ -190,7 +190,7 @@ func onlyKnown(s *jsonschema.Schema) bool {
 	return true
 }
 
-// fits says whether a value, of a text that strictjson.Check has passed, certainly fits.
+// fits reports whether a value of valid JSON certainly fits.
 func (q *quick) fits(value string) bool {
 	if q == nil {
 		return true

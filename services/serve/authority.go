@@ -29,7 +29,7 @@ func (i *interceptor) checkAuthority(ctx context.Context) error {
 }
 
 // LoopbackHost says whether a host, with or without a port, is `localhost` or a loopback address. Other names are not
-// resolved: what they resolve to is in someone else's hands. HTTP servers use it for the Host header.
+// resolved: others control what they resolve to. HTTP servers use it for the Host header.
 func LoopbackHost(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

@@ -41,7 +41,7 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// Who repeats a call decides that by what it does: nothing does it underneath, least of all by a record in the DNS.
+		// Callers retry where it is safe; the connection never does, least of all because of a DNS record.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),

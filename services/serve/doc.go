@@ -1,10 +1,10 @@
-// Package serve is what every service's gRPC server has in common: what is around each call, health and
-// reflection, listening, stopping gracefully, dialling. It knows no service.
+// Package serve holds what every gRPC server and process of the suite shares: the interceptor around each call, health and reflection,
+// listening, graceful stop, dialling, and running a service as a process of its own. It knows no service.
 //
-// What is around each call, from the outermost; one interceptor does it all:
+// The interceptor does, from the outermost:
 //
 //  1. recovery: a panic becomes INTERNAL/UNKNOWN_ERROR, its stack is logged
-//  2. errs: whatever the handler or what is further in returns becomes a status with details
+//  2. errs: errors of the handler and of the steps below become a status with details
 //  3. logging: one line per call
 //  4. authority: without API keys, only calls to a loopback name or address (DNS rebinding)
 //  5. identity: the principal, or UNAUTHENTICATED

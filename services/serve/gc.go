@@ -12,7 +12,7 @@ const (
 	// mostHeadroom is how much our servers allocate between two collections of garbage at most: less costs CPU, more costs memory.
 	// Beside GOGC=400, 20 MB took a third off the memory of the suite under load, and nothing (at 32 tasks) to 5 % (at 128) more CPU.
 	mostHeadroom = 20 << 20
-	// leastHeadroom is what is left to one that allocates little.
+	// leastHeadroom is the headroom of a server that allocates little.
 	leastHeadroom = 10 << 20
 	// seldom is how far collections lie apart that cost nothing to speak of: where they would be rarer yet, memory is saved instead.
 	seldom = 500 * time.Millisecond

@@ -17,7 +17,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// defaultMaxRecv is 4 MiB, the most that one field of exact JSON may have, and room for what is around it.
+// defaultMaxRecv is 4 MiB, the most that one field of exact JSON may have, plus room for the rest of the message.
 const defaultMaxRecv = 4<<20 + 256<<10
 
 // Options is what a service decides about its server.
@@ -25,10 +25,10 @@ type Options struct {
 	Auth         identity.Authenticator // required
 	Log          *slog.Logger           // nil: nothing is logged
 	MaxRecvBytes int                    // largest message taken; 0: 4.25 MiB
-	// Drained, where set, keeps the server answering after it was told to stop, until it is closed: NOT_SERVING in its health,
-	// but there for who has something running here.
+	// Drained, if set, keeps the server answering after a stop until the channel is closed. Its health is NOT_SERVING, but clients with
+	// running calls are still served.
 	Drained <-chan struct{}
-	// MaxConnectionAge is when a client is asked to connect anew, and so to look up names again; half an hour where 0.
+	// MaxConnectionAge is the age at which a client is asked to reconnect, and so to resolve names again; 0 means half an hour.
 	MaxConnectionAge time.Duration
 	Local            bool // there are no keys: only calls to a loopback authority are taken
 }
@@ -52,7 +52,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Interceptors returns what goes around every call, for a gRPC server and for in-process connections alike.
+// Interceptors returns the interceptors of every call, for gRPC servers and in-process connections alike.
 func Interceptors(o Options) ([]grpc.UnaryServerInterceptor, []grpc.StreamServerInterceptor, error) {
 	o, err := o.withDefaults()
 	if err != nil {

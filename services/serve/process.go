@@ -29,7 +29,7 @@ type Flags struct {
 type Service interface {
 	// Register adds its gRPC services to a server.
 	Register(grpc.ServiceRegistrar)
-	// Run works until ctx is done, and then until what is running has ended.
+	// Run works until ctx is done and running work has ended.
 	Run(ctx context.Context) error
 	// Close releases what the service holds, after Run.
 	Close() error
@@ -105,12 +105,12 @@ func newLogger(name, level string) *slog.Logger {
 	return log
 }
 
-// newAuthenticator knows the callers: those of a key file, or everyone as `local` where there is none.
+// newAuthenticator knows the callers: those of a key file, or everyone as `local` if there is none.
 func newAuthenticator(keys string) (identity.Authenticator, error) {
 	if keys == "" {
 		return identity.Local(), nil
 	}
-	// Keys are made with a file that may not be there yet; a service without any would refuse everyone.
+	// `pawl keys add` creates the file; a service without keys would refuse every caller.
 	if _, err := os.Stat(keys); err != nil {
 		return nil, fmt.Errorf("reading the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, keys)
 	}

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/resolver/ringhash"
 )
 
-// affinityHeader is what calls are spread by. It chooses a replica and nothing else: who could send any value could as well
-// dial any replica.
+// affinityHeader is what calls are spread by. It chooses a replica and nothing else: a client that can send any value can
+// dial any replica as well.
 const affinityHeader = "pawl-affinity"
 
 // ringConfig keeps calls of one affinity with one replica: only those of a replica that is gone, or new, move. A replica that is
@@ -54,7 +54,7 @@ type Replicas struct {
 	port    string
 }
 
-// Several says whether an address is one of several processes: a list with commas, or a name to look up (dns:///name:port).
+// Several reports whether an address names several processes: a list with commas, or a name to look up (dns:///name:port).
 func Several(addr string) bool {
 	return strings.Contains(addr, ",") || strings.HasPrefix(addr, dnsScheme)
 }
@@ -91,7 +91,7 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 	return r, nil
 }
 
-// Addrs are the replicas that there are now, as far as anybody knows.
+// Addrs returns the replicas that are known now.
 func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 	if r.host == "" {
 		return r.static, nil
@@ -115,8 +115,8 @@ type static []string
 // Scheme implements resolver.Builder.
 func (static) Scheme() string { return staticScheme }
 
-// OverrideAuthority implements resolver.AuthorityOverrider: a list is no name of anybody. It is what calls are addressed to; who a
-// replica must prove to be is its own address's matter.
+// OverrideAuthority implements resolver.AuthorityOverrider: a list is not a host name. Calls are addressed to it; each replica
+// proves its own address.
 func (s static) OverrideAuthority(resolver.Target) string { return s[0] }
 
 // Build implements resolver.Builder. A replica's place on the ring is by what it is called in the list, wherever that is now.

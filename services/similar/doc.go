@@ -1,2 +1,2 @@
-// Package similar finds the names that somebody may have meant by one that is not known. It must not know what they are names of.
+// Package similar finds the known names that are most like an unknown one. It must not know what they name.
 package similar

@@ -115,7 +115,7 @@ func finished(done *mcppoolv1.FinishMcpLoginResponse) view {
 	return view{Title: "Logged in to " + done.GetMcpId(), Text: []string{"You can close this page."}}
 }
 
-// byHand is for browsers that nobody knows: keys travel in headers, which a browser that is sent here does not have.
+// byHand is the page for browsers without a credential: keys travel in headers, which a redirected browser does not send.
 func byHand() view {
 	return view{
 		Title: "One more step",

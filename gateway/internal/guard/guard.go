@@ -45,11 +45,11 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return g.wrap(next, func(*http.Request) bool { return false })
 }
 
-// WrapLanding is Wrap for a page that other sites send people to, as authorization servers do: whoever is sent there must
-// bring what only they can have.
+// WrapLanding is Wrap for a page that other sites redirect browsers to, as authorization servers do: the redirect must carry a secret
+// of its own.
 func (g *Guard) WrapLanding(next http.Handler) http.Handler { return g.wrap(next, isNavigation) }
 
-// isNavigation says whether a person's browser goes to an address in a window of its own: no frame, no script, no form.
+// isNavigation reports whether a browser opens the address in its main window: no frame, no script, no form.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
@@ -131,7 +131,7 @@ func checkContentType(r *http.Request) *problem.Problem {
 	return &p
 }
 
-// checkPreconditions refuses what would be silently ignored: who sends a precondition counts on it.
+// checkPreconditions refuses preconditions, which would be silently ignored though the client relies on them.
 func checkPreconditions(r *http.Request) *problem.Problem {
 	for _, name := range []string{"If-Match", "If-Unmodified-Since"} {
 		if r.Header.Get(name) != "" {

@@ -140,7 +140,7 @@ func (d resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.body))
 }
 
-// closed is the policy of what is no page.
+// closed is the policy of resources that are not pages.
 const closed = "default-src 'none'; frame-ancestors 'none'"
 
 func encode(doc *yaml.Node) (asJSON, asYAML resource, err error) {

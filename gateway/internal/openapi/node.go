@@ -32,7 +32,7 @@ func nodeOf(v any) (*yaml.Node, error) {
 	return &n, nil
 }
 
-// get follows members by name; nil where there is none.
+// get follows members by name; nil if none.
 func get(n *yaml.Node, path ...string) *yaml.Node {
 	for _, name := range path {
 		if n = member(n, name); n == nil {
@@ -51,7 +51,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// text is the value of a scalar member; empty where there is none.
+// text is the value of a scalar member; empty if none.
 func text(n *yaml.Node, path ...string) string {
 	if found := get(n, path...); found != nil {
 		return found.Value

@@ -93,7 +93,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfterSeconds))
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(p.JSON(), '\n')) //nolint:gosec // it is JSON and says so; and where the client is gone, nobody is left to be told
+	_, _ = w.Write(append(p.JSON(), '\n')) //nolint:gosec // it is JSON and says so; and the client may be gone
 }
 
 // JSON is the problem in one line.

@@ -9,7 +9,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// StatusClientClosedRequest is nginx's status for a request that its client gave up; nobody reads it but logs.
+// StatusClientClosedRequest is nginx's status for a request that its client gave up; only logs show it.
 const StatusClientClosedRequest = 499
 
 // status is the HTTP status of an error. It is the table of google/rpc/code.proto but for two: FAILED_PRECONDITION is

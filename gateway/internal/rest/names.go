@@ -13,7 +13,7 @@ import (
 // maxValues is how many values of an enum an error lists.
 const maxValues = 12
 
-// field finds a field by either of the names that JSON may use; nil where there is none.
+// field finds a field by either of the names that JSON may use; nil if none.
 func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if fd := md.Fields().ByJSONName(name); fd != nil {
 		return fd

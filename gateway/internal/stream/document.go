@@ -22,7 +22,7 @@ func documentName(in proto.Message) string {
 }
 
 // document sends the pieces on as they are: the answer is the document itself. What fails before the first piece has its
-// status; what fails behind it breaks the connection, so that nobody takes half a document for a whole one.
+// status; a later failure breaks the connection, so that half a document is not taken for a whole one.
 func (h *Handler) document(w http.ResponseWriter, r *http.Request, call Call) {
 	ctx, cancel := context.WithCancel(r.Context())
 	incoming, err := open(ctx, call)
@@ -56,7 +56,7 @@ type download struct {
 	cut    error // what ended it in the middle
 }
 
-// receive sends on what came and says whether there may be more.
+// receive forwards a piece and reports whether there may be more.
 func (d *download) receive(got received) (more bool) {
 	switch {
 	case errors.Is(got.err, io.EOF):

@@ -31,7 +31,7 @@ type session struct {
 	err    error // of a write; the client is gone
 }
 
-// receive sends on what came and says whether that was the last of it.
+// receive forwards a message and reports whether the stream has ended.
 func (s *session) receive(got received) (done bool) {
 	switch {
 	case errors.Is(got.err, io.EOF):

@@ -285,7 +285,7 @@ const (
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 14
 	// The wait was answered before, or is not open.
 	ErrorReason_ERROR_REASON_WAIT_NOT_OPEN ErrorReason = 15
-	// The task has ended; nothing can be changed any more.
+	// The task has ended; nothing can be changed.
 	ErrorReason_ERROR_REASON_TASK_ENDED ErrorReason = 16
 	// The state machine has no such edge.
 	ErrorReason_ERROR_REASON_INVALID_STATE_TRANSITION ErrorReason = 17
@@ -331,7 +331,7 @@ const (
 	ErrorReason_ERROR_REASON_READ_ONLY ErrorReason = 37
 	// There is no such path, or not with that method.
 	ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND ErrorReason = 38
-	// Too many requests of this user; RetryInfo says when to come back.
+	// Too many requests of this user; RetryInfo says when to try again.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 39
 	// A budget of the task is spent.
 	ErrorReason_ERROR_REASON_BUDGET_EXCEEDED ErrorReason = 40
@@ -676,7 +676,7 @@ type Tool struct {
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
 	// JSON Schema of the input, exactly as the server sent it.
 	InputSchemaJson string `protobuf:"bytes,6,opt,name=input_schema_json,json=inputSchemaJson,proto3" json:"input_schema_json,omitempty"`
-	// JSON Schema of the structured output, exactly as the server sent it; empty where there is none.
+	// JSON Schema of the structured output, exactly as the server sent it; empty if none.
 	OutputSchemaJson string `protobuf:"bytes,7,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
 	// What it does to the world: the operator's word, else a trusted server's annotations, else WRITE.
 	Effect Effect `protobuf:"varint,8,opt,name=effect,proto3,enum=pawl.common.v1.Effect" json:"effect,omitempty"`

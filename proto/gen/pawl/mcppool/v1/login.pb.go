@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Whether somebody is logged in to a server.
+// A user's login to a server.
 type LoginState int32
 
 const (
@@ -86,7 +86,7 @@ const (
 	OAuth_GRANT_UNSPECIFIED OAuth_Grant = 0
 	// A person logs in with a browser; tokens are the person's own.
 	OAuth_GRANT_AUTHORIZATION_CODE OAuth_Grant = 1
-	// The pool logs in by its client id and secret, for everybody.
+	// The pool logs in by its client id and secret, for all users.
 	OAuth_GRANT_CLIENT_CREDENTIALS OAuth_Grant = 2
 )
 

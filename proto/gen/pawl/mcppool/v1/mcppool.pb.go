@@ -92,7 +92,7 @@ func (ConnectionState) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{0}
 }
 
-// Which tools of a server are quarantined until somebody approves them. The tools that a server has when it is used for
+// Which tools of a server are quarantined until they are approved. The tools that a server has when it is used for
 // the first time need no approval. A server that is replaced, by another command, arguments, folder or address, is a new one.
 type Pinning int32
 
@@ -321,7 +321,7 @@ func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28, 0}
 }
 
-// What a server may ask of models (sampling), on the account of whoever configured them.
+// What a server may ask of models (sampling), at the expense of the operator who configured the models.
 type SamplingPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The planner's named model that answers; empty: what the server hints at, else the planner's default.
@@ -388,7 +388,7 @@ func (x *SamplingPolicy) GetMaxRequests() uint32 {
 // An MCP server.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A slug: lower-case letters, digits, hyphens and underscores. Unique for whoever sees it.
+	// A slug: lower-case letters, digits, hyphens and underscores. Unique among the servers that a user sees.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// A name for people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
@@ -404,7 +404,7 @@ type McpServer struct {
 	Transport isMcpServer_Transport `protobuf_oneof:"transport"`
 	// Registered but never used where true.
 	Disabled bool `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// Whose it is; empty: everybody's. Operators may set it; a user's own servers are the user's.
+	// The owner; empty: shared by all users. Operators may set it; a user's own servers are the user's.
 	OwnerSub string `protobuf:"bytes,8,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
 	// Users who neither activated nor deactivated it have it active.
 	AutoActivate bool `protobuf:"varint,9,opt,name=auto_activate,json=autoActivate,proto3" json:"auto_activate,omitempty"`
@@ -454,7 +454,7 @@ type McpServer struct {
 	// What the server offers beside tools: resources, resource_subscriptions, prompts, completions, logging, tasks. Output only;
 	// empty until it was connected to.
 	Capabilities []string `protobuf:"bytes,30,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Since when the caller's connection is in its state; absent where there is none. Output only.
+	// Since when the caller's connection is in its state; absent if none. Output only.
 	StateTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
 	// The server may have a model asked in the middle of a call (sampling), within these bounds; absent: it may not. Operators only.
 	Sampling      *SamplingPolicy `protobuf:"bytes,32,opt,name=sampling,proto3" json:"sampling,omitempty"`
@@ -956,7 +956,7 @@ func (x *BuiltinTransport) GetRoot() string {
 	return ""
 }
 
-// What an operator says of a tool.
+// An operator's settings for a tool.
 type ToolPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it does to the world.
@@ -1968,7 +1968,7 @@ type CallToolRequest struct {
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Names the attempt, for CancelCall and AttachCall; empty: the pool names it. A name that the pool knows is not called
 	// again: its stream follows the first call. Another server, tool or input under a known name is INVALID_ARGUMENT
-	// (REQUEST_ID_REUSED). Refusals are remembered too: name each attempt anew.
+	// (REQUEST_ID_REUSED). Refusals are remembered too: give each attempt a new id.
 	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The same for each attempt of one step with one input; sent upstream for servers that know it.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
@@ -2566,14 +2566,14 @@ type CallInputRequired struct {
 	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
 	// What the person reads.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// JSON Schema of what is asked for, an object of plain values; empty where there is an address.
+	// JSON Schema of what is asked for, an object of plain values; empty if there is an address.
 	SchemaJson string `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// What the person is to open in a browser; what is entered there never passes through here. Empty where there is a schema.
+	// What the person is to open in a browser; what is entered there never passes through here. Empty if there is a schema.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	// Where the server keeps nothing between its questions and their answers: what it wants back. Whoever has it can go on with the
 	// call in any pool (CallToolRequest.request_state), also when this one is gone. Empty where the question lives with the connection.
 	RequestState string `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
-	// When the pool gives the question up; the server is then told that nobody answered.
+	// When the pool gives the question up; the server is then told that there was no answer.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2896,7 +2896,7 @@ type CallResult struct {
 	IsError bool `protobuf:"varint,1,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
 	// What the tool gave, in its order.
 	Content []*Content `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
-	// Exact JSON of the structured content; empty where there is none.
+	// Exact JSON of the structured content; empty if none.
 	StructuredJson string `protobuf:"bytes,3,opt,name=structured_json,json=structuredJson,proto3" json:"structured_json,omitempty"`
 	// The call's name.
 	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -3538,7 +3538,7 @@ type WatchMcpServersResponse struct {
 	McpServer *McpServer `protobuf:"bytes,1,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	// It was removed, or the caller can see it no more.
 	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Changes with its tools, as far as the caller's connection knows; 0 where there is none.
+	// Changes with its tools, as far as the caller's connection knows; 0 if none.
 	ToolsVersion  uint64 `protobuf:"varint,3,opt,name=tools_version,json=toolsVersion,proto3" json:"tools_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

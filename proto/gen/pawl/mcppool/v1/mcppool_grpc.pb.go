@@ -75,8 +75,8 @@ type McpPoolServiceClient interface {
 	DeactivateMcpServer(ctx context.Context, in *DeactivateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
 	// Lists the tools of a server that the caller has activated; connects where needed.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
-	// Lets a tool that is quarantined be used, with exactly this definition. Of everybody's servers only by operators; of a
-	// user's own by that user, since nobody else sees what it offers.
+	// Lets a tool that is quarantined be used, with exactly this definition. Operators do so for servers
+	// that all users share, users for their own.
 	ApproveTool(ctx context.Context, in *ApproveToolRequest, opts ...grpc.CallOption) (*ApproveToolResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
@@ -87,8 +87,8 @@ type McpPoolServiceClient interface {
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
 	// Calls tools one after another, each as CallTool does, without a stream of its own for each: for a caller that makes many, and
 	// best one stream for each server, since affinity is a stream's. A request that comes before the call before it has ended waits.
-	// What a call says comes before its end, and its end, a result or an error, before anything of the next one; then the stream is
-	// ready for that. A stream that ends otherwise says nothing of the call that ran: AttachCall does. A stopping pool ends a stream
+	// A call's events come before its end, and its end, a result or an error, before anything of the next one; then the stream is
+	// ready for that. A stream that ends otherwise does not tell the outcome of the running call; AttachCall does. A stopping pool ends a stream
 	// between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
 	CallTools(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolsRequest, CallToolsResponse], error)
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
@@ -96,21 +96,21 @@ type McpPoolServiceClient interface {
 	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
 	// owner). Closing the stream changes nothing for the call.
 	AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error)
-	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
+	// Acknowledges the results of calls: the pool forgets them and refuses their ids from then on.
 	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
 	AckCall(ctx context.Context, in *AckCallRequest, opts ...grpc.CallOption) (*AckCallResponse, error)
-	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND, and it is
+	// Asks a running call to stop; its stream still ends with the outcome. Of an unknown call: NOT_FOUND, and it is
 	// refused, not executed, should it come later.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// Answers what a running call asked for (CallInputRequired); the call goes on. Another answer to the same question is
 	// FAILED_PRECONDITION (WAIT_NOT_OPEN), the same one again is not.
 	AnswerCall(ctx context.Context, in *AnswerCallRequest, opts ...grpc.CallOption) (*AnswerCallResponse, error)
-	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
+	// Releases the connections of a session (a task). Those that no other session uses are closed when idle.
 	ReleaseSession(ctx context.Context, in *ReleaseSessionRequest, opts ...grpc.CallOption) (*ReleaseSessionResponse, error)
 	// Tells of the servers that the caller can see: first each as it is, then each change of configuration, connection or tools.
 	// Changes that come faster than they are read are one.
 	WatchMcpServers(ctx context.Context, in *WatchMcpServersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchMcpServersResponse], error)
-	// Tries a server step by step, and says what is wrong with it and what to do. Calls no tool.
+	// Tests a server step by step and reports problems with advice. Calls no tool.
 	TestMcpServer(ctx context.Context, in *TestMcpServerRequest, opts ...grpc.CallOption) (*TestMcpServerResponse, error)
 	// Returns what the caller's connection to a server has said beside the protocol.
 	GetMcpServerLog(ctx context.Context, in *GetMcpServerLogRequest, opts ...grpc.CallOption) (*GetMcpServerLogResponse, error)
@@ -120,13 +120,13 @@ type McpPoolServiceClient interface {
 	ListResourceTemplates(ctx context.Context, in *ListResourceTemplatesRequest, opts ...grpc.CallOption) (*ListResourceTemplatesResponse, error)
 	// Reads a resource.
 	ReadResource(ctx context.Context, in *ReadResourceRequest, opts ...grpc.CallOption) (*ReadResourceResponse, error)
-	// Says when a resource changes, for as long as the stream is open.
+	// Streams an event for each change of a resource.
 	SubscribeResource(ctx context.Context, in *SubscribeResourceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResourceResponse], error)
 	// Lists the prompts of a server.
 	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
 	// Returns a prompt with its places filled in.
 	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error)
-	// Says how an argument of a prompt or of a resource's address may go on.
+	// Completes an argument of a prompt or of a resource's address.
 	Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error)
 	// Begins a login of the caller to a server that asks for one. The person opens the address that it returns.
 	StartMcpLogin(ctx context.Context, in *StartMcpLoginRequest, opts ...grpc.CallOption) (*StartMcpLoginResponse, error)
@@ -496,8 +496,8 @@ type McpPoolServiceServer interface {
 	DeactivateMcpServer(context.Context, *DeactivateMcpServerRequest) (*McpServer, error)
 	// Lists the tools of a server that the caller has activated; connects where needed.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
-	// Lets a tool that is quarantined be used, with exactly this definition. Of everybody's servers only by operators; of a
-	// user's own by that user, since nobody else sees what it offers.
+	// Lets a tool that is quarantined be used, with exactly this definition. Operators do so for servers
+	// that all users share, users for their own.
 	ApproveTool(context.Context, *ApproveToolRequest) (*ApproveToolResponse, error)
 	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
 	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
@@ -508,8 +508,8 @@ type McpPoolServiceServer interface {
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
 	// Calls tools one after another, each as CallTool does, without a stream of its own for each: for a caller that makes many, and
 	// best one stream for each server, since affinity is a stream's. A request that comes before the call before it has ended waits.
-	// What a call says comes before its end, and its end, a result or an error, before anything of the next one; then the stream is
-	// ready for that. A stream that ends otherwise says nothing of the call that ran: AttachCall does. A stopping pool ends a stream
+	// A call's events come before its end, and its end, a result or an error, before anything of the next one; then the stream is
+	// ready for that. A stream that ends otherwise does not tell the outcome of the running call; AttachCall does. A stopping pool ends a stream
 	// between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
 	CallTools(grpc.BidiStreamingServer[CallToolsRequest, CallToolsResponse]) error
 	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
@@ -517,21 +517,21 @@ type McpPoolServiceServer interface {
 	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
 	// owner). Closing the stream changes nothing for the call.
 	AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error
-	// Says that the results of calls are kept elsewhere now; the pool forgets them, and refuses their ids from then on.
+	// Acknowledges the results of calls: the pool forgets them and refuses their ids from then on.
 	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
 	AckCall(context.Context, *AckCallRequest) (*AckCallResponse, error)
-	// Asks a running call to stop; its stream still ends with what came of it. Of an unknown call: NOT_FOUND, and it is
+	// Asks a running call to stop; its stream still ends with the outcome. Of an unknown call: NOT_FOUND, and it is
 	// refused, not executed, should it come later.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// Answers what a running call asked for (CallInputRequired); the call goes on. Another answer to the same question is
 	// FAILED_PRECONDITION (WAIT_NOT_OPEN), the same one again is not.
 	AnswerCall(context.Context, *AnswerCallRequest) (*AnswerCallResponse, error)
-	// Says that a session (a task) needs its connections no more. Those that no other session uses are closed when idle.
+	// Releases the connections of a session (a task). Those that no other session uses are closed when idle.
 	ReleaseSession(context.Context, *ReleaseSessionRequest) (*ReleaseSessionResponse, error)
 	// Tells of the servers that the caller can see: first each as it is, then each change of configuration, connection or tools.
 	// Changes that come faster than they are read are one.
 	WatchMcpServers(*WatchMcpServersRequest, grpc.ServerStreamingServer[WatchMcpServersResponse]) error
-	// Tries a server step by step, and says what is wrong with it and what to do. Calls no tool.
+	// Tests a server step by step and reports problems with advice. Calls no tool.
 	TestMcpServer(context.Context, *TestMcpServerRequest) (*TestMcpServerResponse, error)
 	// Returns what the caller's connection to a server has said beside the protocol.
 	GetMcpServerLog(context.Context, *GetMcpServerLogRequest) (*GetMcpServerLogResponse, error)
@@ -541,13 +541,13 @@ type McpPoolServiceServer interface {
 	ListResourceTemplates(context.Context, *ListResourceTemplatesRequest) (*ListResourceTemplatesResponse, error)
 	// Reads a resource.
 	ReadResource(context.Context, *ReadResourceRequest) (*ReadResourceResponse, error)
-	// Says when a resource changes, for as long as the stream is open.
+	// Streams an event for each change of a resource.
 	SubscribeResource(*SubscribeResourceRequest, grpc.ServerStreamingServer[SubscribeResourceResponse]) error
 	// Lists the prompts of a server.
 	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
 	// Returns a prompt with its places filled in.
 	GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error)
-	// Says how an argument of a prompt or of a resource's address may go on.
+	// Completes an argument of a prompt or of a resource's address.
 	Complete(context.Context, *CompleteRequest) (*CompleteResponse, error)
 	// Begins a login of the caller to a server that asks for one. The person opens the address that it returns.
 	StartMcpLogin(context.Context, *StartMcpLoginRequest) (*StartMcpLoginResponse, error)
