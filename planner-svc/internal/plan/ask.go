@@ -116,7 +116,7 @@ func extractJSON(text string) string {
 		}
 	}
 	longest := ""
-	for from := 0; from < len(text); {
+	for from, failures := 0, 0; from < len(text) && failures < maxFailures; {
 		i := strings.IndexByte(text[from:], '{')
 		if i < 0 {
 			break
@@ -125,9 +125,8 @@ func extractJSON(text string) string {
 		var raw json.RawMessage
 		d := json.NewDecoder(strings.NewReader(text[from:]))
 		if d.Decode(&raw) != nil {
-			if from++; len(text)-from > maxScan {
-				break
-			}
+			from++
+			failures++
 			continue
 		}
 		if len(raw) > len(longest) {
@@ -141,7 +140,7 @@ func extractJSON(text string) string {
 	return text
 }
 
-// maxScan bounds the search for an object in long texts, which takes quadratic time if braces are many and unbalanced.
-const maxScan = 64 << 10
+// maxFailures bounds the search for an object in texts with many unbalanced braces, each of which may have to be read to the end.
+const maxFailures = 100
 
 func isObject(text string) bool { return strings.HasPrefix(text, "{") && json.Valid([]byte(text)) }
