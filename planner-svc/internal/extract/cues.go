@@ -55,9 +55,7 @@ func (f *filler) cues(d *property, j int) float64 {
 	if words && f.namesItself(d, j) {
 		score = max(score, 4)
 	}
-	if prep != "of" || words {
-		score += roleScore(d, prep)
-	}
+	score += roleScore(d, prep, words)
 	if d.role == pathText && m.Kind != Path && m.Kind != Quoted {
 		score = f.placeScore(d, j, prep)
 	}
@@ -81,28 +79,36 @@ const never = -5
 // one-letter name is among them: "a is 1".
 func (f *filler) before(d *property, j int) (seen []string, prep string, named bool) {
 	first := f.at[j] - 1
-	for i := first; i >= 0 && first-i < 7 && len(seen) < 3 && !f.ends(i); i-- {
+	for i := first; first-i < 7 && len(seen) < 3 && !f.ends(i); i-- {
 		tok := f.c.Tokens[i]
 		if len(seen) == 0 && prepositions[tok.Text] != nil {
 			prep = cmp.Or(prep, tok.Text)
 		}
 		switch {
-		case len(d.Name) == 1 && tok.Text == strings.ToLower(d.Name) && len(seen) == 0 && i < first:
+		case len(seen) == 0 && i < first && d.isLetter(tok.Text):
 			return seen, prep, true
 		case !glue[tok.Text] && len(seen) == 0 && i < first && f.isNumber(i-1):
 			return seen, f.between(j, prep), false // "3 successes in 10 trials": the word is the number's before it
 		case !glue[tok.Text]:
 			seen = append(seen, tok.Term)
-		case len(seen) > 0 && !slices.Contains([]string{"the", "of", "a"}, tok.Text):
+		case len(seen) > 0 && !between[tok.Text]:
 			return seen, f.between(j, prep), false
 		}
 	}
 	return seen, f.between(j, prep), false
 }
 
+// between are words that may stand between two that belong together.
+var between = wordSet("the", "of", "a")
+
 // ends reports whether words before a token are about something else.
 func (f *filler) ends(token int) bool {
-	return f.c.Tokens[token].Mention >= 0 || strings.Contains(",.;?，。？", f.c.Tokens[token].Text)
+	return token < 0 || f.c.Tokens[token].Mention >= 0 || strings.Contains(",.;?，。？", f.c.Tokens[token].Text)
+}
+
+// isLetter reports whether a word is the property's name of one letter.
+func (d *property) isLetter(word string) bool {
+	return len(d.Name) == 1 && word == strings.ToLower(d.Name)
 }
 
 func (f *filler) isNumber(token int) bool {
@@ -159,7 +165,7 @@ func (f *filler) placeScore(d *property, j int, prep string) float64 {
 	before, after := f.beside(j)
 	plain, folder := f.mentions[j].Kind == Phrase, f.takesFolder(d)
 	read := slices.Contains(placeOf, before.Term) && !strings.HasSuffix(before.Text, "s")
-	in := folderWords[after.Text] || folderWords[before.Text] || before.Text == "of" || inside[prep]
+	in := isFolder(before, after, prep)
 	switch {
 	case strings.Contains(f.mentions[j].Text, " "), in && !folder && (plain || before.Text != "of"):
 		return never
@@ -171,6 +177,11 @@ func (f *filler) placeScore(d *property, j int, prep string) float64 {
 		return 2.5
 	}
 	return never
+}
+
+// isFolder reports whether the words beside a name say that it is a folder's.
+func isFolder(before, after Token, prep string) bool {
+	return folderWords[after.Text] || folderWords[before.Text] || before.Text == "of" || inside[prep]
 }
 
 // inside are prepositions before a folder.
@@ -209,7 +220,11 @@ func (f *filler) ownWords(j int) bool {
 	return !slices.ContainsFunc(rank.Terms(f.mentions[j].Text), func(t string) bool { return !slices.Contains(own, t) && !rank.Stop(t) })
 }
 
-func roleScore(d *property, prep string) float64 {
+// roleScore scores the preposition before a value, or before a name or words.
+func roleScore(d *property, prep string, words bool) float64 {
+	if prep == "of" && !words {
+		return 0 // a radius of 3
+	}
 	for _, term := range prepositions[prep] {
 		if slices.Contains(d.terms, term) {
 			return 3

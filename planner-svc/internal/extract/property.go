@@ -145,7 +145,7 @@ func (d *property) takes(m *Mention) (float64, bool) {
 	switch {
 	case m.Kind == Choice:
 		return 4, true // of this property's enum
-	case len(d.enum) > 0 || !d.number && d.Takes("boolean") && !d.Takes("string"):
+	case len(d.enum) > 0 || d.isFlag():
 		return 0, false
 	case d.number:
 		return d.takesNumber(m)
@@ -164,6 +164,9 @@ func (d *property) takes(m *Mention) (float64, bool) {
 	}
 	return d.takesText(m)
 }
+
+// isFlag reports whether a property takes true and false alone.
+func (d *property) isFlag() bool { return !d.number && d.Takes("boolean") && !d.Takes("string") }
 
 // formsOf are the kinds that properties of a form take.
 var formsOf = map[role][]Kind{dateText: {Date}, timeText: {Time, Quoted}, urlText: {URL, Quoted}, emailText: {Email}}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -179,5 +180,24 @@ func BenchmarkPlanSteps(b *testing.B) {
 	tc := &plannerv1.TaskContext{Goal: "which files mention \"ratchet\" and how many Go files are there", Tools: everywhere(b)}
 	for b.Loop() {
 		nextOf(b, tc)
+	}
+}
+
+// BenchmarkAmong500 is a decision among 500 tools.
+func BenchmarkAmong500(b *testing.B) {
+	all := everywhere(b)
+	tc := &plannerv1.TaskContext{Goal: "which files mention \"ratchet\""}
+	for i := range 500 {
+		t := proto.CloneOf(all[i%len(all)])
+		if i >= len(all) {
+			t.Id, t.Name = fmt.Sprint(t.Id, i), fmt.Sprint(t.Name, "_", i)
+		}
+		tc.Tools = append(tc.Tools, t)
+	}
+	p := New()
+	for b.Loop() {
+		if _, err := p.PlanSteps(b.Context(), &plannerv1.PlanStepsRequest{Context: tc}, nil); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -1,0 +1,49 @@
+package playbook
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"pawl.dev/services/schema"
+)
+
+// The published schema accepts what Parse accepts, and refuses unknown keys in every place.
+func TestPublishedSchema(t *testing.T) {
+	raw, err := os.ReadFile("../../../docs/playbook.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := schema.Compile(string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for book, valid := range map[string]bool{
+		book: true,
+		"steps: [{tool: a/b, id: x, description: d, input: {a: 1}, expect: [{path: message, exists: true, equals: 1, not_equals: 2, contains: x, matches: y, gte: 1, lte: 2}], on_error: continue, risk: high}]\nname: n\ngoal: g\nanswer: a": true,
+		"steps: []":                            false,
+		"steps: [{tool: a/b, iff: x}]":         false,
+		"steps: [{tool: x}]":                   false,
+		"steps: [{tool: a/b, id: goal}]":       false,
+		"steps: [{tool: a/b, risk: none}]":     false,
+		"steps: [{tool: a/b, expect: [{}]}]":   false,
+		"step: [{tool: a/b}]":                  false,
+		"steps: [{tool: a/b, on_error: skip}]": false,
+	} {
+		var doc any
+		if err := yaml.Unmarshal([]byte(book), &doc); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, parsed := Parse(book)
+		if got := published.Validate(string(text)); (got == nil) != valid || (parsed == nil) != valid {
+			t.Errorf("%s\nby the schema: %v\nby Parse: %v", strings.TrimSpace(book), got, parsed)
+		}
+	}
+}
