@@ -3,11 +3,13 @@ package cli_test
 import (
 	"strings"
 	"testing"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 )
 
@@ -85,6 +87,41 @@ func TestAllPlaybookErrors(t *testing.T) {
 		return e
 	}
 	w.pawl("run", "--no-workspace", "x").expect(t, 1, "", "the playbook cannot be used:\n  line 3: no tool\n  line 5: no id\n  line 9: what is `foo`?\n")
+}
+
+// What tools write reaches no terminal as commands, through a pipe neither.
+func TestPipedOutputIsSafe(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	const hostile = "\x1b[2J \x1b]52;c;aGk=\x07 \u009b31m"
+	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "files", Active: true})
+	w.pool.Logs = map[string]*mcppoolv1.GetMcpServerLogResponse{"files": {Stderr: hostile}}
+	w.pool.OnCall = func(_ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{
+			Content: []*mcppoolv1.Content{{Kind: &mcppoolv1.Content_Text{Text: hostile}}},
+		}}})
+	}
+	w.serveElsewhere()
+	w.executor.Add(hostile).Play(clitest.FlowStart(hostile, commonv1.RiskLevel_RISK_LEVEL_LOW), clitest.Text("a", hostile), clitest.Success(hostile))
+	for _, args := range [][]string{
+		{"mcp", "call", "files/read"}, {"mcp", "call", "files/read", "--json"}, {"mcp", "logs", "files"}, {"show", "last"}, {"show", "last", "--json"},
+		{"watch", "last"}, {"watch", "last", "--json"}, {"tasks"}, {"tasks", "--json"}, {"export", "last"},
+	} {
+		got := w.pawl(args...)
+		if i := strings.IndexFunc(got.out+got.err, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }); got.code != 0 || i >= 0 {
+			t.Errorf("%q: code %d, %q", args, got.code, got.out+got.err)
+		}
+	}
+}
+
+func TestAgentOfAnUnknownServer(t *testing.T) {
+	w := newWorld(t)
+	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "files"})
+	got := w.pawl("agents", "create", "reader", "--mcp", "files", "--mcp", "nosuch")
+	got.expect(t, 0, "agent reader is created", "there is no MCP server nosuch yet")
+	if strings.Contains(got.err, "files") {
+		t.Error(got.err)
+	}
 }
 
 // A key for a server that has none is no use; the person hears of it.

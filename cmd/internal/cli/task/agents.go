@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 // AgentsCmd is `pawl agents`.
@@ -96,8 +99,18 @@ type AgentsCreateCmd struct {
 func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	agent := &executorv1.Agent{}
 	c.apply(agent)
+	warnOfServers(ctx, u, s, c.MCP)
 	made, err := s.Agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: c.ID, Agent: agent})
 	return showAgent(u, made, "is created", err)
+}
+
+// warnOfServers names servers that there are not: an agent may name one that is registered later.
+func warnOfServers(ctx context.Context, u *ui.UI, s *discover.Session, ids []string) {
+	for _, id := range ids {
+		if _, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id}); status.Code(err) == codes.NotFound {
+			u.Warn("there is no MCP server %s yet: pawl mcp list shows those there are", id)
+		}
+	}
 }
 
 // AgentsUpdateCmd is `pawl agents update`.
@@ -128,6 +141,7 @@ func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 		agent.Budget, agent.Etag = old.GetBudget(), old.GetEtag()
 	}
 	c.apply(agent)
+	warnOfServers(ctx, u, s, c.MCP)
 	changed, err := s.Agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{Agent: agent, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
 	return showAgent(u, changed, "is changed", err)
 }
