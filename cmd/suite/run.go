@@ -23,7 +23,7 @@ type part struct {
 
 // Run serves until ctx is done, and then stops in an order in which nothing is lost: health says NOT_SERVING; streams and
 // calls from outside end while the executor, whose stop is what ends its watchers, waits for its running tool calls and
-// records what came of them; then the planner and the pool end, and the stores are closed. A part that fails stops all
+// records their outcomes; then the planner and the pool end, and the stores are closed. A part that fails stops all
 // others; its error is returned. Run closes the suite.
 func (s *Suite) Run(ctx context.Context) error {
 	front, behind := s.parts()

@@ -43,7 +43,7 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
 		return err
 	}
-	_, err := ctx.Stdout.Write([]byte("\nFlags of all commands (pawl --help explains them):\n" + indented(names, options.WrapUpperBound)))
+	_, err := ctx.Stdout.Write([]byte("\nGlobal flags (explained by pawl --help):\n" + indented(names, options.WrapUpperBound)))
 	return err
 }
 

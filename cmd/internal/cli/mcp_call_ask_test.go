@@ -49,7 +49,7 @@ func TestMCPCallThatAsks(t *testing.T) {
 	w.serveElsewhere()
 	w.pawl("mcp", "call", "files/read_file", "--answer", `{"city": "Bern"}`).expect(t, 0, `ACCEPT{"city":"Bern"}`, "files asks: where to?")
 	w.pawl("mcp", "call", "files/read_file", "--decline").expect(t, 0, "DECLINE", "")
-	w.pawl("mcp", "call", "files/read_file").expect(t, 1, "CANCEL", "files asked for something that nobody answered: where to?")
+	w.pawl("mcp", "call", "files/read_file").expect(t, 1, "CANCEL", "files asked for something and got no answer: where to?")
 	w.pawl("mcp", "call", "files/read_file", "--json").expect(t, 1, "inputRequired", "--answer")
 	w.pawl("mcp", "call", "files/read_file", "--answer", `{"city": "bad"}`).expect(t, 1, "CANCEL", "not taken: the city is not known")
 	w.pawl("mcp", "call", "files/read_file", "--answer", "x").expect(t, 64, "", "must be one JSON object")

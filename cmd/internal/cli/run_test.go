@@ -170,7 +170,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"approve", "last", "--input", "[1]"}, "JSON object"},
 		{[]string{"params", "last"}, "there is nothing to supply"},
 		{[]string{"approve", "last", "--max-risk", "low"}, "--max-risk says how far --grant goes"},
-		{[]string{"outcome", "last"}, "say what became of the call"},
+		{[]string{"outcome", "last"}, "say how the call ended"},
 		{[]string{"outcome", "last", "--retry", "--skip", "x"}, "can't be used together"},
 		{[]string{"outcome", "last", "--output", "written"}, "the output must be one JSON object"},
 		{[]string{"run", "x", "--max-time", "soon"}, "--max-time"},

@@ -106,7 +106,7 @@ func AskApproval(id, tool, input string, risk *commonv1.Risk) *executorv1.Execut
 	}
 }
 
-// AskOutcome waits for a person's word of what became of a call.
+// AskOutcome waits for the outcome of a call.
 func AskOutcome(id, tool, input, message string) *executorv1.ExecutorEvent {
 	ev := AskApproval(id, tool, input, nil)
 	ev.Attempt = 1

@@ -291,7 +291,7 @@ func (e *Executor) PauseTask(_ context.Context, req *executorv1.PauseTaskRequest
 	return t.Snapshot(), nil
 }
 
-// Tape is the task of that id; nil where there is none.
+// Tape is the task of that id; nil if there is none.
 func (e *Executor) Tape(id string) *Tape {
 	e.mu.Lock()
 	defer e.mu.Unlock()

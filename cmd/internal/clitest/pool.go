@@ -24,7 +24,7 @@ type Pool struct {
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
 	// OnGet may change what GetMcpServer returns; nil: it is what there is.
 	OnGet func(*mcppoolv1.McpServer)
-	// OnAnswer and OnCancel are told of answers to questions of calls, and of calls that are to stop; nil: nobody.
+	// OnAnswer and OnCancel are told of answers to questions of calls, and of calls that are to stop; they may be nil.
 	OnAnswer func(*mcppoolv1.AnswerCallRequest) error
 	OnCancel func(*mcppoolv1.CancelCallRequest)
 	// Quarantined are tools that wait for an approval, by server.
@@ -62,7 +62,7 @@ func NewPool(servers ...*mcppoolv1.McpServer) *Pool {
 // Register implements what services implement.
 func (p *Pool) Register(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, p) }
 
-// Server is the server of that id; nil where there is none.
+// Server is the server of that id; nil if there is none.
 func (p *Pool) Server(id string) *mcppoolv1.McpServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -104,7 +104,7 @@ const (
 	// answerTimeout is for a server that is there. Where nothing listens that shows at once, and a busy machine is slow: who
 	// took it for gone would start a second one.
 	answerTimeout = 5 * time.Second
-	// guessTimeout is for an address that may be anybody's.
+	// guessTimeout is for an address that may belong to another program.
 	guessTimeout = time.Second
 	retryEvery   = 50 * time.Millisecond
 	patience     = 3 * time.Second

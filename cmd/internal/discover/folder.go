@@ -60,7 +60,7 @@ func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpS
 		McpServer: &mcppoolv1.McpServer{
 			DisplayName:   "workspace " + filepath.Base(root),
 			Description:   "The files of " + root,
-			OnlyWhenNamed: true, // it means something only where somebody stands in that folder
+			OnlyWhenNamed: true, // it means something only for tasks started in that folder
 			Transport:     &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: WorkspaceID, Root: root}},
 		},
 	})

@@ -47,7 +47,7 @@ func WriteServerFile(dataDir string, info ServerInfo) error {
 	return nil
 }
 
-// ReadServerFile returns the note; nil where there is none or it cannot be understood (a newer or a broken one says nothing).
+// ReadServerFile returns the note; nil if it is missing or cannot be understood, as a newer or a broken one.
 func ReadServerFile(dataDir string) *ServerInfo {
 	raw, err := os.ReadFile(filepath.Join(dataDir, serverFile))
 	if err != nil {

@@ -18,7 +18,7 @@ type Field struct {
 	Many        bool              // the value is an array of what Enum has
 	Required    bool
 	Schema      string          // the property's own
-	Default     json.RawMessage // nil where there is none
+	Default     json.RawMessage // nil if there is none
 }
 
 // Fields returns what the schema of an object asks for, in the schema's order.

@@ -11,7 +11,7 @@ import (
 // be taken back.
 type Lines struct {
 	r       *bufio.Reader
-	pending chan line // of the read under way; nil where there is none
+	pending chan line // of the read under way; nil if there is none
 }
 
 type line struct {

@@ -42,7 +42,7 @@ func (p *Prompter) Choose(ctx context.Context, choices ...Choice) (string, error
 		labels[i] = strings.TrimSpace("[" + c.Word[:1] + "]" + c.Word[1:] + " " + c.Label)
 	}
 	for {
-		text, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" "+strings.Join(labels, ", ")+", [?]: ")
+		text, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" "+strings.Join(labels, ", ")+", ?: ")
 		if err != nil {
 			return "", err
 		}

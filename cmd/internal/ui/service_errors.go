@@ -63,7 +63,7 @@ func fromService(e *errs.Error) *Error {
 	code := Failed
 	switch {
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled"):
-		then = "" // nobody can activate it
+		then = "" // a disabled server cannot be activated
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, e.Reason == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
 		message, _, _ = strings.Cut(message, "; ") // its advice is the same
 	case refused(e):

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Signals hands each interrupt to whoever is in charge now: a command that takes interrupts itself, else the context of
-// the whole program. A request to end (SIGTERM, SIGHUP) always ends the context: it is no wish to cancel anything.
+// Signals delivers each interrupt to a command that takes interrupts itself, else it cancels the context of
+// the whole program. A request to end (SIGTERM, SIGHUP) always ends the context: it does not cancel the task.
 type Signals struct {
 	done   chan struct{}
 	cancel func()

@@ -57,7 +57,7 @@ func (c *ApproveCmd) look(ctx context.Context, u *ui.UI, s *discover.Session, id
 	if c.Yes && u.JSON {
 		return hash, nil
 	}
-	// Beside the question: standard output has what came of it.
+	// Beside the question: standard output has the result.
 	if err := Quarantined(u.Err, u.ErrStyle(), q); err != nil {
 		return "", ui.Errorf("show what changed: %v", err)
 	}

@@ -57,7 +57,7 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return err
 }
 
-// given is the answer of the command line to what the server asks; nil where there is none.
+// given is the answer of the command line to what the server asks; nil if there is none.
 func (c *CallCmd) given() (*mcppoolv1.CallAnswer, error) {
 	content, err := ui.ObjectFlag("answer", c.Answer)
 	switch {

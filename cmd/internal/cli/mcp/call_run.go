@@ -27,7 +27,7 @@ type directCall struct {
 	ask    *ui.Prompter          // nil: no person is there to ask
 
 	over       bool   // the pool said how the call ended
-	unanswered string // what the server asked that nobody could answer
+	unanswered string // what the server asked in vain
 }
 
 // newDirectCall prepares a call; given is the answer of the command line.
@@ -69,10 +69,10 @@ func (d *directCall) run(ctx context.Context, req *mcppoolv1.CallToolRequest) er
 	return err
 }
 
-// errGivenUp says that the person does not want the call any more.
+// errGivenUp says that the person gave the call up.
 var errGivenUp = errors.New("the call was given up")
 
-// leave tells the pool that nobody follows the call any longer: it is to stop, or its result was seen.
+// leave tells the pool that this command no longer follows the call: it is to stop, or its result was seen.
 func (d *directCall) leave(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer done()
@@ -132,7 +132,7 @@ func (d *directCall) ended(err error) error {
 	if err != nil || d.unanswered == "" {
 		return err
 	}
-	return ui.Errorf("%s asked for something that nobody answered: %s", d.server, d.unanswered).
+	return ui.Errorf("%s asked for something and got no answer: %s", d.server, d.unanswered).
 		Then(`call it at a terminal, or with --answer '{"…": …}' or --decline`)
 }
 
@@ -172,7 +172,7 @@ func mendable(reason commonv1.ErrorReason) bool {
 	return reason == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT || reason == commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
 }
 
-// answer is what the command line or the person says; where there is neither, the server is told that nobody answered.
+// answer is what the command line or the person says; without both, the server is told that there is no answer.
 func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired) (*mcppoolv1.CallAnswer, error) {
 	switch {
 	case d.given != nil:

@@ -14,7 +14,7 @@ import (
 
 const (
 	landingPath = "/callback"
-	// sayWithin is how long a browser waits to hear what came of its login.
+	// sayWithin is how long a browser waits for the result of its login.
 	sayWithin = time.Minute
 	closeTime = 2 * time.Second
 )
@@ -57,7 +57,7 @@ func listenForBrowser(ctx context.Context) (*landing, error) {
 // Address is where the browser is to be sent.
 func (p *landing) Address() string { return "http://" + p.lis.Addr().String() + landingPath }
 
-// Expect says which login is waited for. Call it before anybody can come.
+// Expect says which login is waited for. Call it before the browser can come.
 func (p *landing) Expect(state string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

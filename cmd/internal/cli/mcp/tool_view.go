@@ -9,7 +9,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// Tool shows one tool as a whole, for whoever wants to call it.
+// Tool shows one tool as a whole.
 func Tool(w io.Writer, st ui.Style, tool *commonv1.Tool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", st.Bold(ui.Line(tool.GetId())))

@@ -24,7 +24,7 @@ type UpdateCmd struct {
 	Env      []string          `sep:"none" placeholder:"K=V" help:"Environment of the program, beside the rest of it (repeatable)."`
 	Cwd      string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
 	Trusted  *bool             `negatable:"" help:"Believe what the server says of its tools, or do not."`
-	Disabled *bool             `negatable:"" help:"Let nobody use it, or let them again."`
+	Disabled *bool             `negatable:"" help:"Keep all users from using it, or let them again."`
 	Effect   map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
 	TrustFlags
 	LoginFlags
@@ -84,7 +84,7 @@ func (c *UpdateCmd) entry(u *ui.UI) (*mcppoolv1.McpServer, error) {
 }
 
 // changed is the server as it is to be, and what of it is to be taken: with a file all of it, else what was named. Its etag is
-// the old one's, so that what somebody else changed meanwhile is not lost.
+// the old one's, so that a change made meanwhile is not lost.
 func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, *fieldmaskpb.FieldMask, error) {
 	server := proto.CloneOf(old)
 	if file != nil {

@@ -68,7 +68,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (Answer, err
 			run.Label = "the edited input"
 		}
 		word, err := p.Choose(ctx, run,
-			ui.Choice{Word: "grant", Label: "for the rest of this task", Means: "run it, and later calls of this tool too without asking"},
+			ui.Choice{Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool too without asking"},
 			ui.Choice{Word: "edit", Means: "change the input first"},
 			ui.Choice{Word: "reject", Also: []string{"n", "no"}, Means: "do not run it; the task is cancelled"}, detach)
 		if err != nil {

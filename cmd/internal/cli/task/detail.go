@@ -15,7 +15,7 @@ import (
 // Detail shows one task as a whole.
 type Detail struct {
 	Style   ui.Style
-	Columns int // of the terminal; 0 where there is none
+	Columns int // of the terminal; 0 if there is none
 	Now     time.Time
 	Whole   bool // show whole inputs and outputs of steps
 	Alias   func(toolID string) string

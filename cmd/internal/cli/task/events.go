@@ -20,7 +20,7 @@ type EventsConfig struct {
 	Apart bool // blank lines around the answer: Out is a terminal, where the steps are too
 	Style ui.Style
 
-	Columns func() int                 // of the terminal; 0 where there is none
+	Columns func() int                 // of the terminal; 0 if there is none
 	Alias   func(toolID string) string // how a tool is called here; nil: by its id
 }
 
@@ -38,7 +38,7 @@ type Events struct {
 	failed    map[string]bool // steps whose newest attempt failed
 	answer    answerView
 	last      *executorv1.ExecutorEvent
-	since     time.Time // nothing was heard; zero until somebody looked
+	since     time.Time // start of the quiet time; zero until the first tick in it
 }
 
 // stepView is what is shown of a step that is not finished.

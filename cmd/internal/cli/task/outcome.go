@@ -14,10 +14,10 @@ type OutcomeCmd struct {
 	Wait   string  `arg:"" optional:"" help:"The wait; may be left out where only one is open."`
 	Retry  bool    `xor:"outcome" help:"Call again with the same input: the effect may happen twice."`
 	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"It ran, and this is what it gave: an object whose message is the text."`
-	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without it; what became of it stays unknown."`
+	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without it; its outcome stays unknown."`
 }
 
-// Run says what became of a call.
+// Run settles the outcome of a call.
 func (c *OutcomeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	settled, err := c.answer()
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *OutcomeCmd) answer() (*executorv1.OutcomeAnswer, error) {
 	case c.Skip != nil:
 		return &executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Skip{Skip: &executorv1.OutcomeSkip{Reason: *c.Skip}}}, nil
 	case c.Output == "":
-		return nil, ui.Usagef("say what became of the call").
+		return nil, ui.Usagef("say how the call ended").
 			Then("--retry, --output JSON or --skip REASON; pawl show %s says what was called", c.Task)
 	}
 	output, err := ui.ObjectFlag("output", c.Output)

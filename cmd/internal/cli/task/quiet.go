@@ -10,7 +10,7 @@ import (
 // quietFor is how long nothing may happen before a terminal shows what is waited for.
 const quietFor = 2 * time.Second
 
-// quiet shows what is waited for while no step runs and nobody is asked.
+// quiet shows what is waited for while no step runs and no question is open.
 func (e *Events) quiet(now time.Time) {
 	what := e.awaited()
 	if !e.cfg.Live || what == "" {

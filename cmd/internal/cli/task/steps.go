@@ -71,7 +71,7 @@ func (e *Events) goesOn(id string, ev *executorv1.ExecutorEvent) {
 	e.run(id)
 }
 
-// startText is why a step that is waiting does not run: it needs approval, or it ran and nobody knows what came of it.
+// startText is why a step that is waiting does not run: it needs approval, or its outcome is unknown.
 func startText(w *executorv1.StepWaitingForStart) string {
 	if w.GetOutcomeUnknown() {
 		return "it is not known whether it ran: " + ui.Line(errorText(w.GetError()))

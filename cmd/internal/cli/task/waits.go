@@ -22,7 +22,7 @@ func waitsTo(kind executorv1.WaitKind) string {
 	case waitParams:
 		return "for parameters"
 	case waitOutcome:
-		return "for word of what became of a call"
+		return "for a decision on a call whose outcome is unknown"
 	case waitPause:
 		return "to be unpaused"
 	case waitInput:
@@ -105,7 +105,7 @@ func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	}
 }
 
-// tooLate says why nobody can answer a server's question, and what to do.
+// tooLate says why a server's question cannot be answered later, and what to do.
 const tooLate = "the question ends with this command, because the server that asks runs in it: it cannot be answered later; " +
 	"start pawl up in another terminal, and run the task again there"
 
