@@ -22,10 +22,7 @@ type AddCmd struct {
 	Name    string   `arg:"" optional:"" help:"Its id: lower-case letters, digits, - and _. With --from: the one entry to take."`
 	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
 
-	URL     string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
-	Header  []string          `sep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
-	Env     []string          `sep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
-	Cwd     string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
+	TransportFlags
 	Trusted bool              `help:"Believe what the server says of its tools (read-only, destructive …)."`
 	Effect  map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
 	TrustFlags
@@ -139,32 +136,14 @@ func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 }
 
 func (c *AddCmd) transport(s *mcppoolv1.McpServer) error {
-	env, err := pairs("--env", c.Env)
-	if err != nil {
-		return err
-	}
-	headers, err := pairs("--header", c.Header)
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.URL != "" && len(c.Command) > 0:
-		return ui.Usagef("a server has a command or --url, not both").Then("pawl mcp add --help")
-	case c.URL != "" && (len(env) > 0 || c.Cwd != ""):
-		return ui.Usagef("--env and --cwd are for servers with a command").Then("pawl mcp add --help")
-	case c.URL != "":
-		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: c.URL, Headers: headers}}
-	case len(c.Command) == 0:
+	if c.URL == "" && len(c.Command) == 0 {
 		return ui.Usagef("%s has neither a command nor --url", c.Name).
 			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
-	case len(headers) > 0:
-		return ui.Usagef("--header is for servers with --url").Then("pawl mcp add --help")
-	default:
-		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
-			Command: c.Command[0], Args: c.Command[1:], Env: env, Cwd: c.Cwd,
-		}}
 	}
-	_, err = c.logins(s)
+	if _, err := c.reach(s, c.Command, false); err != nil {
+		return err
+	}
+	_, err := c.logins(s)
 	return err
 }
 
@@ -246,19 +225,4 @@ func localise(s *mcppoolv1.McpServer) {
 	if strings.ContainsRune(stdio.GetCommand(), filepath.Separator) && !filepath.IsAbs(stdio.GetCommand()) {
 		stdio.Command = filepath.Join(here, stdio.GetCommand())
 	}
-}
-
-func pairs(flag string, list []string) (map[string]string, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	m := map[string]string{}
-	for _, p := range list {
-		k, v, ok := strings.Cut(p, "=")
-		if !ok || k == "" {
-			return nil, ui.Usagef("%s %q is not NAME=VALUE", flag, p).Then("pawl mcp add --help")
-		}
-		m[k] = v
-	}
-	return m, nil
 }

@@ -19,10 +19,7 @@ type UpdateCmd struct {
 	ID      string   `arg:"" complete:"server" help:"The server."`
 	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
 
-	URL      string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
-	Header   []string          `sep:"none" placeholder:"K=V" help:"Header of each HTTP request, beside the others (repeatable)."`
-	Env      []string          `sep:"none" placeholder:"K=V" help:"Environment of the program, beside the rest of it (repeatable)."`
-	Cwd      string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
+	TransportFlags
 	Trusted  *bool             `negatable:"" help:"Believe what the server says of its tools, or do not."`
 	Disabled *bool             `negatable:"" help:"Keep all users from using it, or let them again."`
 	Effect   map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
@@ -72,7 +69,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 
 // entry is what the file says of the server.
 func (c *UpdateCmd) entry(u *ui.UI) (*mcppoolv1.McpServer, error) {
-	add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, URL: c.URL}
+	add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, TransportFlags: c.TransportFlags}
 	servers, err := add.imported(u)
 	if errors.Is(err, errNotInFile) {
 		return nil, ui.Errorf("%s has no server %q", c.From, c.ID).Then("name the entry %s in the file, or say with flags what is to change: pawl mcp update --help", c.ID)
@@ -103,7 +100,7 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 	var fields []string
 	for _, set := range []func(*mcppoolv1.McpServer) ([]string, error){
 		c.unset, // before what is given in its place
-		func(s *mcppoolv1.McpServer) ([]string, error) { return c.transport(s, local) },
+		func(s *mcppoolv1.McpServer) ([]string, error) { return c.reach(s, c.Command, local) },
 		c.logins, c.switches, c.apply,
 	} {
 		names, err := set(server)
