@@ -159,10 +159,13 @@ type Health struct {
 // Check implements the health service.
 func (h Health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	res, err := h.Server.Check(ctx, req)
-	if err == nil && res.GetStatus() == healthpb.HealthCheckResponse_SERVING && h.Healthy() != nil {
-		return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil
+	if err != nil {
+		return nil, err
 	}
-	return res, err
+	if res.GetStatus() == healthpb.HealthCheckResponse_SERVING && h.Healthy() != nil {
+		res.Status = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	return res, nil
 }
 
 func (s *Server) announceStop() {

@@ -27,18 +27,14 @@ func (f *TransportFlags) reach(s *mcppoolv1.McpServer, command []string, local b
 	if err != nil {
 		return nil, err
 	}
-	var fields []string
-	switch {
-	case f.URL != "" && len(command) > 0:
+	if f.URL != "" && len(command) > 0 {
 		return nil, ui.Usagef("a server has a command or --url, not both").Then("pawl mcp add --help")
-	case f.URL != "" && s.GetHttp() == nil:
-		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: f.URL}}
-		fields = []string{"http"}
-	case f.URL != "":
-		s.GetHttp().Url = f.URL
-		fields = []string{"http.url"}
-	case len(command) > 0:
+	}
+	var fields []string
+	if len(command) > 0 {
 		fields = f.program(s, command, local)
+	} else if f.URL != "" {
+		fields = f.address(s)
 	}
 	switch {
 	case s.GetStdio() == nil && (len(env) > 0 || f.Cwd != ""):
@@ -59,6 +55,16 @@ func (f *TransportFlags) reach(s *mcppoolv1.McpServer, command []string, local b
 		fields = append(fields, "stdio.cwd")
 	}
 	return fields, nil
+}
+
+// address sets the URL.
+func (f *TransportFlags) address(s *mcppoolv1.McpServer) []string {
+	if s.GetHttp() == nil {
+		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: f.URL}}
+		return []string{"http"}
+	}
+	s.GetHttp().Url = f.URL
+	return []string{"http.url"}
 }
 
 // program sets what is started.
