@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"pawl.dev/cmd/internal/ui"
@@ -12,12 +13,24 @@ import (
 
 // costText is what a task has cost: 3 tool calls, 4 model calls, 512 tokens; "" if it was nothing.
 func costText(u *commonv1.Usage) string {
-	return amounts(uint64(u.GetToolCalls()), uint64(u.GetModelCalls()), u.GetInputTokens()+u.GetOutputTokens())
+	text := amounts(uint64(u.GetToolCalls()), uint64(u.GetModelCalls()), u.GetInputTokens()+u.GetOutputTokens())
+	if u.GetCostNanoUsd() > 0 {
+		text += ", " + dollars(u.GetCostNanoUsd())
+	}
+	return text
+}
+
+// dollars shows a price with at most four significant digits.
+func dollars(nanoUSD uint64) string {
+	return "$" + strconv.FormatFloat(float64(nanoUSD)/1e9, 'g', 4, 64)
 }
 
 // budgetText is what a task may cost; "" if nothing bounds it.
 func budgetText(b *executorv1.Budget) string {
 	text := amounts(uint64(b.GetMaxToolCalls()), uint64(b.GetMaxModelCalls()), b.GetMaxTokens())
+	if b.GetMaxCostNanoUsd() > 0 {
+		text = strings.TrimPrefix(text+", "+dollars(b.GetMaxCostNanoUsd())+" for models", ", ")
+	}
 	if b.GetMaxRunTime().AsDuration() > 0 {
 		text = strings.TrimPrefix(text+", "+ui.Duration(b.GetMaxRunTime().AsDuration())+" of running", ", ")
 	}

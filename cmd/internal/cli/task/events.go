@@ -88,6 +88,10 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.answer.complete(e.cfg, p.FlowSuccess)
 		e.answered()
 	case *executorv1.ExecutorEvent_FlowFailed:
+		if f := p.FlowFailed; f.GetAnswerId() != "" {
+			e.live.Clear()
+			e.answer.complete(e.cfg, &executorv1.FlowSuccess{FullAnswer: f.GetFullAnswer(), AnswerId: f.GetAnswerId()})
+		}
 		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(errorText(p.FlowFailed.GetError()), e.cfg.Columns(), 10, 2))
 		e.closing("  ", "")
 	case *executorv1.ExecutorEvent_FlowCancel:

@@ -49,9 +49,25 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if c.Detach {
 		return detached(u, s, task)
 	}
+	if !u.JSON {
+		notePlanner(u, task.GetModel())
+	}
 	t := attend(u, s, task.GetId(), 0, u.Err, folder.Alias)
 	t.owned = true
 	return t.run(ctx)
+}
+
+// notePlanner says what plans the task. A provider's key alone chooses no model: nothing is sent to a provider unasked.
+func notePlanner(u *ui.UI, model string) {
+	switch {
+	case model == "", model == "playbook":
+	case model != "offline":
+		u.Note("%s plans", model)
+	case u.Getenv("OPENAI_API_KEY") != "" || u.Getenv("ANTHROPIC_API_KEY") != "":
+		u.Note("offline plans, without a language model, although a provider's key is set; choose one with --model openai:MODEL or anthropic:MODEL, or PAWL_MODEL")
+	default:
+		u.Note("offline plans, without a language model; --model NAME chooses one")
+	}
 }
 
 // request is what the command line says.
@@ -63,6 +79,9 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 		Goal: strings.TrimSpace(c.Goal), AgentId: c.Agent, McpIds: c.MCP, ConversationId: c.Conversation,
 		Model: c.Model, RequestId: c.RequestID, Language: language(c.Language, u.Getenv),
 		Budget: c.over(nil), WaitTimeout: c.waitTimeout(),
+	}
+	if c.Model == "" && c.Agent == "" && c.Playbook == "" {
+		req.Model = u.Getenv("PAWL_MODEL")
 	}
 	if c.Auto {
 		req.AutoExecute = &c.Auto
