@@ -72,6 +72,6 @@ func (b *bench) measure(ctx context.Context) (string, error) {
 		}
 	}
 	doc.text("The run took %v.", time.Since(b.began).Round(time.Second))
-	// Messages may name folders, which are nobody's business elsewhere.
+	// Messages may name folders, which mean nothing elsewhere.
 	return strings.NewReplacer(b.work, "…", b.root, ".").Replace(doc.String()), nil
 }

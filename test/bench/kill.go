@@ -23,7 +23,7 @@ const killed = 100
 type aftermath struct {
 	floor, took        time.Duration // of the steps that were left, and from the kill to the last end
 	ended              int           // tasks that succeeded by themselves
-	asked              int           // tasks that ask a person what became of a call
+	asked              int           // tasks that ask a person about the outcome of a call
 	failed             int           // tasks that ended otherwise
 	reason             string        // of one of those
 	calls, twice, lost int           // calls that the tool counted, of them those it had seen before; steps of succeeded tasks it never saw

@@ -31,7 +31,7 @@ func inspect(dir string) (m machine, err error) {
 	return m, err
 }
 
-// field reads the first line `name: value` of a file; empty where there is none.
+// field reads the first line `name: value` of a file; or "".
 func field(path, name string) string {
 	raw, err := os.ReadFile(path)
 	if err != nil {

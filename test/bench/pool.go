@@ -90,7 +90,7 @@ func stdioTool() (map[string]any, error) {
 	return map[string]any{"command": self, "env": map[string]string{toolVariable: "1"}, "tools": tools}, err
 }
 
-// poolAlone measures what the pool adds to a call, and what a connection that nobody uses costs.
+// poolAlone measures what the pool adds to a call, and what an idle connection costs.
 func (b *bench) poolAlone(ctx context.Context, d *document) error {
 	if err := b.poolCalls(ctx, d); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (b *bench) poolAlone(ctx context.Context, d *document) error {
 	return b.poolIdle(ctx, d)
 }
 
-// poolIdle measures the memory of connections that nobody uses.
+// poolIdle measures the memory of idle connections.
 func (b *bench) poolIdle(ctx context.Context, d *document) error {
 	web := httptest.NewServer(server.NewStreamableHTTPServer(mcpserver.New()))
 	defer web.Close()

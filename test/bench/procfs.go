@@ -60,7 +60,7 @@ func children(pid int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// A process that has just ended is nobody's child.
+		// A process that has just ended has no parent.
 		if f, err := statFields(child); err == nil && f[1] == strconv.Itoa(pid) {
 			found = append(found, child)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FreeAddr returns a loopback address that nothing listens on, and that the system gives to nobody else until the test ends:
+// FreeAddr returns a loopback address that nothing listens on, and that the system gives to no other process until the test ends:
 // it is for whom the test starts there, and starts again.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
@@ -38,7 +38,7 @@ func socket() (int, error) {
 	return fd, err
 }
 
-// hold binds a socket and does not listen on it. On Linux nobody who asks for any port gets this one then, and who asks for
+// hold binds a socket and does not listen on it. On Linux a process that asks for any port does not get this one then, and one that asks for
 // this very one does, as long as both say SO_REUSEADDR (socket(7)), as package net and others do when they listen.
 func hold(fd int) (string, error) {
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {

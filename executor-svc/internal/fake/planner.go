@@ -145,7 +145,7 @@ func (*Planner) GetMissingParams(context.Context, *plannerv1.GetMissingParamsReq
 	return &plannerv1.GetMissingParamsResponse{SchemaJson: `{"type":"object","properties":{"text":{"type":["string","null"]}}}`}, nil
 }
 
-// GenerateAnswer implements PlannerService: it tells what came of each step.
+// GenerateAnswer implements PlannerService: it lists the result of each step.
 func (p *Planner) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	send := func(text string) error { return stream.Send(&plannerv1.GenerateAnswerResponse{Text: text}) }
 	if p.AnswerFn != nil {

@@ -100,7 +100,7 @@ func told(m message) string {
 	return string(m.Result)
 }
 
-// answered hands an answer to whoever asked.
+// answered hands an answer to the caller that asked.
 func (s *server) answered(m message) {
 	var id string
 	_ = json.Unmarshal(m.ID, &id)

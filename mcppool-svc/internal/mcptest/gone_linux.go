@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gone says whether a process, anybody's child, has ended, waiting for at most d.
+// Gone says whether a process has ended, whether or not it is a child, and waits for at most d.
 func Gone(pid int, d time.Duration) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Gone says whether a process, anybody's child, has ended, waiting for at most d.
+// Gone says whether a process has ended, whether or not it is a child, and waits for at most d.
 func Gone(pid int, d time.Duration) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

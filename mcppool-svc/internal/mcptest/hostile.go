@@ -85,7 +85,7 @@ func (s *server) floodForever(r request) {
 	}
 }
 
-// strangers answers what nobody asked, many times, then the question, twice.
+// strangers sends many responses to no request, then the question, twice.
 func (s *server) strangers(r request) {
 	for i := range 1000 {
 		s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"evil"}]}}`, 1_000_000+i))

@@ -165,7 +165,7 @@ func (s *server) unlisten(id json.RawMessage) {
 	delete(s.offers.listening, string(id))
 }
 
-// touch tells of a change of a resource, if anybody asked for it.
+// touch announces a change of a resource to its subscribers.
 func (s *server) touch(uri string) {
 	s.offers.mu.Lock()
 	wanted := s.offers.subscribed[strings.TrimSuffix(uri, "/part")] > 0
@@ -210,7 +210,7 @@ func (s *server) offerTool(r request) bool {
 	return true
 }
 
-// subscriptions lists the addresses that somebody is subscribed to, with how often.
+// subscriptions lists the subscribed addresses with the number of subscriptions.
 func (s *server) subscriptions() string {
 	s.offers.mu.Lock()
 	defer s.offers.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 	Silent     = "silent"     // answers nothing
 	Rubbish    = "rubbish"    // writes what is no JSON
 	Noisy      = "noisy"      // good, with a log line on stdout before each answer
-	OldVersion = "oldversion" // speaks a revision that nobody knows
+	OldVersion = "oldversion" // speaks an unknown revision
 	Modern     = "modern"     // knows no initialize
 	Deaf       = "deaf"       // stops reading after the handshake
 	Stubborn   = "stubborn"   // ignores SIGTERM and the end of stdin, and has a child that does too
@@ -253,7 +253,7 @@ func (s *server) list(m message) {
 		s.reply(m, `{"tools":[],"nextCursor":"again"}`)
 		return
 	}
-	// Two pages, so that whoever reads only the first is found out.
+	// Two pages, so that reading only the first is noticed.
 	if !strings.Contains(string(m.Params), `"cursor":"2"`) {
 		s.reply(m, `{"tools":[`+strings.Join(s.definitions(), ",")+`],"nextCursor":"2"}`)
 		return

@@ -97,7 +97,7 @@ func (s *server) letGo() {
 	clear(s.waiting)
 }
 
-// post takes one message. The tool `drop` ends the stream instead of answering, `long` answers with more than anybody
+// post takes one message. The tool `drop` ends the stream instead of answering, `long` answers with more than a client
 // takes, and `envelope` with a result twice.
 func (s *sseSession) post(w http.ResponseWriter, r *http.Request) {
 	var m message

@@ -123,7 +123,7 @@ func (s *server) call(m message) {
 	}
 }
 
-// special returns a tool that does more than answer; nil where there is none of that name.
+// special returns a tool that does more than answer; nil if there is none of that name.
 func (s *server) special(name string) func(*server, request) {
 	if tool := hostileTools[name]; tool != nil && s.mode == Hostile {
 		return tool

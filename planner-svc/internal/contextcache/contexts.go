@@ -139,7 +139,7 @@ func (s *Store) put(user string, from prefix, steps []step, history []*plannerv1
 	return last.name.String()
 }
 
-// lineTo finds the line that ends at one of these steps; nil where there is none.
+// lineTo finds the line that ends at one of these steps; or nil.
 func (s *Store) lineTo(steps []step) *line {
 	for i := len(steps) - 1; i >= 0; i-- {
 		if p, ok := s.names[steps[i].name]; ok && p.n == len(p.history) {

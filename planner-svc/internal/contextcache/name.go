@@ -34,7 +34,7 @@ const entryOverhead = 256
 var wire = proto.MarshalOptions{Deterministic: true}
 
 // nameOfHead names a context without history. Tools are most of it, and are hashed one by one: what is written for that is small.
-// The head is changed for the moment, so nobody else may have it yet.
+// The head is changed for the moment, so no other goroutine may use it yet.
 func nameOfHead(user string, head *plannerv1.TaskContext) (step, error) {
 	tools := head.Tools
 	head.Tools = nil

@@ -31,7 +31,7 @@ func (r *run) answer(cutShort string) (string, error) {
 	return text, nil
 }
 
-// summary tells what came of each step.
+// summary lists the result of each step.
 func (r *run) summary() string {
 	l := r.lang
 	title := r.flowName()

@@ -20,7 +20,7 @@ type Playbook struct {
 	Name   string
 	Goal   string
 	Steps  []Step
-	Answer string // JSON string with references; "" where there is none
+	Answer string // JSON string with references; or ""
 
 	byID map[string]int // the steps' places
 }
@@ -29,7 +29,7 @@ type Playbook struct {
 type Step struct {
 	ID          string
 	Tool        string
-	Description string // JSON string with references; "" where there is none
+	Description string // JSON string with references; or ""
 	Input       string // JSON object with references
 	Expect      []Expectation
 	Continue    bool // a failure does not end the playbook
@@ -100,7 +100,7 @@ func invalid(problems []problem) error {
 	return e
 }
 
-// stepName names a step for a person: its number and, where somebody gave it one, its id.
+// stepName names a step for a person: its number and, its id, if it has one.
 func (p *Playbook) stepName(i int) string {
 	if id := p.Steps[i].ID; id != defaultID(i) {
 		return fmt.Sprintf("step %d (%s)", i+1, id)

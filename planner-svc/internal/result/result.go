@@ -8,12 +8,12 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// Result is what came of a step.
+// Result is the result of a step.
 type Result struct {
 	*plannerv1.HistoryEntry
 	Message    string          // the joined text of the output
 	Media      []Media         // what is no text
-	structured json.RawMessage // nil where there is none
+	structured json.RawMessage // or nil
 }
 
 // output is how a step's output is written. Its message is a text, as a rule.
@@ -53,7 +53,7 @@ type Media struct {
 // OK tells whether the step succeeded.
 func (r *Result) OK() bool { return r.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS }
 
-// Structured returns the structured output as JSON text, "" where there is none.
+// Structured returns the structured output as JSON text, or "".
 func (r *Result) Structured() string { return string(r.structured) }
 
 // read decodes the structured output; false where it has another shape.

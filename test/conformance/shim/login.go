@@ -13,7 +13,7 @@ import (
 const (
 	// redirectURI is where the browser would be sent; the shim reads it and goes nowhere.
 	redirectURI = "http://127.0.0.1:3000/callback"
-	// maxLogins is how often somebody logs in for one thing before giving it up.
+	// maxLogins is how often a user logs in for one thing before giving up.
 	maxLogins = 3
 )
 

@@ -19,7 +19,7 @@ import (
 // serverID names the suite's server in the pool.
 const serverID = "conformance"
 
-// drain is what running calls get when the pool stops: by then there are none that anybody waits for.
+// drain is what running calls get when the pool stops: by then no caller waits.
 const drain = time.Second
 
 // pool is a running pool, called as an operator.
@@ -37,7 +37,7 @@ func open(ctx context.Context, log *slog.Logger) (*pool, error) {
 	service, err := mcppool.New(ctx, mcppool.Config{
 		DrainTimeout:   drain,
 		AllowAddresses: []string{"127.0.0.0/8", "::1/128"}, // the suite's authorization servers are here too
-		// How they know the client, where they can; nobody reads it.
+		// How they know the client; it is not read.
 		LoginClientMetadata: "https://conformance-test.local/client-metadata.json",
 	}, mcppool.Deps{Log: log})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// user is somebody with a pool and a browser.
+// user is a person with a pool and a browser.
 type user struct {
 	*pool
 	log   *slog.Logger

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Request is a request that the server got, and what became of it.
+// Request is a request that the server got, and its outcome.
 type Request struct {
 	Provider string // "openai" or "anthropic"
 	Body     json.RawMessage

@@ -49,7 +49,7 @@ type Case struct {
 	Export bool `protobuf:"varint,9,opt,name=export,proto3" json:"export,omitempty"`
 	// The task is forked once it has come so far.
 	Fork *Fork `protobuf:"bytes,10,opt,name=fork,proto3" json:"fork,omitempty"`
-	// The task is deleted at last, and is not there any more; what was forked of it is.
+	// The task is deleted at last, and is gone; its forks are not.
 	Delete        bool `protobuf:"varint,11,opt,name=delete,proto3" json:"delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

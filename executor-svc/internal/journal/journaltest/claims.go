@@ -180,7 +180,7 @@ func commandsWithoutSlot(t *testing.T, j journal.Journal, reopen func() journal.
 	if got := claim(t, j, 2); len(got) != 2 || !got[0].Slot || !got[1].Slot {
 		t.Errorf("with free slots: %v, want both with one", got)
 	}
-	// Nobody knows after a restart what was seen.
+	// After a restart it is unknown which commands were seen.
 	j = restart(t, j, reopen)
 	wantClaims(t, claim(t, j, 0), tasks[1])
 }
