@@ -18,6 +18,12 @@ const GoalNotReached = "the goal was not reached; the answer says what is missin
 // pool and without approval.
 const ReadOutput = "pawl/read_output"
 
+// FromHistory reports whether the executor serves a step's call itself. A tool of a server that has the same id has a definition, and is
+// called and approved like any other.
+func FromHistory(s *storagev1.ActiveStep) bool {
+	return s.GetToolId() == ReadOutput && s.GetDefinitionHash() == ""
+}
+
 // Flow decides what a task does next.
 type Flow interface {
 	// Apply handles one input. It changes t.State in place. If it returns an error, nothing is written (A6), and the error goes to the

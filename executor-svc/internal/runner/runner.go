@@ -110,12 +110,12 @@ type Run func(ctx context.Context, emit func(flow.Input))
 func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	switch e := e.(type) {
 	case flow.Call:
-		if st := step(t, e.Ordinal); st.GetToolId() == flow.ReadOutput {
+		if st := step(t, e.Ordinal); flow.FromHistory(st) {
 			return readOutput(log, st, e.Attempt)
 		}
 		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.stepAfter(log))
 	case flow.Attach:
-		if st := step(t, e.Ordinal); st.GetToolId() == flow.ReadOutput {
+		if st := step(t, e.Ordinal); flow.FromHistory(st) {
 			return readOutput(log, st, e.Attempt)
 		}
 		return s.attachCall(step(t, e.Ordinal), e)

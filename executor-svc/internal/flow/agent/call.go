@@ -34,7 +34,7 @@ func (m *move) called(in flow.Called) {
 	if in.Outcome == known {
 		s.Accepted = nil // the tool has received them
 	}
-	if in.Outcome != notExecuted && s.GetToolId() != flow.ReadOutput {
+	if in.Outcome != notExecuted && !flow.FromHistory(s) {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}
 	switch {

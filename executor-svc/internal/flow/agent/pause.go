@@ -69,7 +69,7 @@ func (m *move) spent() string {
 
 // callSpent names the budget that leaves no room for another tool call, or returns "".
 func (m *move) callSpent(s *storagev1.ActiveStep) string {
-	if l := m.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && m.s.GetUsage().GetToolCalls() >= l && s.GetToolId() != flow.ReadOutput {
+	if l := m.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && m.s.GetUsage().GetToolCalls() >= l && !flow.FromHistory(s) {
 		return plural(l, "tool call")
 	}
 	return m.timeSpent()

@@ -136,7 +136,7 @@ func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
 	if m.mayHaveRun(s) {
 		return true
 	}
-	if s.GetToolId() == flow.ReadOutput || m.granted(s) {
+	if flow.FromHistory(s) || m.granted(s) {
 		return false
 	}
 	switch m.t.Head.GetConfirm() {
