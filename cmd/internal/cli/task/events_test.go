@@ -67,7 +67,7 @@ var stories = map[string][]*executorv1.ExecutorEvent{
 		clitest.AskParams("s1", write, "which file?", `{}`),
 		clitest.Stop("s1"),
 	},
-	"unknown": { // an outcome that nobody knows, and a pause
+	"unknown": { // an unknown outcome, and a pause
 		clitest.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_MEDIUM),
 		clitest.StepInit("s1", write),
 		clitest.StepInput("s1", write, `{"path":"a.txt"}`, 1),

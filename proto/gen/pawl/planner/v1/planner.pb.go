@@ -786,7 +786,7 @@ type PlannedStep struct {
 	// The input or the description has references that can be resolved once the steps before are done: `${step-3.message}` is the text that
 	// step 3 returned, `${goal}` the goal, `$${` a literal `${`. Never set for the first step of a plan.
 	Unresolved bool `protobuf:"varint,6,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
-	// The executor answers this call itself, from the task's history: it calls no pool, asks nobody for approval, and the tool is not one of the
+	// The executor answers this call itself, from the task's history: it calls no pool and needs no approval, and the tool is not one of the
 	// context's. So far this is `pawl/read_output` only, with the input `{"step": "step-3", "offset": 16000}`. Its result is the part of that
 	// step's text from that byte on, cut at a character so that it has at most 16,000 bytes:
 	// `{"message": <part>, "structured": {"step": …, "offset": …, "next_offset": …, "total": …}}`, where `next_offset` is absent at the end.
