@@ -15,7 +15,7 @@ import (
 type limit struct {
 	most   int // 0: any number
 	counts func(*entry) bool
-	who    string // who has them, for people
+	who    string // the holder of the connections, for messages
 	advice string
 }
 
