@@ -463,7 +463,7 @@ func TestModelFiles(t *testing.T) {
 	}
 }
 
-// A key in a file is read anew for each request.
+// A key in a file is read again for each request.
 func TestModelKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -13,7 +13,7 @@ import (
 
 // Handlers refuse calls without a principal themselves, also where no interceptor did. What they answer is tested over gRPC
 // in the planner package.
-func TestNobodyIsRefused(t *testing.T) {
+func TestCallsWithoutPrincipalAreRefused(t *testing.T) {
 	s, ctx := New(nil, nil, nil, nil, nil), t.Context()
 	for name, call := range map[string]func() error{
 		"GetFlowName":    func() error { _, err := s.GetFlowName(ctx, &plannerv1.GetFlowNameRequest{}); return err },
@@ -35,16 +35,16 @@ func TestNobodyIsRefused(t *testing.T) {
 		"SelectTools":      func() error { _, err := s.SelectTools(ctx, &plannerv1.SelectToolsRequest{}); return err },
 		"SummarizeMemory":  func() error { _, err := s.SummarizeMemory(ctx, &plannerv1.SummarizeMemoryRequest{}); return err },
 		"StreamPlanSteps": func() error {
-			return s.StreamPlanSteps(&plannerv1.StreamPlanStepsRequest{}, nobody[plannerv1.StreamPlanStepsResponse]{t: t})
+			return s.StreamPlanSteps(&plannerv1.StreamPlanStepsRequest{}, anonymous[plannerv1.StreamPlanStepsResponse]{t: t})
 		},
 		"Think": func() error {
-			return s.Think(&plannerv1.ThinkRequest{}, nobody[plannerv1.ThinkResponse]{t: t})
+			return s.Think(&plannerv1.ThinkRequest{}, anonymous[plannerv1.ThinkResponse]{t: t})
 		},
 		"GenerateAnswer": func() error {
-			return s.GenerateAnswer(&plannerv1.GenerateAnswerRequest{}, nobody[plannerv1.GenerateAnswerResponse]{t: t})
+			return s.GenerateAnswer(&plannerv1.GenerateAnswerRequest{}, anonymous[plannerv1.GenerateAnswerResponse]{t: t})
 		},
 		"Generate": func() error {
-			return s.Generate(&plannerv1.GenerateRequest{}, nobody[plannerv1.GenerateResponse]{t: t})
+			return s.Generate(&plannerv1.GenerateRequest{}, anonymous[plannerv1.GenerateResponse]{t: t})
 		},
 		"CheckPlaybook": func() error { _, err := s.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{}); return err },
 		"ListModels":    func() error { _, err := s.ListModels(ctx, &plannerv1.ListModelsRequest{}); return err },
@@ -55,10 +55,10 @@ func TestNobodyIsRefused(t *testing.T) {
 	}
 }
 
-// nobody is a stream without a principal.
-type nobody[T any] struct {
+// anonymous is a stream without a principal.
+type anonymous[T any] struct {
 	grpc.ServerStreamingServer[T]
 	t *testing.T
 }
 
-func (n nobody[T]) Context() context.Context { return n.t.Context() }
+func (n anonymous[T]) Context() context.Context { return n.t.Context() }

@@ -44,10 +44,11 @@ func (s *Server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit
 		s.contexts.Forget(p.Sub, base) // nothing is asked about a task after its answer
 		return res, nil
 	case res.GetMemory() != nil:
+		s.contexts.Forget(p.Sub, base)
 		req.Context.Memory, base = res.GetMemory(), ""
 	}
-	res.ContextName, err = s.contexts.Keep(p.Sub, base, req.GetContext())
-	return res, err
+	res.ContextName = s.contexts.Keep(p.Sub, base, req.GetContext())
+	return res, nil
 }
 
 // GenerateAnswer implements PlannerService.

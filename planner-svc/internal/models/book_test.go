@@ -43,7 +43,7 @@ func TestLimitPerUser(t *testing.T) {
 		select {
 		case running <- struct{}{}:
 		default:
-			t.Error("a model is asked for somebody who has gone")
+			t.Error("a model is asked for a caller who has left")
 		}
 		<-ctx.Done()
 		return ctx.Err()
