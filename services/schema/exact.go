@@ -12,34 +12,35 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// ExactObject applies the rule of fields that come in two forms, a Struct and exact JSON text: either is accepted, not
-// both, and neither is "{}". It returns compact JSON text of an object in which numbers are as they were written. Errors
-// are INVALID_REQUEST.
+// ExactObject is ParseObject for callers that only need the text.
 func ExactObject(structInput *structpb.Struct, jsonText string) (string, error) {
-	if jsonText != "" {
-		if structInput != nil {
-			return "", invalid("the input is given twice, as an object and as JSON text; give one of them")
-		}
-		return exactText(jsonText)
-	}
-	if structInput == nil {
-		return "{}", nil
-	}
-	b, err := protojson.Marshal(structInput)
-	if err != nil {
-		return "", invalid("the object cannot be written as JSON: %w", err)
-	}
-	return exactText(string(b))
+	doc, err := ParseObject(structInput, jsonText)
+	return doc.String(), err
 }
 
-func exactText(text string) (string, error) {
-	if err := strictjson.Check(text, strictjson.Rules{}); err != nil {
-		return "", invalid("it is not valid JSON: %w", err)
+// ParseObject applies the rule of fields that come in two forms, a Struct and exact JSON text: either is accepted, not
+// both, and neither is "{}". It returns an object in which numbers are as they were written. Errors are INVALID_REQUEST.
+func ParseObject(structInput *structpb.Struct, jsonText string) (strictjson.Document, error) {
+	switch {
+	case structInput != nil && jsonText != "":
+		return strictjson.Document{}, invalid("the input is given twice, as an object and as JSON text; give one of them")
+	case structInput != nil:
+		b, err := protojson.Marshal(structInput)
+		if err != nil {
+			return strictjson.Document{}, invalid("the object cannot be written as JSON: %w", err)
+		}
+		jsonText = string(b)
+	case jsonText == "":
+		jsonText = "{}"
 	}
-	if kind := strictjson.Kind(text); kind != "object" {
-		return "", invalid("it must be a JSON object, is %s", withArticle(kind))
+	doc, err := strictjson.Parse(jsonText, strictjson.Rules{})
+	if err != nil {
+		return strictjson.Document{}, invalid("it is not valid JSON: %w", err)
 	}
-	return strictjson.Compact(text), nil
+	if kind := strictjson.Kind(jsonText); kind != "object" {
+		return strictjson.Document{}, invalid("it must be a JSON object, is %s", withArticle(kind))
+	}
+	return doc, nil
 }
 
 func invalid(format string, args ...any) error {

@@ -3,8 +3,6 @@ package schema
 import (
 	"strings"
 	"testing"
-
-	"pawl.dev/services/strictjson"
 )
 
 // The schemas that tools have are decided by the text alone, and what does not fit never is.
@@ -91,7 +89,10 @@ func FuzzQuick(f *testing.F) {
 	f.Add(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","maximum":3}`, `3.0`)
 	f.Fuzz(func(t *testing.T, raw, doc string) {
 		s, err := Compile(raw)
-		if err != nil || s.quick == nil || strictjson.Check(doc, strictjson.Rules{BoundedNumbers: true}) != nil || !s.plan.cheap(len(doc)) {
+		if err != nil || s.quick == nil || !s.plan.cheap(len(doc)) {
+			return
+		}
+		if _, err := parse(doc); err != nil {
 			return
 		}
 		if !s.quick.fits(doc) {

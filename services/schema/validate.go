@@ -46,26 +46,37 @@ func (e *Invalid) Error() string {
 }
 
 // Validate checks a document, given as JSON text. The error is an *Invalid.
-func (s *Schema) Validate(doc string) error {
-	if err := strictjson.Check(doc, strictjson.Rules{BoundedNumbers: true}); err != nil {
+func (s *Schema) Validate(text string) error {
+	doc, err := strictjson.Parse(text, strictjson.Rules{})
+	if err != nil {
+		return notJSON(err)
+	}
+	return s.ValidateDocument(doc)
+}
+
+// ValidateDocument is Validate for a document that is parsed already. It decodes the document only if the schema has more than the
+// usual keywords, or if the document does not fit.
+func (s *Schema) ValidateDocument(doc strictjson.Document) error {
+	if err := doc.CheckNumbers(); err != nil {
 		return notJSON(err)
 	}
 	if s.compiled == nil {
 		return nil
 	}
-	if s.quick != nil && s.plan.cheap(len(doc)) && s.quick.fits(doc) {
+	text := doc.String()
+	if s.quick != nil && s.plan.cheap(len(text)) && s.quick.fits(text) {
 		return nil
 	}
-	return s.validate(doc)
+	return s.validate(text)
 }
 
-// validate is Validate for a text that is JSON.
-func (s *Schema) validate(doc string) error {
-	v, err := jsonschema.UnmarshalJSON(strings.NewReader(doc))
+// validate decodes a text that is valid JSON, and validates it.
+func (s *Schema) validate(text string) error {
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		return notJSON(err)
 	}
-	if err := s.plan.check(v, len(doc)); err != nil {
+	if err := s.plan.check(v, len(text)); err != nil {
 		return err
 	}
 	if err := s.compiled.Validate(v); err != nil {

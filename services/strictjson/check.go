@@ -26,9 +26,8 @@ var (
 
 // Rules say what is refused beyond RFC 8259 and duplicate keys.
 type Rules struct {
-	MaxDepth       int  // 0: the package's MaxDepth
-	AnyUTF8        bool // accept invalid UTF-8 in strings, as encoding/json does
-	BoundedNumbers bool // refuse numbers that are short to write and expensive to compute with, such as 1e999999999
+	MaxDepth int  // 0: the package's MaxDepth
+	AnyUTF8  bool // accept invalid UTF-8 in strings, as encoding/json does
 }
 
 // Wire are the rules for messages of peers that are not trusted. They exchange far less nesting, and recursive programs in any language
@@ -75,7 +74,7 @@ func (d *decoder) check(data []byte, rules Rules) *Error {
 	if _, err := d.json.ReadValue(); err != nil {
 		return describe(err, data)
 	}
-	return d.finish(data, rules)
+	return d.finish(data)
 }
 
 // Scan validates text as Check does and passes each member of the outermost object to take, all in one pass. Neither the key nor the
@@ -127,7 +126,7 @@ func (d *decoder) scan(text []byte, rules Rules, take func(key, value []byte)) *
 	if _, err := d.json.ReadToken(); err != nil {
 		return describe(err, text)
 	}
-	return d.finish(text, rules)
+	return d.finish(text)
 }
 
 // precheck applies the rules that need no parser.
@@ -190,14 +189,10 @@ func (d *decoder) start(data []byte) {
 	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true))
 }
 
-// finish checks that nothing follows the value, and its numbers.
-func (d *decoder) finish(data []byte, rules Rules) *Error {
-	at := skipSpace(data, int(d.json.InputOffset()))
-	if at < len(data) {
+// finish checks that nothing follows the value.
+func (d *decoder) finish(data []byte) *Error {
+	if at := skipSpace(data, int(d.json.InputOffset())); at < len(data) {
 		return &Error{Offset: at, Message: "there is more after the end of the value", Reason: ErrInvalid}
-	}
-	if rules.BoundedNumbers {
-		return checkNumbers(data)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package strictjson
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -14,7 +14,7 @@ const (
 )
 
 // checkNumbers refuses numbers of valid JSON whose exact value takes much memory or time.
-func checkNumbers(data []byte) *Error {
+func checkNumbers(data string) *Error {
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case c == '"':
@@ -33,15 +33,15 @@ func checkNumbers(data []byte) *Error {
 	return nil
 }
 
-func numberProblem(number []byte) string {
+func numberProblem(number string) string {
 	if len(number) > maxNumberLen {
 		return fmt.Sprintf("a number has %d characters; the limit is %d", len(number), maxNumberLen)
 	}
-	i := bytes.IndexAny(number, "eE")
+	i := strings.IndexAny(number, "eE")
 	if i < 0 {
 		return ""
 	}
-	exponent, err := strconv.Atoi(string(number[i+1:]))
+	exponent, err := strconv.Atoi(number[i+1:])
 	if err != nil || exponent > maxExponent || exponent < -maxExponent {
 		return fmt.Sprintf("the number %s has an exponent beyond ±%d", number, maxExponent)
 	}
@@ -49,8 +49,8 @@ func numberProblem(number []byte) string {
 }
 
 // pointerAt returns the JSON pointer of the value that begins at an offset of valid JSON.
-func pointerAt(data []byte, offset int) string {
-	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowInvalidUTF8(true))
+func pointerAt(data string, offset int) string {
+	d := jsontext.NewDecoder(strings.NewReader(data), jsontext.AllowInvalidUTF8(true))
 	for int(d.InputOffset()) <= offset {
 		if _, err := d.ReadToken(); err != nil {
 			return ""

@@ -70,22 +70,26 @@ func isPlain(s string) bool {
 // Array writes an array of JSON texts.
 func Array(items []string) string { return "[" + strings.Join(items, ",") + "]" }
 
-// Compact removes the space between tokens.
+// Compact removes the space between tokens. A text without any is returned as it is.
 func Compact(text string) string {
 	var b strings.Builder
-	b.Grow(len(text))
+	written := 0
 	for i := 0; i < len(text); {
-		end := i + 1
 		switch {
-		case isSpace(text[i]):
-			i++
-			continue
 		case text[i] == '"':
-			end = stringEnd(text, i)
+			i = stringEnd(text, i)
+		case isSpace(text[i]):
+			b.WriteString(text[written:i])
+			i = skipSpace(text, i)
+			written = i
+		default:
+			i++
 		}
-		b.WriteString(text[i:end])
-		i = end
 	}
+	if written == 0 {
+		return text
+	}
+	b.WriteString(text[written:])
 	return b.String()
 }
 

@@ -1,0 +1,30 @@
+package strictjson
+
+// Document is one JSON value that Parse accepted, as compact text with numbers, strings and the order of members as they were written.
+// Parse a text once, where it arrives, and pass the Document on: no reader has to check it again.
+//
+//	input, err := schema.ParseObject(req.GetInput(), req.GetInputJson()) // calls Parse
+//	err = inputSchema.ValidateDocument(input)                            // does not check the syntax again
+//	request = append(request, input.String()...)                         // valid JSON without line feeds
+//
+// Members, Items, Kind and MemberMap read the text of a Document.
+type Document struct{ text string }
+
+// Parse validates and compacts one JSON value. It copies the text only if there is space between tokens. The error is an *Error.
+func Parse(text string, rules Rules) (Document, error) {
+	if err := Check(text, rules); err != nil {
+		return Document{}, err
+	}
+	return Document{Compact(text)}, nil
+}
+
+// String returns the document's text; "" is the zero Document's.
+func (d Document) String() string { return d.text }
+
+// CheckNumbers refuses numbers that are short to write and expensive to compute with, such as 1e999999999. The error is an *Error.
+func (d Document) CheckNumbers() error {
+	if err := checkNumbers(d.text); err != nil {
+		return err
+	}
+	return nil
+}
