@@ -213,12 +213,12 @@ func TestSamplingRefusesWhatItCannot(t *testing.T) {
 	for params, says := range map[string]string{
 		`{` + hello + `,"maxTokens":1,"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`: "tools in sampling is not offered",
 		`{` + hello + `,"maxTokens":1,"toolChoice":{"mode":"auto"}}`:                           "toolChoice in sampling",
-		`{"messages":[],"maxTokens":1}`:                                                        "messages must be",
+		`{"messages":[],"maxTokens":1}`:                                                        "messages: must contain",
 		`{"messages":[{"role":"system","content":{"type":"text","text":"Hi"}}],"maxTokens":1}`: "neither user nor assistant",
 		`{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"1"}}]}`:      "tool_result",
 		`{"messages":[{"role":"user","content":{"type":"image","mimeType":"image/png"}}]}`:     "without data",
 		`{` + hello + `,"temperature":3}`:                                                      "temperature",
-		`{` + hello + `,"stopSequences":[""]}`:                                                 "stopSequences",
+		`{` + hello + `,"stopSequences":[""]}`:                                                 "stop_sequences",
 		`{"messages":"x"}`:                                                                     "not those of sampling",
 	} {
 		for _, id := range []string{"legacy", "modern"} {

@@ -161,18 +161,22 @@ func collect(stream interface {
 func request(policy *registry.Sampling, s mcp.Sample) *plannerv1.GenerateRequest {
 	tokens := policy.Tokens()
 	if s.MaxTokens > 0 {
-		tokens = min(tokens, s.MaxTokens)
+		tokens = int(min(float64(tokens), max(1, s.MaxTokens)))
 	}
 	r := &plannerv1.GenerateRequest{
 		Model: policy.Model, System: s.System, MaxOutputTokens: uint32(tokens), Temperature: s.Temperature, StopSequences: s.Stop,
 		Messages: make([]*plannerv1.ModelMessage, 0, len(s.Messages)),
 	}
 	if policy.Model == "" {
-		r.ModelHints = s.Hints
+		for _, hint := range s.Preferences.Hints {
+			if hint.Name != "" {
+				r.ModelHints = append(r.ModelHints, hint.Name)
+			}
+		}
 	}
 	for _, m := range s.Messages {
 		message := &plannerv1.ModelMessage{Role: plannerv1.ModelRole_MODEL_ROLE_USER}
-		if m.Assistant {
+		if m.Role == "assistant" {
 			message.Role = plannerv1.ModelRole_MODEL_ROLE_ASSISTANT
 		}
 		for _, p := range m.Parts {

@@ -28,12 +28,12 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 	policy := a.Server.Sampling
 	switch {
 	case policy == nil:
-		return mcp.Sampled{}, mcp.SampleErrorf(mcp.SampleRefused, "MCP server %s may not have a model asked (sampling)", a.Server.ID)
+		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused, "MCP server %s may not have a model asked (sampling)", a.Server.ID)
 	case a.deps.Models == nil:
-		return mcp.Sampled{}, mcp.SampleErrorf(mcp.SampleRefused,
+		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused,
 			"the MCP pool has no planner to ask models through; an operator gives it one with --planner, and with keys a --service-key")
 	case a.usage.begin() > policy.Requests():
-		return mcp.Sampled{}, mcp.SampleErrorf(mcp.SampleRefused,
+		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused,
 			"MCP server %s had models asked %d times during this call, which is as often as it may; an operator can raise maxRequests of `sampling`",
 			a.Server.ID, policy.Requests())
 	}
@@ -44,8 +44,11 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 	a.usage.add(got)
 	a.audit(ctx, "model_request", a.sampleAttrs(policy, got, err, time.Since(began))...)
 	if err != nil {
-		e := errs.From(err)
-		return mcp.Sampled{}, &mcp.SampleError{Code: mcp.SampleFailed, Message: e.Message, Err: err}
+		e, code := errs.From(err), mcp.SampleFailed
+		if e.Code == codes.InvalidArgument { // the planner checks the server's request
+			code = mcp.SampleInvalid
+		}
+		return mcp.Sampled{}, &mcp.Refusal{Code: code, Message: e.Message, Err: err}
 	}
 	return got.Sampled, nil
 }

@@ -121,13 +121,10 @@ func (t *builtin) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*
 		return nil, err
 	}
 	call, _ := ctx.Value(callKey{}).(*running)
-	answer, err := t.client.elicit(call, "", raw)
+	answer, err := t.client.answer(serverRequest{Method: string(mcp.MethodElicitationCreate), Params: raw}, call)
 	if err != nil {
 		return nil, err
 	}
-	result := &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseAction(answer.Action)}}
-	if len(answer.Content) > 0 {
-		err = json.Unmarshal(answer.Content, &result.Content)
-	}
-	return result, err
+	var result mcp.ElicitationResult
+	return &result, json.Unmarshal(answer, &result)
 }

@@ -96,7 +96,7 @@ func (c *client) resumed(call Call) (round, error) {
 	}
 	for _, name := range from.Roots {
 		if len(c.roots) == 0 {
-			return round{}, refusedInput(name, "roots, and none are configured")
+			return round{}, brokenInput("its request %.100q: roots, and none are configured", name)
 		}
 		next.responses[name] = c.rootsResult()
 	}

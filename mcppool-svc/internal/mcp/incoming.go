@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"path"
 	"time"
@@ -56,16 +57,8 @@ type serverResponse struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      mcp.RequestId   `json:"id"`
 	Result  json.RawMessage `json:"result,omitempty"`
-	Error   *rpcError       `json:"error,omitempty"`
+	Error   *Refusal        `json:"error,omitempty"`
 }
-
-// rpcError is the error of a response. It implements error.
-type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *rpcError) Error() string { return e.Message }
 
 // serve answers a request of the server, which may take as long as a person does.
 func (c *client) serve(r serverRequest, call *running) {
@@ -85,22 +78,18 @@ func (c *client) serve(r serverRequest, call *running) {
 }
 
 // respond returns the response to a request of the server, or nil if the server no longer wants one.
-func (c *client) respond(r serverRequest, call *running) *serverResponse {
+func (c *client) respond(r serverRequest, own *running) *serverResponse {
 	out := &serverResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: r.ID}
-	switch {
-	case r.Method == string(mcp.MethodPing):
+	if r.Method == string(mcp.MethodPing) {
 		out.Result = json.RawMessage(`{}`)
-	case r.Method == string(mcp.MethodListRoots) && len(c.roots) > 0:
-		out.Result = c.rootsResult()
-	case r.Method == string(mcp.MethodElicitationCreate):
-		out.Result, out.Error = c.elicited(r, call)
-	case r.Method == string(mcp.MethodSamplingCreateMessage):
-		out.Result, out.Error = c.sampled(r, call)
-	default:
-		out.Error = &rpcError{Code: mcp.METHOD_NOT_FOUND, Message: "not supported: " + cut(r.Method)}
+		return out
 	}
-	if out.Result == nil && out.Error == nil {
+	raw, err := c.answer(r, own)
+	if errors.Is(err, errWithdrawn) {
 		return nil
+	}
+	if out.Result = raw; err != nil {
+		out.Result, out.Error = nil, refusalOf(err)
 	}
 	return out
 }

@@ -1,13 +1,12 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-
-	"github.com/mark3labs/mcp-go/mcp"
+	"strconv"
 
 	"pawl.dev/services/strictjson"
 )
@@ -16,18 +15,31 @@ import (
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
 	if next.number > maxRounds {
-		return next, brokenInput(fmt.Sprintf("it asked %d times", maxRounds))
+		return next, brokenInput("it asked %d times", maxRounds)
 	}
 	if err := next.keepState(fields); err != nil {
 		return next, err
 	}
-	questions, samples, err := c.readInputs(fields["inputRequests"], &next)
+	inputs, err := c.readInputs(fields["inputRequests"])
 	if err != nil {
 		return next, err
 	}
-	keep := Continuation{Server: next.state, Round: next.number, Roots: slices.Sorted(maps.Keys(next.responses))}
+	questions, samples := make(map[string]input), make(map[string]input)
+	keep := Continuation{Server: next.state, Round: next.number}
+	next.responses = make(map[string]json.RawMessage, len(inputs))
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		switch in := inputs[name]; {
+		case in.question != nil:
+			questions[name] = in
+		case in.sample != nil:
+			samples[name] = in
+		default:
+			next.responses[name] = in.answer
+			keep.Roots = append(keep.Roots, name)
+		}
+	}
 	// Models first: what they say goes with the questions, and is not paid for again where another pool goes on.
-	if keep.Models, err = c.sampleAll(r, samples); err != nil {
+	if keep.Models, err = c.resolveAll(r, samples, nil); err != nil {
 		return next, err
 	}
 	maps.Copy(next.responses, keep.Models)
@@ -36,110 +48,133 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	}
 	state, err := keep.Encode()
 	if err != nil {
-		return next, brokenInput(err.Error())
+		return next, brokenInput("%w", err)
 	}
-	for name, q := range questions {
-		q.ID, q.State = fmt.Sprintf("r%d:%s", next.number, name), state
-		questions[name] = q
+	for name, in := range questions {
+		in.question.ID, in.question.State = fmt.Sprintf("r%d:%s", next.number, name), state
 	}
-	answers, err := c.askAll(r, questions, nil)
-	for name, a := range answers {
-		next.responses[name] = a.Result()
-	}
+	answers, err := c.resolveAll(r, questions, nil)
+	maps.Copy(next.responses, answers)
 	return next, err
 }
 
-// input is something that is asked for: of the person, of a model, or answered here.
-type input struct {
-	question Question
-	sample   *Sample
-	answer   json.RawMessage
-}
-
-// readInputs splits what is asked for into questions for the person, those for models, and what is answered here.
-func (c *client) readInputs(raw json.RawMessage, next *round) (map[string]Question, map[string]Sample, error) {
+// readInputs reads what a result asks for, by its names.
+func (c *client) readInputs(raw json.RawMessage) (map[string]input, error) {
 	requests, err := strictjson.MemberMap(raw)
 	if err != nil || len(requests) > maxInputs {
-		return nil, nil, brokenInput(fmt.Sprintf("its inputRequests are no object of at most %d", maxInputs))
+		return nil, brokenInput("its inputRequests are no object of at most %d", maxInputs)
 	}
-	questions, samples := make(map[string]Question, len(requests)), make(map[string]Sample)
-	next.responses = make(map[string]json.RawMessage, len(requests))
+	inputs := make(map[string]input, len(requests))
 	for name, raw := range requests {
-		in, err := c.readInput(name, raw)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case in.answer != nil:
-			next.responses[name] = in.answer
-		case in.sample != nil:
-			samples[name] = *in.sample
-		default:
-			questions[name] = in.question
+		if inputs[name], err = c.readNamed(name, raw); err != nil {
+			return nil, err
 		}
 	}
-	return questions, samples, nil
+	return inputs, nil
 }
 
-func (c *client) readInput(name string, raw json.RawMessage) (in input, err error) {
+// readNamed reads one member of inputRequests.
+func (c *client) readNamed(name string, raw json.RawMessage) (input, error) {
 	request, err := strictjson.MemberMap(raw)
 	if err != nil || name == "" || len(name) > maxInputName {
-		return in, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
+		return input{}, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
 	}
-	switch method := stringOf(request["method"]); method {
-	case string(mcp.MethodElicitationCreate):
-		params, err := strictjson.MemberMap(request["params"])
-		if err == nil {
-			in.question, err = readQuestion(params)
-		}
-		if err != nil {
-			return in, brokenInput(fmt.Sprintf("its question %.100q: %v", name, err))
-		}
-		return in, nil
-	case string(mcp.MethodListRoots):
-		if len(c.roots) == 0 {
-			return in, refusedInput(name, "roots, and none are configured")
-		}
-		return input{answer: c.rootsResult()}, nil
-	case string(mcp.MethodSamplingCreateMessage):
-		return c.readSampling(name, request["params"])
-	default:
-		return in, refusedInput(name, fmt.Sprintf("%.100q, which is not known", method))
+	in, err := c.readInput(stringOf(request["method"]), request["params"])
+	if err != nil {
+		return in, brokenInput("its request %.100q: %w", name, err)
 	}
+	return in, nil
 }
 
-// askAll asks all at once, and returns when all have an answer. elicitations are the server's names for what is to be opened.
-func (c *client) askAll(r *running, questions map[string]Question, elicitations map[string]string) (map[string]Answer, error) {
-	var (
-		mu      sync.Mutex
-		wait    sync.WaitGroup
-		failed  error
-		answers = make(map[string]Answer, len(questions))
-	)
-	for _, name := range slices.Sorted(maps.Keys(questions)) {
-		wait.Go(func() {
-			answer, err := c.inquire(r, questions[name], "", elicitations[name])
-			mu.Lock()
-			defer mu.Unlock()
-			answers[name] = answer
-			if err != nil && failed == nil {
-				failed = brokenInput(fmt.Sprintf("its question %.100q: %v", name, err))
-			}
-		})
+// resolveAll gets the answers to all inputs at once. The first failure ends the others, whose answers are of no use then. elicitations are the
+// server's names for what is to be opened.
+func (c *client) resolveAll(r *running, inputs map[string]input, elicitations map[string]string) (map[string]json.RawMessage, error) {
+	if len(inputs) == 0 {
+		return nil, nil
 	}
-	wait.Wait()
+	type answer struct {
+		name string
+		raw  json.RawMessage
+		err  error
+	}
+	answers := make(chan answer, len(inputs))
+	ctx, stop := context.WithCancel(r.context())
+	defer stop()
+	for name, in := range inputs {
+		go func() {
+			raw, err := c.resolve(ctx, r, in, elicitationKey(elicitations[name]))
+			answers <- answer{name, raw, err}
+		}()
+	}
+	all, failed := make(map[string]json.RawMessage, len(inputs)), error(nil)
+	for range inputs {
+		a := <-answers
+		all[a.name] = a.raw
+		if a.err != nil && failed == nil {
+			failed = unresolved(a.name, inputs[a.name], a.err)
+			stop()
+		}
+	}
 	if r.context().Err() != nil {
 		return nil, givenUp(r.context(), true)
 	}
-	return answers, failed
+	return all, failed
+}
+
+// unresolved is the error of a call whose server asked for something and got no answer. It goes no further.
+func unresolved(name string, in input, err error) *Error {
+	if in.sample == nil {
+		return brokenInput("its question %.100q: %w", name, err)
+	}
+	return &Error{Kind: NoModel, Sent: true, Ended: true, Err: err,
+		Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", name, err)}
 }
 
 // brokenInput is a server that asks in a way that cannot be answered. Its request is over.
-func brokenInput(what string) *Error {
-	e := protocolError("the server asks for more input in the middle of the call, but %s", what)
+func brokenInput(format string, args ...any) *Error {
+	e := protocolError("the server asks for more input in the middle of the call, but "+format, args...)
 	e.Ended = true
 	return e
 }
 
-func refusedInput(name, what string) *Error {
-	return brokenInput(fmt.Sprintf("%.100q is %s", name, what))
+// openFirst asks the person to open what a server wants opened before it does the call (2025-11-25). The server says with the
+// error that it did not do it. Where the person has done it all, or the server says so, the call is made again.
+func (c *client) openFirst(r *running, last round, refusal *Error) (round, error) {
+	next := round{number: last.number + 1, again: true, acted: last.acted, busy: last.busy}
+	pages, elicitations := readPages(next.number, refusal.Data)
+	if len(pages) == 0 || next.number > maxRounds {
+		return next, refusal
+	}
+	answers, err := c.resolveAll(r, pages, elicitations)
+	if err != nil {
+		return next, err
+	}
+	for _, a := range answers {
+		if memberOf(a, "action") != string(Accept) {
+			e := *refusal
+			e.Message = "the server wants a page opened first, which was not done: " + e.Message
+			return next, &e
+		}
+	}
+	return next, nil
+}
+
+// readPages reads what an error says is to be opened; nothing where that cannot be read, or had better not be opened.
+func readPages(number int, data json.RawMessage) (pages map[string]input, elicitations map[string]string) {
+	fields, err := strictjson.MemberMap(data)
+	var list []json.RawMessage
+	if err != nil || json.Unmarshal(fields["elicitations"], &list) != nil || len(list) > maxInputs {
+		return nil, nil
+	}
+	pages, elicitations = make(map[string]input), make(map[string]string)
+	for i, item := range list {
+		q, err := readQuestion(item)
+		if err != nil || q.URL == "" {
+			return nil, nil
+		}
+		name := strconv.Itoa(i + 1)
+		q.ID = "u" + strconv.Itoa(number) + ":" + name
+		pages[name], elicitations[name] = input{question: q}, memberOf(item, "elicitationId")
+	}
+	return pages, elicitations
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // listening is a server that asks on the stream that a client listens on, and is answered by requests of their own.
@@ -89,7 +91,7 @@ func FuzzAsks(f *testing.F) {
 	f.Add(`{"resultType":"input_required","requestState":"s","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}}}}`)
 	f.Add(`{"task":{"taskId":"1","status":"working","ttl":1e300,"pollInterval":-1}}`)
 	f.Add(`{"resultType":"task","taskId":"1","inputRequests":{"a":{"method":"roots/list"}}}`)
-	c := &client{}
+	c := &client{server: &registry.Server{}}
 	f.Fuzz(func(t *testing.T, raw string) {
 		fields := unfinished([]byte(raw))
 		if task, is := taskOf(fields, true); is && (task.ttl < 0 || task.poll < 0) {
@@ -97,14 +99,14 @@ func FuzzAsks(f *testing.F) {
 		}
 		var next round
 		if next.keepState(fields) == nil {
-			questions, _, err := c.readInputs(fields["inputRequests"], &next)
-			for name, q := range questions {
-				if err != nil || name == "" || (q.URL == "") == (q.Schema == "") {
+			inputs, err := c.readInputs(fields["inputRequests"])
+			for name, in := range inputs {
+				if q := in.question; q != nil && (err != nil || name == "" || (q.URL == "") == (q.Schema == "")) {
 					t.Errorf("question %q: %+v, %v", name, q, err)
 				}
 			}
 		}
-		q, err := readQuestion(fields)
+		q, err := readQuestion([]byte(raw))
 		if err == nil && q.URL != "" && safeURL(q.URL) != nil {
 			t.Errorf("the address %q is passed on", q.URL)
 		}

@@ -27,7 +27,7 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 	case "notifications/message":
 		c.broadcast(Notification{Log: logOf(fields)})
 	case string(mcp.MethodNotificationCancelled):
-		c.shut(requestKey(mcp.NewRequestId(fields["requestId"]).String()), errWithdrawn)
+		c.shut(requestKey(mcp.NewRequestId(fields["requestId"])), errWithdrawn)
 	case string(mcp.MethodNotificationElicitationComplete):
 		if id, ok := fields["elicitationId"].(string); ok {
 			c.shut(elicitationKey(id), errDone)

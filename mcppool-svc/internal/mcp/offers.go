@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -136,23 +135,26 @@ func (c *client) askWithRoots(ctx context.Context, method, name string, params m
 			return raw, err
 		}
 		var next round
-		questions, samples, err := c.readInputs(fields["inputRequests"], &next)
+		inputs, err := c.readInputs(fields["inputRequests"])
 		if err == nil {
 			err = next.keepState(fields)
-		}
-		if err == nil && len(questions)+len(samples) > 0 {
-			err = protocolError("the server asks for input for %s, which only a tool call can have", method)
 		}
 		if err != nil {
 			return nil, err
 		}
+		responses := make(map[string]json.RawMessage, len(inputs))
+		for name, in := range inputs {
+			if responses[name] = in.answer; in.answer == nil {
+				return nil, protocolError("the server asks for input for %s, which only a tool call can have", method)
+			}
+		}
 		params = maps.Clone(params)
-		params["inputResponses"] = next.responses
+		params["inputResponses"] = responses
 		if next.state != nil {
 			params["requestState"] = *next.state
 		}
 	}
-	return nil, brokenInput(fmt.Sprintf("it asked %d times", maxRounds))
+	return nil, brokenInput("it asked %d times", maxRounds)
 }
 
 // Complete implements Offers.

@@ -17,25 +17,29 @@ const (
 )
 
 // readQuestion reads the parameters of elicitation/create. The error is for the server.
-func readQuestion(params map[string]json.RawMessage) (Question, error) {
-	q := Question{Message: cut(stringOf(params["message"]))}
+func readQuestion(raw json.RawMessage) (*Question, error) {
+	params, err := strictjson.MemberMap(raw)
+	if err != nil {
+		return nil, err
+	}
+	q := &Question{Message: cut(stringOf(params["message"]))}
 	switch mode := stringOf(params["mode"]); mode {
 	case "", "form":
 		schema := params["requestedSchema"]
 		switch {
 		case len(schema) > maxSchema:
-			return q, fmt.Errorf("requestedSchema has more than %d KiB", maxSchema>>10)
+			return nil, fmt.Errorf("requestedSchema has more than %d KiB", maxSchema>>10)
 		case strictjson.Absent(schema):
-			return q, errors.New("requestedSchema is missing")
+			return nil, errors.New("requestedSchema is missing")
 		}
 		q.Schema = string(schema)
 	case "url":
 		q.URL = stringOf(params["url"])
 		if err := safeURL(q.URL); err != nil {
-			return q, err
+			return nil, err
 		}
 	default:
-		return q, fmt.Errorf("the mode %.40q is not known", mode)
+		return nil, fmt.Errorf("the mode %.40q is not known", mode)
 	}
 	return q, nil
 }

@@ -107,15 +107,14 @@ var errNoCall = errors.New("no tool call is running that this could be asked for
 
 // callOf finds the call that a request of the server is for: the one on whose stream it came (own), or whose task or progress
 // token it names, or else the only one in progress.
-func (c *client) callOf(own *running, params map[string]json.RawMessage, what wanted) (*running, error) {
+func (c *client) callOf(own *running, params json.RawMessage, what wanted) (*running, error) {
 	if own != nil {
 		return own, nil
 	}
-	meta, err := strictjson.MemberMap(params["_meta"])
-	if err != nil {
-		meta = nil
-	}
-	r, err := c.named(relatedTask(meta), tokenOf(meta))
+	meta, _ := strictjson.Member(params, "_meta")
+	related, _ := strictjson.Member(meta, mcp.RelatedTaskMetaKey)
+	token, _ := strictjson.Member(meta, "progressToken") // text or a number
+	r, err := c.named(memberOf(related, "taskId"), strictjson.Content(string(token)))
 	if r != nil || err != nil {
 		return r, err
 	}
@@ -141,22 +140,6 @@ func (c *client) named(task, token string) (*running, error) {
 		return nil, errNoCall
 	}
 	return nil, nil
-}
-
-func relatedTask(meta map[string]json.RawMessage) string {
-	related, err := strictjson.MemberMap(meta[mcp.RelatedTaskMetaKey])
-	if err != nil {
-		return ""
-	}
-	return stringOf(related["taskId"])
-}
-
-func tokenOf(meta map[string]json.RawMessage) string {
-	raw := meta["progressToken"]
-	if text := stringOf(raw); text != "" {
-		return text
-	}
-	return string(raw) // a number
 }
 
 // stringOf returns a JSON string's text, or "" for anything else.

@@ -1,154 +1,118 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/services/strictjson"
 )
 
-// samplingRefused is the refusal of a server that may not ask models; it names the remedy.
-func (c *client) samplingRefused() error {
-	return SampleErrorf(SampleRefused,
-		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
+// maxSample is how long a request for a model may be, in bytes. The planner checks counts and lengths of its parts.
+const maxSample = 8 << 20
+
+// Sample is a server's request for a model's answer during a call (sampling). includeContext is left out: what this pool knows of other
+// servers is not for this one.
+type Sample struct {
+	System      string          `json:"systemPrompt"` // may be empty
+	Messages    []SampleMessage `json:"messages"`
+	MaxTokens   float64         `json:"maxTokens"`
+	Temperature *float64        `json:"temperature"`
+	Stop        []string        `json:"stopSequences"`
+	Preferences struct {
+		Hints []struct { // the best first
+			Name string `json:"name"` // or a part of one
+		} `json:"hints"`
+	} `json:"modelPreferences"`
 }
 
-// sampled has a model asked for sampling/createMessage. It returns neither a result nor an error if the server took the request
-// back.
-func (c *client) sampled(r serverRequest, call *running) (json.RawMessage, *rpcError) {
-	got, err := c.sampleFor(r, call)
-	var result json.RawMessage
-	if err == nil {
-		result, err = got.Result()
-	}
-	var refused *SampleError
-	switch {
-	case errors.Is(err, errWithdrawn):
-		return nil, nil
-	case errors.As(err, &refused):
-		return nil, &rpcError{Code: refused.Code, Message: refused.Message}
-	case err != nil:
-		return nil, &rpcError{Code: SampleInvalid, Message: err.Error()}
-	}
-	return result, nil
+// SampleMessage is a turn of the conversation.
+type SampleMessage struct {
+	Role  string      `json:"role"` // user or assistant
+	Parts SampleParts `json:"content"`
 }
 
-// sampleFor has a model asked for a request of the server. The error is for the server.
-func (c *client) sampleFor(request serverRequest, call *running) (Sampled, error) {
-	params, err := strictjson.MemberMap(request.Params)
-	if err != nil {
-		return Sampled{}, err
+// SampleParts are the content of a message.
+type SampleParts []SamplePart
+
+// SamplePart is text, or where it has bytes a picture or sound.
+type SamplePart struct {
+	Kind string `json:"type"` // text, image or audio
+	Text string `json:"text"`
+	MIME string `json:"mimeType"`
+	Data []byte `json:"data"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler: a message has one part, or since 2025-11-25 a list of them.
+func (p *SampleParts) UnmarshalJSON(raw []byte) error {
+	if strictjson.Kind(raw) == "array" {
+		return json.Unmarshal(raw, (*[]SamplePart)(p))
 	}
-	if !c.sampling {
-		if call != nil {
-			call.warn(c.samplingRefused())
+	*p = make(SampleParts, 1)
+	return json.Unmarshal(raw, &(*p)[0])
+}
+
+// Sampled is the model's answer.
+type Sampled struct {
+	Text  string
+	Model string // the provider's name of it
+	Stop  string // as MCP has it: endTurn, maxTokens, stopSequence
+}
+
+// Result is the answer as MCP has it.
+func (s Sampled) Result() json.RawMessage {
+	raw, _ := json.Marshal(map[string]any{ // text always marshals
+		"role": "assistant", "content": map[string]string{"type": "text", "text": s.Text}, "model": s.Model, "stopReason": s.Stop,
+	})
+	return raw
+}
+
+// Codes of JSON-RPC errors that requests for models are answered with: MCP says -1 where the client's side refuses.
+const (
+	SampleRefused = -1
+	SampleInvalid = mcp.INVALID_PARAMS
+	SampleFailed  = mcp.INTERNAL_ERROR
+)
+
+// readSample reads the parameters of sampling/createMessage. The error is for the server.
+func readSample(params json.RawMessage) (*Sample, error) {
+	for _, key := range []string{"tools", "toolChoice"} {
+		if value, _ := strictjson.Member(params, key); !strictjson.Absent(value) {
+			return nil, Refusef(SampleInvalid, "%s in sampling is not offered here (the capability sampling.tools is not announced); ask without", key)
 		}
-		return Sampled{}, c.samplingRefused()
 	}
-	r, err := c.callOf(call, params, aModel)
-	if err != nil {
-		return Sampled{}, err
+	if len(params) > maxSample {
+		return nil, Refusef(SampleInvalid, "the request has more than %d MiB", maxSample>>20)
 	}
-	s, err := readSample(params)
-	if err != nil {
-		r.warn(err)
-		return Sampled{}, err
+	var s Sample
+	if err := json.Unmarshal(params, &s); err != nil {
+		return nil, Refusef(SampleInvalid, "the parameters are not those of sampling/createMessage")
 	}
-	got, err := c.sample(r.context(), r, s, request.ID.String())
-	if err != nil && !errors.Is(err, errWithdrawn) {
-		r.warn(err)
+	if s.MaxTokens < 0 {
+		return nil, Refusef(SampleInvalid, "maxTokens must be at least 1")
 	}
-	return got, err
-}
-
-// sample has a model asked for a call. It ends with ctx, with the connection, and where the server takes the request back.
-func (c *client) sample(ctx context.Context, r *running, s Sample, request string) (Sampled, error) {
-	if !c.sampling || r.call.Sample == nil {
-		return Sampled{}, c.samplingRefused()
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(c.life, func() { end(errClosed) })()
-	defer c.keepOpen(requestKey(request), end)()
-	got, err := r.call.Sample(ctx, s)
-	switch cause := context.Cause(ctx); {
-	case err == nil:
-		return got, nil
-	case errors.Is(cause, errWithdrawn):
-		return got, errWithdrawn
-	case cause != nil:
-		return got, SampleErrorf(SampleRefused, "the call that the model was asked for has ended")
-	}
-	return got, err
-}
-
-// warn tells the caller once why no model was asked.
-func (r *running) warn(err error) {
-	r.mu.Lock()
-	told := r.warned
-	r.warned = true
-	r.mu.Unlock()
-	if !told {
-		r.notify(Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
-	}
-}
-
-// readSampling reads a request for a model that came in a result.
-func (c *client) readSampling(name string, raw json.RawMessage) (in input, err error) {
-	if !c.sampling {
-		return in, refusedInput(name, fmt.Sprintf("a request for a model (sampling): %v", c.samplingRefused()))
-	}
-	params, err := strictjson.MemberMap(raw)
-	if err == nil {
-		var s Sample
-		s, err = readSample(params)
-		in.sample = &s
-	}
-	if err != nil {
-		return in, brokenInput(fmt.Sprintf("its request for a model %.100q: %v", name, err))
-	}
-	return in, nil
-}
-
-// sampleAll has models asked for what the result of a call asks for, all at once.
-func (c *client) sampleAll(r *running, samples map[string]Sample) (map[string]json.RawMessage, error) {
-	type answer struct {
-		name string
-		raw  json.RawMessage
-		err  error
-	}
-	answers := make(chan answer, len(samples))
-	ctx, stop := context.WithCancel(r.context())
-	defer stop()
-	for name, s := range samples {
-		go func() {
-			got, err := c.sample(ctx, r, s, "")
-			var raw json.RawMessage
-			if err == nil {
-				raw, err = got.Result()
+	for _, m := range s.Messages {
+		if m.Role != "user" && m.Role != "assistant" {
+			return nil, Refusef(SampleInvalid, "the role %.40q of a message is neither user nor assistant", m.Role)
+		}
+		for _, p := range m.Parts {
+			if err := p.check(); err != nil {
+				return nil, err
 			}
-			answers <- answer{name, raw, err}
-		}()
-	}
-	all, failed := make(map[string]json.RawMessage, len(samples)), error(nil)
-	for range samples {
-		a := <-answers
-		all[a.name] = a.raw
-		if a.err != nil && failed == nil {
-			failed = modelFailed(a.name, a.err)
-			stop() // what the others say is of no use
 		}
 	}
-	if r.context().Err() != nil {
-		return nil, givenUp(r.context(), true)
-	}
-	return all, failed
+	return &s, nil
 }
 
-// modelFailed is a call whose server asked for a model that did not answer. It goes no further.
-func modelFailed(name string, err error) *Error {
-	return &Error{Kind: NoModel, Sent: true, Ended: true, Err: err,
-		Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", name, err)}
+func (p SamplePart) check() error {
+	switch p.Kind {
+	case "text":
+		return nil
+	case "image", "audio":
+		if len(p.Data) == 0 || p.MIME == "" {
+			return Refusef(SampleInvalid, "an %s without data, or without a mimeType", p.Kind)
+		}
+		return nil
+	}
+	return Refusef(SampleInvalid, "content of the type %.40q is not taken in sampling; send text, image or audio", p.Kind)
 }

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -59,11 +58,11 @@ func TestSamplingIsAnnounced(t *testing.T) {
 func TestSampleWithdrawn(t *testing.T) {
 	c := dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
 	r := &running{of: t.Context(), call: Call{Sample: func(ctx context.Context, _ Sample) (Sampled, error) {
-		c.shut(requestKey("7"), errWithdrawn)
+		c.shut("request 7", errWithdrawn)
 		<-ctx.Done()
 		return Sampled{}, ctx.Err()
 	}}}
-	if _, err := c.sample(t.Context(), r, Sample{}, "7"); !errors.Is(err, errWithdrawn) {
+	if _, err := c.resolve(t.Context(), r, input{sample: &Sample{}}, "request 7"); !errors.Is(err, errWithdrawn) {
 		t.Errorf("error = %v", err)
 	}
 	// So does the end of the connection.
@@ -72,7 +71,7 @@ func TestSampleWithdrawn(t *testing.T) {
 		<-ctx.Done()
 		return Sampled{}, ctx.Err()
 	}
-	if _, err := c.sample(t.Context(), r, Sample{}, ""); err == nil || !strings.Contains(err.Error(), "has ended") {
+	if _, err := c.resolve(t.Context(), r, input{sample: &Sample{}}); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -81,13 +80,16 @@ func FuzzReadSample(f *testing.F) {
 	f.Add(`{"messages":[{"role":"user","content":{"type":"text","text":"Hi"}}],"maxTokens":1}`)
 	f.Add(`{"messages":[{"role":"user","content":[{"type":"image","data":"cG5n","mimeType":"image/png"}]}],"maxTokens":1e300,"temperature":-0}`)
 	f.Fuzz(func(t *testing.T, raw string) {
-		var params map[string]json.RawMessage
-		if json.Unmarshal([]byte(raw), &params) != nil {
+		s, err := readSample([]byte(raw))
+		if err != nil {
 			return
 		}
-		s, err := readSample(params)
-		if err == nil && (len(s.Messages) == 0 || len(s.Messages) > maxSampleTurns || s.MaxTokens < 0 || len(s.Stop) > maxStops || len(s.Hints) > maxHints) {
-			t.Errorf("%+v", s)
+		for _, m := range s.Messages {
+			for _, p := range m.Parts {
+				if m.Role == "" || p.Kind != "text" && len(p.Data) == 0 || s.MaxTokens < 0 {
+					t.Errorf("%+v", s)
+				}
+			}
 		}
 	})
 }

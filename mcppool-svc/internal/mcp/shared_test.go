@@ -40,7 +40,7 @@ func TestSharedQuestions(t *testing.T) {
 	if r, err := c.callOf(nil, nil, anInput); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
 		t.Errorf("of all users: %v, %v", r, err)
 	}
-	named := map[string]json.RawMessage{"_meta": json.RawMessage(`{"progressToken":"7"}`)}
+	named := json.RawMessage(`{"_meta":{"progressToken":"7"}}`)
 	if r, err := c.callOf(nil, named, anInput); r != one || err != nil {
 		t.Errorf("a call that is named: %v, %v", r, err)
 	}

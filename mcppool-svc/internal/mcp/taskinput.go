@@ -76,30 +76,21 @@ func (f *follower) open(ctx context.Context, name string, raw json.RawMessage) {
 	})
 }
 
-// answer is what the person, or the pool, says to one thing. What cannot be asked is declined.
+// answer is what the person, a model, or the pool, says to one thing. What cannot be asked is declined.
 func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage) (json.RawMessage, error) {
-	in, err := f.c.readInput(name, raw)
-	if err == nil && in.sample != nil {
-		var got Sampled
-		if got, err = f.c.sample(ctx, f.r, *in.sample, ""); err == nil {
-			in.answer, err = got.Result()
+	var response json.RawMessage
+	in, err := f.c.readNamed(name, raw)
+	if err == nil {
+		if in.question != nil {
+			in.question.ID = "t:" + name
 		}
+		response, err = f.c.resolve(ctx, f.r, in)
 	}
-	switch {
-	case errors.Is(err, errWithdrawn):
-		return nil, err
-	case err != nil:
-		f.r.notify(Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: quoted(err.Error())}})
-		return Answer{Action: Decline}.Result(), nil
-	case in.answer != nil:
-		return in.answer, nil
-	}
-	in.question.ID = "t:" + name
-	answer, err := f.c.inquireWithin(ctx, f.r, in.question, "", "")
 	if err != nil && !errors.Is(err, errWithdrawn) {
+		f.r.notify(warning(err))
 		return Answer{Action: Decline}.Result(), nil
 	}
-	return answer.Result(), err
+	return response, err
 }
 
 // update gives answers to the server; what fails is sent again when the task still asks for it.
@@ -122,12 +113,4 @@ func (f *follower) update(ctx context.Context, responses map[string]json.RawMess
 	case f.r.wake <- struct{}{}:
 	default:
 	}
-}
-
-func quoted(text string) string {
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return `""`
-	}
-	return string(raw)
 }

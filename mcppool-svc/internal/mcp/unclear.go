@@ -2,8 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,24 +26,21 @@ func (c *client) clarify(what wanted) (*running, error) {
 	c.mu.Unlock()
 	timer := time.NewTimer(c.patience)
 	defer timer.Stop()
+	var r *running
 	select {
-	case r := <-h.whose:
-		return c.clear(r, what)
+	case r = <-h.whose:
 	case <-timer.C:
 	case <-c.done:
 	}
 	c.mu.Lock()
 	c.held = slices.DeleteFunc(c.held, func(other *held) bool { return other == h })
 	c.mu.Unlock()
-	select {
-	case r := <-h.whose: // in the last moment
-		return c.clear(r, what)
-	default:
-		return c.clear(nil, what)
+	if r == nil {
+		select {
+		case r = <-h.whose: // in the last moment
+		default:
+		}
 	}
-}
-
-func (c *client) clear(r *running, what wanted) (*running, error) {
 	if r == nil {
 		return nil, c.refuseUnclear(what)
 	}
@@ -101,7 +96,7 @@ func unclear(s *registry.Server, what wanted) error {
 	if s.Isolation == registry.Shared {
 		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
 	}
-	return fmt.Errorf("MCP server %s asked for %s %s, and nothing says which call this is asked for, so nobody was asked; %s. "+
+	return fmt.Errorf("MCP server %s asked for %s %s, and nothing says which call this is asked for, so no person was asked; %s. "+
 		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
 }
 
@@ -122,15 +117,11 @@ func (c *client) refuseUnclear(what wanted) error {
 	if first {
 		c.log.WarnContext(context.Background(), "a question of an MCP server was refused", "error", why)
 	}
-	data, err := json.Marshal(why.Error())
-	if err != nil {
-		return errors.Join(why, err)
-	}
 	for _, r := range sendError {
 		if r.call.Unclear != nil {
 			r.call.Unclear()
 		}
-		r.notify(Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}})
+		r.notify(warning(why))
 	}
 	return why
 }

@@ -1,0 +1,228 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/services/strictjson"
+)
+
+// Why a question ends without an answer of the person.
+var (
+	errWithdrawn = errors.New("the server took the question back")
+	errDone      = errors.New("the server says that it was done")
+)
+
+// input is something that a server asks for during a call. It has one of these.
+type input struct {
+	question *Question       // for the person
+	sample   *Sample         // for a model
+	answer   json.RawMessage // of the pool itself
+}
+
+// readInput reads what a server asks for, by a request of its own or in a result. The error is for the server.
+func (c *client) readInput(method string, params json.RawMessage) (in input, err error) {
+	switch method {
+	case string(mcp.MethodListRoots):
+		if len(c.roots) == 0 {
+			return in, Refusef(mcp.METHOD_NOT_FOUND, "roots, and none are configured")
+		}
+		return input{answer: c.rootsResult()}, nil
+	case string(mcp.MethodElicitationCreate):
+		in.question, err = readQuestion(params)
+		return in, err
+	case string(mcp.MethodSamplingCreateMessage):
+		if !c.sampling {
+			return in, c.samplingRefused()
+		}
+		in.sample, err = readSample(params)
+		return in, err
+	}
+	return in, Refusef(mcp.METHOD_NOT_FOUND, "not supported: %.100q", method)
+}
+
+// answer gets the answer to a request of the server that belongs to a call; own is the call on whose stream it came, or nil. The error is for
+// the server, or errWithdrawn.
+func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) {
+	what := anInput
+	if r.Method == string(mcp.MethodSamplingCreateMessage) {
+		what = aModel
+	}
+	var raw json.RawMessage
+	in, err := c.readInput(r.Method, r.Params)
+	if in.answer != nil {
+		return in.answer, nil
+	}
+	call := own
+	if err == nil || what == aModel && c.sampling {
+		var unclear error
+		if call, unclear = c.callOf(own, r.Params, what); unclear != nil {
+			return nil, unclear
+		}
+	}
+	if err == nil {
+		if in.question != nil {
+			in.question.ID = call.nextID()
+		}
+		raw, err = c.resolve(call.context(), call, in, requestKey(r.ID), elicitationKey(memberOf(r.Params, "elicitationId")))
+	}
+	if err != nil && what == aModel && call != nil && !errors.Is(err, errWithdrawn) {
+		call.warn(err)
+	}
+	return raw, err
+}
+
+// resolve gets the answer to what a server asks for. It ends with ctx, with the connection, and when the server ends it by one of the keys. If
+// the server ends a question or the call ends, there is an answer too: the person's is no longer needed.
+func (c *client) resolve(ctx context.Context, r *running, in input, keys ...string) (json.RawMessage, error) {
+	if in.answer != nil {
+		return in.answer, nil
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(c.life, func() { end(errClosed) })()
+	for _, key := range keys {
+		defer c.keepOpen(key, end)()
+	}
+	raw, err := c.consult(ctx, r, in)
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		return raw, nil
+	case errors.Is(cause, errWithdrawn), in.question != nil && errors.Is(cause, errClosed):
+		// No answer is sent: what the server makes of one that the person did not give would count as the call's result.
+		return nil, errWithdrawn
+	case cause != nil && in.sample != nil:
+		return nil, Refusef(SampleRefused, "the call that the model was asked for has ended")
+	case errors.Is(cause, errDone):
+		return Answer{Action: Accept}.Result(), nil
+	case cause != nil:
+		return Answer{Action: Cancel}.Result(), nil
+	}
+	return nil, err
+}
+
+// consult asks the person or the model.
+func (c *client) consult(ctx context.Context, r *running, in input) (json.RawMessage, error) {
+	switch {
+	case in.sample != nil && r.call.Sample == nil:
+		return nil, c.samplingRefused()
+	case in.sample != nil:
+		got, err := r.call.Sample(ctx, *in.sample)
+		return got.Result(), err
+	case r.call.Ask == nil:
+		return nil, errors.New("no person can be asked during this call")
+	}
+	answer, err := r.call.Ask(ctx, *in.question)
+	return answer.Result(), err
+}
+
+// warn tells the caller once why no model was asked.
+func (r *running) warn(err error) {
+	r.mu.Lock()
+	told := r.warned
+	r.warned = true
+	r.mu.Unlock()
+	if !told {
+		r.notify(warning(err))
+	}
+}
+
+// warning is a log message of the pool to a caller.
+func warning(err error) Notification {
+	data, _ := json.Marshal(err.Error()) // a string always marshals
+	return Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}}
+}
+
+func requestKey(id mcp.RequestId) string {
+	if id.IsNil() {
+		return ""
+	}
+	return key("request", id.String())
+}
+
+func elicitationKey(id string) string { return key("elicitation", id) }
+
+func key(kind, id string) string {
+	if id == "" {
+		return ""
+	}
+	return kind + " " + id
+}
+
+// keepOpen lets shut end a question; call the function when it has ended.
+func (c *client) keepOpen(key string, end context.CancelCauseFunc) func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key == "" || c.open[key] != nil { // an id that is used twice ends the first alone
+		return func() {}
+	}
+	if why := c.early[key]; why != nil {
+		delete(c.early, key)
+		end(why)
+	}
+	c.open[key] = end
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, key)
+	}
+}
+
+// maxEarly is how many ends of questions are kept that are not open yet: the server's word may overtake its question.
+const maxEarly = 100
+
+// shut ends a question that is open, or will be.
+func (c *client) shut(key string, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end := c.open[key]; end != nil {
+		end(why)
+		return
+	}
+	if len(c.early) >= maxEarly {
+		clear(c.early)
+	}
+	c.early[key] = why
+}
+
+// memberOf returns the text of a member that is a string, or "".
+func memberOf(object json.RawMessage, key string) string {
+	value, _ := strictjson.Member(object, key)
+	return stringOf(value)
+}
+
+// samplingRefused is the refusal of a server that may not ask models; it names the remedy.
+func (c *client) samplingRefused() error {
+	return Refusef(SampleRefused,
+		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
+}
+
+// Refusal is an error that is sent to the server.
+type Refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Err     error  `json:"-"` // the cause; may be nil
+}
+
+func (e *Refusal) Error() string { return e.Message }
+
+func (e *Refusal) Unwrap() error { return e.Err }
+
+// Refusef makes one.
+func Refusef(code int, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// refusalOf returns the JSON-RPC error for an error.
+func refusalOf(err error) *Refusal {
+	var known *Refusal
+	if errors.As(err, &known) {
+		return known
+	}
+	return Refusef(mcp.INVALID_PARAMS, "%v", err)
+}
