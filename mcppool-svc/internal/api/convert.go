@@ -1,10 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -60,11 +63,10 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
 		AutoActivate: s.AutoActivate, OnlyWhenNamed: s.OnlyWhenNamed, Trusted: s.Trusted,
-		Pinning: mcppoolv1.Pinning(s.Pinning + 1), CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout),
-		Roots: slices.Clone(s.Roots),
+		CallTimeout: duration(s.CallTimeout), StartTimeout: duration(s.StartTimeout), Roots: slices.Clone(s.Roots),
+		Pinning: enumOf[mcppoolv1.Pinning](pinningPrefix, s.Pinning), Isolation: enumOf[mcppoolv1.Isolation](isolationPrefix, s.Isolation),
+		MaxConnections: uint32(s.MaxConnections), CacheTtl: duration(s.CacheTTL),
 	}
-	m.Isolation, m.MaxConnections = mcppoolv1.Isolation(s.Isolation+1), uint32(s.MaxConnections)
-	m.CacheTtl = duration(s.CacheTTL)
 	if p := s.Sampling; p != nil {
 		m.Sampling = &mcppoolv1.SamplingPolicy{Model: p.Model, MaxTokens: uint32(p.MaxTokens), MaxRequests: uint32(p.MaxRequests)}
 	}
@@ -82,7 +84,7 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	}
 	for _, r := range s.Permissions {
 		m.Permissions = append(m.Permissions, &mcppoolv1.PermissionRule{
-			Users: r.Users, Tools: r.Tools, Effects: r.Effects, Decision: mcppoolv1.PermissionDecision(r.Decision + 1),
+			Users: r.Users, Tools: r.Tools, Effects: r.Effects, Decision: enumOf[mcppoolv1.PermissionDecision](decisionPrefix, r.Decision),
 		})
 	}
 	for name, p := range s.Policies {
@@ -99,12 +101,10 @@ func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
 	s := &registry.Server{
 		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),
 		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
-		Pinning:     registry.Pinning(max(m.GetPinning(), 1) - 1),
-		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(),
-		Roots: slices.Clone(m.GetRoots()),
+		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(), Roots: slices.Clone(m.GetRoots()),
+		Pinning: nameOf[registry.Pinning](pinningPrefix, m.GetPinning()), Isolation: nameOf[registry.Isolation](isolationPrefix, m.GetIsolation()),
+		MaxConnections: int(m.GetMaxConnections()), CacheTTL: m.GetCacheTtl().AsDuration(),
 	}
-	s.Isolation, s.MaxConnections = registry.Isolation(max(m.GetIsolation(), 1)-1), int(m.GetMaxConnections())
-	s.CacheTTL = m.GetCacheTtl().AsDuration()
 	if p := m.GetSampling(); p != nil {
 		s.Sampling = &registry.Sampling{Model: p.GetModel(), MaxTokens: int(p.GetMaxTokens()), MaxRequests: int(p.GetMaxRequests())}
 	}
@@ -120,7 +120,7 @@ func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
 	}
 	for _, r := range m.GetPermissions() {
 		s.Permissions = append(s.Permissions, registry.Rule{
-			Users: r.GetUsers(), Tools: r.GetTools(), Effects: r.GetEffects(), Decision: registry.Decision(r.GetDecision() - 1),
+			Users: r.GetUsers(), Tools: r.GetTools(), Effects: r.GetEffects(), Decision: cmp.Or(nameOf[registry.Decision](decisionPrefix, r.GetDecision()), registry.Allow),
 		})
 	}
 	for name, p := range m.GetToolPolicies() {
@@ -130,6 +130,33 @@ func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
 		s.Policies[name] = registry.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}
 	}
 	return s
+}
+
+// Prefixes of enums whose values have the registry's names in upper case. The first value is the default: the empty name.
+const (
+	pinningPrefix   = "PINNING_"
+	isolationPrefix = "ISOLATION_"
+	decisionPrefix  = "PERMISSION_DECISION_"
+	grantPrefix     = "GRANT_"
+)
+
+// enumOf returns the value of a name.
+func enumOf[E protoreflect.Enum, N ~string](prefix string, name N) E {
+	var e E
+	number := protoreflect.EnumNumber(1)
+	if v := e.Descriptor().Values().ByName(protoreflect.Name(prefix + strings.ToUpper(string(name)))); v != nil {
+		number = v.Number()
+	}
+	return e.Type().New(number).(E)
+}
+
+// nameOf returns the name of a value.
+func nameOf[N ~string](prefix string, e protoreflect.Enum) N {
+	v := e.Descriptor().Values().ByNumber(e.Number())
+	if v == nil || v.Number() <= 1 {
+		return ""
+	}
+	return N(strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix)))
 }
 
 // duration is absent where it is the default.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -43,8 +42,7 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 	if err != nil {
 		return err
 	}
-	same := edited.Trusted == server.Trusted && maps.Equal(edited.Policies, server.Policies) && edited.SamePermissions(server) && edited.SameSharing(server)
-	if !p.IsOperator() && !same {
+	if !p.IsOperator() && !edited.SameForUsers(server) {
 		return denied(onlyOperators)
 	}
 	if err := editRoots(p, server, edited.Roots); err != nil {

@@ -109,22 +109,18 @@ func oauthMessage(o *registry.OAuth) *mcppoolv1.OAuth {
 	if o == nil {
 		return nil
 	}
-	m := &mcppoolv1.OAuth{ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: mcppoolv1.OAuth_GRANT_AUTHORIZATION_CODE}
-	if o.Grant == registry.GrantClientCredentials {
-		m.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
+	return &mcppoolv1.OAuth{
+		ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: enumOf[mcppoolv1.OAuth_Grant](grantPrefix, o.Grant),
 	}
-	return m
 }
 
 func oauthOf(m *mcppoolv1.OAuth) *registry.OAuth {
 	if m == nil {
 		return nil
 	}
-	o := &registry.OAuth{ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes()}
-	if m.GetGrant() == mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {
-		o.Grant = registry.GrantClientCredentials
+	return &registry.OAuth{
+		ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes(), Grant: nameOf[registry.Grant](grantPrefix, m.GetGrant()),
 	}
-	return o
 }
 
 func hideSecret(m *mcppoolv1.OAuth) {

@@ -62,7 +62,7 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 		if server.Owner != "" && server.Owner != p.Sub {
 			return nil, denied("only an operator may register an MCP server for another user")
 		}
-		if server.Trusted || len(server.Policies) > 0 || len(server.Permissions) > 0 || !server.SameSharing(&registry.Server{}) {
+		if !server.SameForUsers(&registry.Server{}) {
 			return nil, denied(onlyOperators)
 		}
 		server.Owner, server.AutoActivate = p.Sub, true

@@ -1,9 +1,8 @@
 package oauth
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"time"
 
 	"pawl.dev/mcppool-svc/internal/store"
 )
@@ -23,13 +22,7 @@ func (v *vault) putRegistration(key string, r registration) error {
 	v.mu.RLock()
 	var spare string
 	if _, known := v.clients[key]; !known && len(v.clients) >= maxRegistrations {
-		keys := make([]string, 0, len(v.clients))
-		for k := range v.clients {
-			keys = append(keys, k)
-		}
-		spare = slices.MinFunc(keys, func(a, b string) int {
-			return cmp.Or(v.clients[a].Time.Compare(v.clients[b].Time), cmp.Compare(a, b))
-		})
+		spare = store.Oldest(v.clients, func(r registration) time.Time { return r.Time })
 		changes = append(changes, store.Change{Bucket: bucketClients, Key: spare})
 	}
 	v.mu.RUnlock()

@@ -3,8 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"strings"
+
+	"github.com/google/uuid"
 
 	"pawl.dev/mcppool-svc/internal/store"
 )
@@ -14,7 +14,7 @@ import (
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	key := requestKey(user, requestID)
+	key := pairKey(user, requestID)
 	if requestID != "" {
 		if answer, err := r.answered(key, digest); answer != nil || err != nil {
 			return answer, err
@@ -23,34 +23,26 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	if _, err := r.Lookup(s.Owner, s.ID); err == nil {
 		return nil, ErrExists
 	}
-	uid, err := newUID()
+	uid, err := uuid.NewV7()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making an id: %w", err)
 	}
 	s = s.Clone()
-	s.UID, s.Generation, s.FromConfig = uid, 1, false
+	s.UID, s.Generation, s.FromConfig = uid.String(), 1, false
 	s.CreateTime = r.now().UTC()
 	s.UpdateTime = s.CreateTime
 
-	changes := []store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}
-	old := r.oldRequests()
-	for _, key := range old {
-		changes = append(changes, store.Change{Bucket: bucketRequests, Key: key})
-	}
-	q := request{Version: recordVersion, Digest: digest, Answer: toRecord(s), Time: s.CreateTime}
+	changes := append(r.oldRequests(), s.change())
 	if requestID != "" {
+		q := request{Version: recordVersion, Digest: digest, Answer: record{recordVersion, *s}, Time: s.CreateTime}
 		changes = append(changes, store.Change{Bucket: bucketRequests, Key: key, Value: encode(q)})
 	}
-	err = r.commit(s.Owner, changes, func() {
-		r.servers[s.Key()] = s.Seal()
-		for _, key := range old {
-			delete(r.requests, key)
-		}
-		if requestID != "" {
-			r.requests[key] = q
-		}
-	})
-	return s, err
+	return s, r.commit(s.Owner, changes)
+}
+
+// change stores a server.
+func (s *Server) change() store.Change {
+	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
 }
 
 // answered returns the answer to a request that was answered before; nil if it was not.
@@ -63,22 +55,20 @@ func (r *Registry) answered(key, digest string) (*Server, error) {
 		return nil, nil
 	case q.Digest != digest:
 		return nil, ErrRequestReused
-	default:
-		return q.Answer.server(), nil
 	}
+	return &q.Answer.Server, nil
 }
 
-// oldRequests returns the keys of creates that are too old to be repeated.
-func (r *Registry) oldRequests() []string {
+// oldRequests deletes the creates that are too old to be repeated.
+func (r *Registry) oldRequests() (changes []store.Change) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	var keys []string
 	for key, q := range r.requests {
 		if r.now().Sub(q.Time) >= requestMemory {
-			keys = append(keys, key)
+			changes = append(changes, store.Change{Bucket: bucketRequests, Key: key})
 		}
 	}
-	return keys
+	return changes
 }
 
 // Update replaces a server by what edit makes of a copy of it. edit's error is returned as it is. Others: ErrNotFound,
@@ -94,14 +84,15 @@ func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Se
 	if err := edit(s); err != nil {
 		return nil, err
 	}
-	s.Generation++
-	if s.Change, err = newChange(); err != nil {
-		return nil, err
+	change, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("naming a change: %w", err)
 	}
+	s.Generation++
+	s.Change = change.String()
 	s.KeepMeaning(current)
 	s.UpdateTime = r.now().UTC()
-	err = r.commit(s.Owner, []store.Change{{Bucket: bucketServers, Key: s.Key(), Value: encode(toRecord(s))}}, func() { r.servers[s.Key()] = s.Seal() })
-	return s, err
+	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
 
 // Delete removes a server and what users said of it, and returns it. Errors as of Update.
@@ -113,34 +104,22 @@ func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 		return nil, err
 	}
 	changes := []store.Change{{Bucket: bucketServers, Key: s.Key()}}
-	isOf := func(key string, _ bool) bool { return key == keyUser(key)+"\x00"+s.Key() }
 	r.mu.RLock()
-	for key, active := range r.active {
-		if isOf(key, active) {
+	for key := range r.active {
+		if key == pairKey(keyUser(key), s.Key()) {
 			changes = append(changes, store.Change{Bucket: bucketActivations, Key: key})
 		}
 	}
 	r.mu.RUnlock()
-	err = r.commit(s.Owner, changes, func() {
-		delete(r.servers, s.Key())
-		maps.DeleteFunc(r.active, isOf)
-	})
-	return s, err
-}
-
-// keyUser is the user of an activation's key.
-func keyUser(key string) string {
-	user, _, _ := strings.Cut(key, "\x00")
-	return user
+	return s, r.commit(s.Owner, changes)
 }
 
 // SetActive records a user's word on a server.
 func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	key := activationKey(user, s)
 	value := encode(activation{Version: recordVersion, Active: active})
-	return r.commit(user, []store.Change{{Bucket: bucketActivations, Key: key, Value: value}}, func() { r.active[key] = active })
+	return r.commit(user, []store.Change{{Bucket: bucketActivations, Key: pairKey(user, s.Key()), Value: value}})
 }
 
 // changeable finds a server that may be changed.
@@ -157,14 +136,15 @@ func (r *Registry) changeable(owner, id, etag string) (*Server, error) {
 	return s, nil
 }
 
-// commit stores changes, for one user or for all, and only then shows them.
-func (r *Registry) commit(user string, changes []store.Change, show func()) error {
+// commit stores changes, for one user or for all, and shows what is stored by then: another replica may have written too.
+func (r *Registry) commit(user string, changes []store.Change) error {
 	if err := r.store.Apply(changes...); err != nil {
 		return errors.Join(ErrStorage, fmt.Errorf("writing the registered MCP servers: %w", err))
 	}
 	r.mu.Lock()
-	show()
-	r.settle(changes)
+	for _, c := range changes {
+		r.reload(c.Bucket, c.Key)
+	}
 	r.mu.Unlock()
 	if r.changed != nil {
 		r.changed(user)

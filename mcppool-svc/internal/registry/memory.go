@@ -1,10 +1,8 @@
 package registry
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -81,30 +79,20 @@ func (w *Memory) Recall(origin string) string {
 func (w *Memory) Remember(origin, way string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var changes []store.Change
+	changes := []store.Change{{Bucket: w.bucket, Key: origin}}
 	if way == "" {
 		delete(w.ways, origin)
-		changes = append(changes, store.Change{Bucket: w.bucket, Key: origin})
 	} else {
 		if _, known := w.ways[origin]; !known && len(w.ways) >= maxWays {
-			oldest := w.oldest()
+			oldest := store.Oldest(w.ways, func(r wayRecord) time.Time { return r.Time })
 			delete(w.ways, oldest)
 			changes = append(changes, store.Change{Bucket: w.bucket, Key: oldest})
 		}
 		r := wayRecord{Version: recordVersion, Way: way, Time: w.now().UTC()}
 		w.ways[origin] = r
-		changes = append(changes, store.Change{Bucket: w.bucket, Key: origin, Value: encode(r)})
+		changes[0].Value = encode(r)
 	}
 	if err := w.store.Apply(changes...); err != nil {
 		w.log.Warn("what was found out about an MCP server cannot be stored", "what", w.bucket, "error", err)
 	}
-}
-
-// oldest is the origin that was remembered first. Called with mu held.
-func (w *Memory) oldest() string {
-	keys := make([]string, 0, len(w.ways))
-	for key := range w.ways {
-		keys = append(keys, key)
-	}
-	return slices.MinFunc(keys, func(a, b string) int { return cmp.Or(w.ways[a].Time.Compare(w.ways[b].Time), cmp.Compare(a, b)) })
 }

@@ -26,7 +26,7 @@ func TestMatch(t *testing.T) {
 func TestPermit(t *testing.T) {
 	const read, write, destructive = commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE, commonv1.Effect_EFFECT_DESTRUCTIVE
 	s := &Server{Permissions: []Rule{
-		{Users: []string{"op"}},
+		{Users: []string{"op"}, Decision: Allow},
 		{Tools: []string{"secret_*", "*_key"}, Decision: Deny},
 		{Users: []string{"bob"}, Effects: []commonv1.Effect{write, destructive}, Decision: Deny},
 		{Effects: []commonv1.Effect{destructive}, Decision: Ask},

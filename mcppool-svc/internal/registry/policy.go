@@ -1,10 +1,34 @@
 package registry
 
-import commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+)
 
 // AnyTool stands for any text in the name of a tool; alone it is the key of the policy for tools that have none of their
 // own.
 const AnyTool = "*"
+
+// Policy is the operator's word on a tool.
+type Policy struct {
+	Effect     commonv1.Effect
+	Idempotent bool
+	RiskFloor  commonv1.RiskLevel
+}
+
+// Rule decides about the calls that fit each of its lists; an empty list fits any.
+type Rule struct {
+	Users    []string `json:"users,omitempty"` // subs
+	Tools    []string `json:"tools,omitempty"` // names; `*` stands for any text
+	Effects  Effects  `json:"effects,omitempty"`
+	Decision Decision `json:"decision"`
+}
+
+// Effects are stored by their names.
+type Effects []commonv1.Effect
 
 // Hints are a tool's annotations, as its server gave them; nil if it gave none.
 type Hints struct {
@@ -28,8 +52,6 @@ func (s *Server) Judge(tool string, hints Hints) Policy {
 	case ok:
 	case s.Trusted || s.Builtin != nil:
 		policy = hints.policy()
-	default:
-		policy = Policy{Effect: commonv1.Effect_EFFECT_WRITE}
 	}
 	if policy.Effect == commonv1.Effect_EFFECT_UNSPECIFIED {
 		policy.Effect = commonv1.Effect_EFFECT_WRITE
@@ -40,20 +62,36 @@ func (s *Server) Judge(tool string, hints Hints) Policy {
 	return policy
 }
 
-// policy reads the annotations with the defaults that MCP gives them: not read-only, destructive, not idempotent. Where
-// the server said nothing at all there is nothing to believe.
-func (h Hints) policy() Policy {
-	if h == (Hints{}) {
-		return Policy{Effect: commonv1.Effect_EFFECT_WRITE}
+// policy finds the operator's word on a tool: under its own name, else under the longest pattern that it fits.
+func (s *Server) policy(tool string) (Policy, bool) {
+	if p, ok := s.Policies[tool]; ok {
+		return p, true
 	}
-	if h.ReadOnly != nil && *h.ReadOnly {
+	best, found := "", false
+	for pattern := range s.Policies {
+		if !strings.Contains(pattern, AnyTool) || !match(pattern, tool) {
+			continue
+		}
+		if !found || len(pattern) > len(best) || len(pattern) == len(best) && pattern < best {
+			best, found = pattern, true
+		}
+	}
+	return s.Policies[best], found
+}
+
+// policy reads the annotations with the defaults that MCP gives them: not read-only, destructive, not idempotent. It is empty if the
+// server gave none.
+func (h Hints) policy() Policy {
+	switch {
+	case h == (Hints{}):
+		return Policy{}
+	case h.ReadOnly != nil && *h.ReadOnly:
 		return Policy{Effect: commonv1.Effect_EFFECT_READ, Idempotent: true}
 	}
-	p := Policy{Effect: commonv1.Effect_EFFECT_DESTRUCTIVE}
+	p := Policy{Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, Idempotent: h.Idempotent != nil && *h.Idempotent}
 	if h.Destructive != nil && !*h.Destructive {
 		p.Effect = commonv1.Effect_EFFECT_WRITE
 	}
-	p.Idempotent = h.Idempotent != nil && *h.Idempotent
 	return p
 }
 
@@ -66,4 +104,96 @@ func floor(e commonv1.Effect) commonv1.RiskLevel {
 	default:
 		return commonv1.RiskLevel_RISK_LEVEL_MEDIUM
 	}
+}
+
+// Permit returns the decision of the first rule that matches a user's call.
+func (s *Server) Permit(user, tool string, effect commonv1.Effect) Decision {
+	return s.decide(func(r Rule) bool {
+		return r.fits(user, effect) && (len(r.Tools) == 0 || slices.ContainsFunc(r.Tools, func(p string) bool { return match(p, tool) }))
+	})
+}
+
+// PermitOffers reports whether a user may use what a server offers beside tools: resources, prompts and completions. They are
+// read and have no tool's name, so only rules about any tool (or `*`) and any effect (or READ) fit. Ask lets them be read:
+// only the user asks for them.
+func (s *Server) PermitOffers(user string) Decision {
+	return s.decide(func(r Rule) bool {
+		return r.fits(user, commonv1.Effect_EFFECT_READ) && (len(r.Tools) == 0 || slices.Contains(r.Tools, AnyTool))
+	})
+}
+
+func (s *Server) decide(fits func(Rule) bool) Decision {
+	i := slices.IndexFunc(s.Permissions, fits)
+	switch {
+	case i < 0:
+		return Allow
+	case s.Permissions[i].Decision == Allow, s.Permissions[i].Decision == Ask:
+		return s.Permissions[i].Decision
+	}
+	return Deny // also if the rule is not understood
+}
+
+func (r Rule) fits(user string, effect commonv1.Effect) bool {
+	return (len(r.Users) == 0 || slices.Contains(r.Users, user)) && (len(r.Effects) == 0 || slices.Contains(r.Effects, effect))
+}
+
+// match reports whether a name fits a pattern in which `*` stands for any text.
+func match(pattern, name string) bool {
+	head, rest, star := strings.Cut(pattern, AnyTool)
+	if !star {
+		return pattern == name
+	}
+	name, ok := strings.CutPrefix(name, head)
+	if !ok {
+		return false
+	}
+	parts := strings.Split(rest, AnyTool)
+	last := parts[len(parts)-1]
+	for _, part := range parts[:len(parts)-1] {
+		i := strings.Index(name, part)
+		if i < 0 {
+			return false
+		}
+		name = name[i+len(part):]
+	}
+	return strings.HasSuffix(name, last)
+}
+
+// storedPolicy is a policy as stored: by the enums' names.
+type storedPolicy struct {
+	Effect     string `json:"effect"`
+	Idempotent bool   `json:"idempotent,omitempty"`
+	RiskFloor  string `json:"risk_floor,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p Policy) MarshalJSON() ([]byte, error) {
+	return json.Marshal(storedPolicy{p.Effect.String(), p.Idempotent, p.RiskFloor.String()})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Policy) UnmarshalJSON(raw []byte) error {
+	var s storedPolicy
+	err := json.Unmarshal(raw, &s)
+	*p = Policy{commonv1.Effect(commonv1.Effect_value[s.Effect]), s.Idempotent, commonv1.RiskLevel(commonv1.RiskLevel_value[s.RiskFloor])}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (e Effects) MarshalJSON() ([]byte, error) {
+	var all []string
+	for _, effect := range e {
+		all = append(all, effect.String())
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *Effects) UnmarshalJSON(raw []byte) error {
+	var all []string
+	err := json.Unmarshal(raw, &all)
+	for _, name := range all {
+		*e = append(*e, commonv1.Effect(commonv1.Effect_value[name]))
+	}
+	return err
 }

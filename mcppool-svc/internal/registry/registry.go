@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"pawl.dev/mcppool-svc/internal/store"
 )
@@ -52,8 +52,8 @@ type Registry struct {
 
 	mu       sync.RWMutex
 	servers  map[string]*Server // guarded by mu; by Server.Key
-	active   map[string]bool    // guarded by mu; by activationKey; explicit words alone
-	requests map[string]request // guarded by mu; by requestKey
+	active   map[string]bool    // guarded by mu; by pairKey; explicit words alone
+	requests map[string]request // guarded by mu; by pairKey
 }
 
 // New reads what is stored and adds the servers of configuration files, which win.
@@ -87,7 +87,7 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 	case bucketServers:
 		var rec record
 		if err = decode(value, &rec); err == nil {
-			r.servers[key] = rec.server().Seal()
+			r.servers[key] = rec.Seal()
 		}
 	case bucketActivations:
 		var a activation
@@ -111,7 +111,7 @@ func (r *Registry) Lookup(user, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, owner := range []string{user, ""} {
-		if s := r.servers[(&Server{Owner: owner, ID: id}).Key()]; s != nil {
+		if s := r.servers[pairKey(owner, id)]; s != nil {
 			return s, nil
 		}
 	}
@@ -122,10 +122,17 @@ func (r *Registry) Lookup(user, id string) (*Server, error) {
 func (r *Registry) Of(owner, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if s := r.servers[(&Server{Owner: owner, ID: id}).Key()]; s != nil {
+	if s := r.servers[pairKey(owner, id)]; s != nil {
 		return s, nil
 	}
 	return nil, ErrNotFound
+}
+
+// All returns the servers of all owners, in no order.
+func (r *Registry) All() []*Server {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Collect(maps.Values(r.servers))
 }
 
 // Visible returns what a user can see, by id. The user's own server hides the shared one of the same id.
@@ -138,41 +145,24 @@ func (r *Registry) Visible(user string) []*Server {
 			byID[s.ID] = s
 		}
 	}
-	list := make([]*Server, 0, len(byID))
-	for _, s := range byID {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *Server) int { return cmp.Compare(a.ID, b.ID) })
-	return list
+	return slices.SortedFunc(maps.Values(byID), func(a, b *Server) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // Active reports whether a user's tasks may use a server: the user's word, else the server's default.
 func (r *Registry) Active(user string, s *Server) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if active, said := r.active[activationKey(user, s)]; said {
+	if active, said := r.active[pairKey(user, s.Key())]; said {
 		return active
 	}
 	return s.AutoActivate
 }
 
-func activationKey(user string, s *Server) string { return user + "\x00" + s.Key() }
+// pairKey is the key of what is stored of a user and a server, or a request.
+func pairKey(user, of string) string { return user + "\x00" + of }
 
-func requestKey(user, id string) string { return user + "\x00" + id }
-
-// newChange names a change.
-func newChange() (string, error) {
-	id, err := uuid.NewRandom()
-	if err != nil {
-		return "", fmt.Errorf("naming a change: %w", err)
-	}
-	return id.String(), nil
-}
-
-func newUID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("making an id: %w", err)
-	}
-	return id.String(), nil
+// keyUser is the user of such a key.
+func keyUser(key string) string {
+	user, _, _ := strings.Cut(key, "\x00")
+	return user
 }

@@ -1,11 +1,9 @@
 package registry
 
 import (
-	"bytes"
 	"fmt"
 
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Moved is what a change that was made elsewhere means for connections.
@@ -49,15 +47,6 @@ func (r *Registry) Applied(places []replica.Place) []Moved {
 	return moved
 }
 
-// settle shows what is stored in the place of what was just written, where another replica wrote it meanwhile. Called with mu held.
-func (r *Registry) settle(changes []store.Change) {
-	for _, c := range changes {
-		if now, err := r.store.Get(c.Bucket, c.Key); err == nil && !bytes.Equal(now, c.Value) {
-			r.reload(c.Bucket, c.Key)
-		}
-	}
-}
-
 // reload makes one entry what is stored. What cannot be read leaves it as it was. Called with mu held.
 func (r *Registry) reload(bucket, key string) {
 	value, err := r.store.Get(bucket, key)
@@ -86,7 +75,7 @@ func Readable(bucket, key string, value []byte) bool {
 	switch bucket {
 	case bucketServers:
 		var rec record
-		if err = decode(value, &rec); err == nil && rec.server().Key() != key {
+		if err = decode(value, &rec); err == nil && rec.Key() != key {
 			err = fmt.Errorf("it is of another server")
 		}
 	case bucketActivations:

@@ -1,66 +1,65 @@
 package registry
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
-	"reflect"
-	"slices"
 	"time"
-
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
 // Defaults of a server's limits.
 const (
-	DefaultCallTimeout  = 60 * time.Second
-	DefaultStartTimeout = 30 * time.Second
+	DefaultCallTimeout    = 60 * time.Second
+	DefaultStartTimeout   = 30 * time.Second
+	DefaultSampleTokens   = 1024
+	DefaultSampleRequests = 10
 )
 
-// Server is one registered server. Treat it as immutable: Clone before changing.
+// Server is one registered server, as it is stored too. Treat it as immutable: Clone before changing.
 type Server struct {
 	// UID names this registration for ever; a server that is registered again under the same id has another.
-	UID         string
-	ID          string // a slug
-	Owner       string // a user's sub; empty: shared by all users
-	DisplayName string
-	Description string
+	UID         string `json:"uid"`
+	ID          string `json:"id"`              // a slug
+	Owner       string `json:"owner,omitempty"` // a user's sub; empty: shared by all users
+	DisplayName string `json:"display_name,omitempty"`
+	Description string `json:"description,omitempty"`
 
 	// Exactly one of the three is set.
-	Stdio   *Stdio
-	HTTP    *HTTP
-	Builtin *Builtin
+	Stdio   *Stdio   `json:"stdio,omitempty"`
+	HTTP    *HTTP    `json:"http,omitempty"`
+	Builtin *Builtin `json:"builtin,omitempty"`
 
-	Disabled     bool
-	AutoActivate bool
+	Disabled     bool `json:"disabled,omitempty"`
+	AutoActivate bool `json:"auto_activate,omitempty"`
 	// OnlyWhenNamed keeps it out of tasks that name no servers.
-	OnlyWhenNamed bool
-	Trusted       bool
-	Policies      map[string]Policy // by tool name; `*` stands for any text
-	Pinning       Pinning
-	Permissions   []Rule        // the first that fits a call decides
-	CallTimeout   time.Duration // 0: the default
-	StartTimeout  time.Duration // 0: the default
+	OnlyWhenNamed bool              `json:"only_when_named,omitempty"`
+	Trusted       bool              `json:"trusted,omitempty"`
+	Policies      map[string]Policy `json:"tool_policies,omitempty"` // by tool name; `*` stands for any text
+	Pinning       Pinning           `json:"pinning,omitempty"`
+	Permissions   []Rule            `json:"permissions,omitempty"`   // the first that fits a call decides
+	CallTimeout   time.Duration     `json:"call_timeout,omitempty"`  // ns; 0: the default
+	StartTimeout  time.Duration     `json:"start_timeout,omitempty"` // ns; 0: the default
 	// Roots are folders that the server is told of when it asks: file URIs.
-	Roots []string
+	Roots []string `json:"roots,omitempty"`
 
-	Isolation      Isolation
-	MaxConnections int           // of all users; 0: as many as the pool allows
-	CacheTTL       time.Duration // how long results of reading tools may be given again; 0: they are not kept
-	Sampling       *Sampling     // what it may ask of models; nil: nothing
+	Isolation      Isolation     `json:"isolation,omitempty"`
+	MaxConnections int           `json:"max_connections,omitempty"` // of all users; 0: as many as the pool allows
+	CacheTTL       time.Duration `json:"cache_ttl,omitempty"`       // ns; how long results of reading tools may be given again; 0: they are not kept
+	Sampling       *Sampling     `json:"sampling,omitempty"`        // what it may ask of models; nil: nothing
 
-	FromConfig bool
+	FromConfig bool `json:"-"` // it comes from a configuration file, and is not stored
 	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
 	// server it is cannot change it.
-	ByOperator bool
+	ByOperator bool `json:"by_operator,omitempty"`
 
-	Generation uint64 // counts changes
-	Change     string // names the last one, which two replicas may have made at once; empty if there was none
-	Meant      string // names the last change of what a call means, where there were others since; see KeepMeaning
-	CreateTime time.Time
-	UpdateTime time.Time
+	Generation uint64    `json:"generation"`       // counts changes
+	Change     string    `json:"change,omitempty"` // names the last one, which two replicas may have made at once; empty if there was none
+	Meant      string    `json:"meant,omitempty"`  // names the last change of what a call means, if there were others since; see KeepMeaning
+	CreateTime time.Time `json:"create_time"`
+	UpdateTime time.Time `json:"update_time"`
 
 	// Remembered by Seal.
 	revision string
@@ -94,12 +93,27 @@ type Builtin struct {
 	Root string `json:"root,omitempty"`
 }
 
-// Policy is the operator's word on a tool.
-type Policy struct {
-	Effect     commonv1.Effect
-	Idempotent bool
-	RiskFloor  commonv1.RiskLevel
+// OAuth says how the pool logs in to an HTTP server.
+type OAuth struct {
+	Grant    Grant  `json:"grant,omitempty"`
+	ClientID string `json:"client_id,omitempty"` // empty: the pool registers itself
+	// ClientSecret may be a private key in PEM, to sign with, and may refer to the pool's environment or files.
+	ClientSecret string   `json:"client_secret,omitempty"`
+	Scopes       []string `json:"scopes,omitempty"`
 }
+
+// Sampling is what a server may ask of models.
+type Sampling struct {
+	Model       string `json:"model,omitempty"`        // the planner's; empty: what the server hints at, else the planner's default
+	MaxTokens   int    `json:"max_tokens,omitempty"`   // of an answer; 0: the default
+	MaxRequests int    `json:"max_requests,omitempty"` // of a call; 0: the default
+}
+
+// Tokens is the longest answer.
+func (s *Sampling) Tokens() int { return cmp.Or(s.MaxTokens, DefaultSampleTokens) }
+
+// Requests is how often models may be asked during one call.
+func (s *Sampling) Requests() int { return cmp.Or(s.MaxRequests, DefaultSampleRequests) }
 
 // Key tells servers of the same id but of different owners apart.
 func (s *Server) Key() string { return s.Owner + "\x00" + s.ID }
@@ -141,8 +155,7 @@ func (s *Server) meaning() string {
 // call.
 func (s *Server) KeepMeaning(before *Server) {
 	s.Meant = ""
-	if s.Revision() == before.Revision() && s.Trusted == before.Trusted && reflect.DeepEqual(s.Policies, before.Policies) &&
-		reflect.DeepEqual(s.Permissions, before.Permissions) {
+	if s.Revision() == before.Revision() && s.Trusted == before.Trusted && same(s.Policies, before.Policies) && same(s.Permissions, before.Permissions) {
 		s.Meant = before.meaning()
 	}
 }
@@ -189,51 +202,34 @@ func (s *Server) Seal() *Server {
 }
 
 // CallLimit is the longest that a call may take.
-func (s *Server) CallLimit() time.Duration {
-	if s.CallTimeout > 0 {
-		return s.CallTimeout
-	}
-	return DefaultCallTimeout
-}
+func (s *Server) CallLimit() time.Duration { return cmp.Or(s.CallTimeout, DefaultCallTimeout) }
 
 // StartLimit is the longest that connecting may take.
-func (s *Server) StartLimit() time.Duration {
-	if s.StartTimeout > 0 {
-		return s.StartTimeout
+func (s *Server) StartLimit() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
+
+// SameForUsers reports whether two registrations agree on what only operators may say: of tools, permissions, connections, kept results
+// and models.
+func (s *Server) SameForUsers(o *Server) bool {
+	settings := func(s *Server) *Server {
+		return &Server{
+			Trusted: s.Trusted, Policies: s.Policies, Permissions: s.Permissions,
+			Isolation: s.Isolation, MaxConnections: s.MaxConnections, CacheTTL: s.CacheTTL, Sampling: s.Sampling,
+		}
 	}
-	return DefaultStartTimeout
+	return same(settings(s), settings(o))
 }
 
 // Clone copies the server so that the copy can be changed.
 func (s *Server) Clone() *Server {
-	c := *s
-	c.revision, c.origin, c.config = "", "", 0
-	if s.Stdio != nil {
-		t := *s.Stdio
-		t.Args, t.Env = slices.Clone(t.Args), maps.Clone(t.Env)
-		c.Stdio = &t
+	c := &Server{FromConfig: s.FromConfig}
+	if err := json.Unmarshal(encode(s), c); err != nil {
+		panic(err) // it was just written
 	}
-	if s.HTTP != nil {
-		t := *s.HTTP
-		t.Headers, t.OAuth = maps.Clone(t.Headers), t.OAuth.clone()
-		c.HTTP = &t
-	}
-	if s.Builtin != nil {
-		t := *s.Builtin
-		c.Builtin = &t
-	}
-	c.Policies = maps.Clone(s.Policies)
-	c.Permissions = slices.Clone(s.Permissions)
-	c.Roots = slices.Clone(s.Roots)
-	c.Sampling = s.Sampling.clone()
-	return &c
+	return c
 }
 
-// binaryOf is a stable text of plain values. Marshalling those cannot fail.
-func binaryOf(values ...any) []byte {
-	b, err := json.Marshal(values)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
+// same reports whether two values are stored as the same.
+func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
+
+// binaryOf is a stable text of plain values.
+func binaryOf(values ...any) []byte { return encode(values) }

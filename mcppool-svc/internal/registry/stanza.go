@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,23 +17,20 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// stdioType and httpType are what `type` may say, in the spellings that are about.
-var (
-	stdioTypes = []string{"stdio"}
-	httpTypes  = []string{"http", "streamable-http", "streamablehttp", "streamable_http", sseType}
-)
+// httpTypes are what `type` may say of a server with a `url`, in the spellings that are in use.
+var httpTypes = []string{"", "http", "streamable-http", "streamablehttp", "streamable_http", sseType}
 
-// sseType is the older HTTP transport.
-const sseType = "sse"
+// stdioType and sseType are the type of a program and of the older HTTP transport.
+const stdioType, sseType = "stdio", "sse"
 
 // server makes a registration of a stanza.
 func (r Reader) server(st stanza, dir string) (Entry, error) {
 	if st.err != nil {
 		return Entry{}, st.err
 	}
-	f, err := fieldsOf(st.raw)
-	if err != nil {
-		return Entry{}, err
+	f := &fields{dir: dir}
+	if err := json.Unmarshal(st.raw, &f.left); err != nil || f.left == nil {
+		return Entry{}, errors.New("it is not a JSON object")
 	}
 	s := &Server{FromConfig: true, ByOperator: true, AutoActivate: r.AutoActivate, ID: st.name}
 	if !IsSlug(st.name) {
@@ -43,13 +41,7 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 		s.DisplayName = st.name
 		r.Log.Info("an MCP server's name is no id; it has another one here", "server", st.name, "mcp_id", s.ID)
 	}
-	if err := f.common(s); err != nil {
-		return Entry{}, err
-	}
-	if err := f.transport(s, dir); err != nil {
-		return Entry{}, err
-	}
-	if err := f.roots(s, dir); err != nil {
+	if err := f.read(s); err != nil {
 		return Entry{}, err
 	}
 	s.UID = digest(st, s.ID, s.Owner)
@@ -60,185 +52,257 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 	return Entry{Server: s, Unknown: unknown}, s.Validate()
 }
 
-// fields are a stanza's members that were not read yet.
-type fields struct{ left map[string]json.RawMessage }
-
-func fieldsOf(raw json.RawMessage) (*fields, error) {
-	f := &fields{}
-	if err := json.Unmarshal(raw, &f.left); err != nil || f.left == nil {
-		return nil, errors.New("it is not a JSON object")
-	}
-	return f, nil
+// fields are a stanza's members that were not read yet. Relative folders in them count from dir.
+type fields struct {
+	left map[string]json.RawMessage
+	dir  string
 }
 
-// take reads a member into a value; false if there is none.
-func take[T any](f *fields, key, what string, to *T) (bool, error) {
+// take reads a member into a value; one that is missing or null leaves it as it is.
+func take[T any](f *fields, key, what string, to *T) error {
 	raw, ok := f.left[key]
 	delete(f.left, key)
 	if !ok || string(raw) == "null" {
-		return false, nil
+		return nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(to); err != nil {
-		return false, fmt.Errorf("%q is not %s", key, what)
+		return fmt.Errorf("%q is not %s", key, what)
 	}
-	return true, nil
-}
-
-// common reads what all transports have.
-func (f *fields) common(s *Server) error {
-	enabled := true
-	for _, step := range []func() (bool, error){
-		func() (bool, error) { return take(f, "disabled", "true or false", &s.Disabled) },
-		func() (bool, error) { return take(f, "enabled", "true or false", &enabled) },
-		func() (bool, error) { return take(f, "trusted", "true or false", &s.Trusted) },
-		func() (bool, error) { return take(f, "autoActivate", "true or false", &s.AutoActivate) },
-		func() (bool, error) { return take(f, "onlyWhenNamed", "true or false", &s.OnlyWhenNamed) },
-		func() (bool, error) { return take(f, "description", "a text", &s.Description) },
-		func() (bool, error) { return take(f, "owner", "a user's name", &s.Owner) },
-		func() (bool, error) { return f.duration("timeout", 24*time.Hour, &s.CallTimeout) },
-		func() (bool, error) { return f.duration("startTimeout", 10*time.Minute, &s.StartTimeout) },
-		func() (bool, error) { return f.policies(s) },
-		func() (bool, error) { return f.pinning(s) },
-		func() (bool, error) { return f.permissions(s) },
-		func() (bool, error) { return f.sharing(s) },
-		func() (bool, error) { return f.sampling(s) },
-	} {
-		if _, err := step(); err != nil {
-			return err
-		}
-	}
-	s.Disabled = s.Disabled || !enabled
 	return nil
 }
 
-// duration reads seconds or a Go duration.
-func (f *fields) duration(key string, most time.Duration, to *time.Duration) (bool, error) {
-	var v any
-	ok, err := take(f, key, "a duration", &v)
-	if !ok || err != nil {
-		return false, err
+// choice reads one of several names, of which the first is the default.
+func choice[T ~string](f *fields, key string, to *T, names ...string) error {
+	name := names[0]
+	if err := take(f, key, "a text", &name); err != nil {
+		return err
 	}
-	var d time.Duration
-	switch v := v.(type) {
-	case float64:
-		// Compared as seconds: a large number would overflow a Duration.
-		if v > most.Seconds() {
-			return false, fmt.Errorf("%q is more than %s; it counts seconds", key, humantime.Text(most))
-		}
-		d = time.Duration(v * float64(time.Second))
-	case string:
-		if d, err = time.ParseDuration(v); err != nil {
-			return false, fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
-		}
-	default:
-		return false, fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("%q must be one of %s", key, strings.Join(names, ", "))
 	}
-	if d <= 0 || d > most {
-		return false, fmt.Errorf("%q is not between 0 and %s", key, humantime.Text(most))
+	if name != names[0] {
+		*to = T(name)
 	}
-	*to = d
-	return true, nil
+	return nil
 }
 
-// pinning reads which tools need an approval.
-func (f *fields) pinning(s *Server) (bool, error) {
-	var name string
-	ok, err := take(f, "pinning", "a text", &name)
-	if !ok || err != nil {
-		return false, err
+// effect reads the name of an effect; 0 if it is none.
+func effect(name string) commonv1.Effect {
+	return commonv1.Effect(commonv1.Effect_value["EFFECT_"+strings.ToUpper(name)])
+}
+
+// read reads all members. The first error counts.
+func (f *fields) read(s *Server) error {
+	enabled := true
+	err := cmp.Or(
+		take(f, "disabled", "true or false", &s.Disabled),
+		take(f, "enabled", "true or false", &enabled),
+		take(f, "trusted", "true or false", &s.Trusted),
+		take(f, "autoActivate", "true or false", &s.AutoActivate),
+		take(f, "onlyWhenNamed", "true or false", &s.OnlyWhenNamed),
+		take(f, "description", "a text", &s.Description),
+		take(f, "owner", "a user's name", &s.Owner),
+		f.duration("timeout", 24*time.Hour, &s.CallTimeout),
+		f.duration("startTimeout", 10*time.Minute, &s.StartTimeout),
+		f.policies(s),
+		choice(f, "pinning", &s.Pinning, "approve_changes", string(PinAllowNew), string(PinNothing)),
+		f.permissions(s),
+		choice(f, "isolation", &s.Isolation, "user", string(PerTask), string(Shared)),
+		take(f, "maxConnections", "a whole number", &s.MaxConnections),
+		f.duration("cacheTtl", LongestCache, &s.CacheTTL),
+		f.sampling(s),
+		f.transport(s),
+		f.roots(s),
+	)
+	s.Disabled = s.Disabled || !enabled
+	return err
+}
+
+// duration reads seconds or a Go duration.
+func (f *fields) duration(key string, most time.Duration, to *time.Duration) error {
+	var v any
+	err := take(f, key, "a duration", &v)
+	if v == nil || err != nil {
+		return err
 	}
-	if s.Pinning, ok = ParsePinning(name); !ok {
-		return false, fmt.Errorf(`"pinning" must be one of %s`, strings.Join(Pinnings(), ", "))
+	if seconds, ok := v.(float64); ok {
+		// Compared as seconds: a large number would overflow a Duration.
+		if seconds > most.Seconds() {
+			return fmt.Errorf("%q is more than %s; it counts seconds", key, humantime.Text(most))
+		}
+		*to = time.Duration(seconds * float64(time.Second))
+	} else if text, ok := v.(string); !ok {
+		err = errors.New("it is no text")
+	} else {
+		*to, err = time.ParseDuration(text)
 	}
-	return true, nil
+	switch {
+	case err != nil:
+		return fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
+	case *to <= 0 || *to > most:
+		return fmt.Errorf("%q is not between 0 and %s", key, humantime.Text(most))
+	}
+	return nil
 }
 
 // transport reads how the server is reached: C1, a type that does not fit its fields is an error.
-func (f *fields) transport(s *Server, dir string) error {
+func (f *fields) transport(s *Server) error {
 	var kind string
-	if _, err := take(f, "type", "a text", &kind); err != nil {
+	if err := take(f, "type", "a text", &kind); err != nil {
 		return err
 	}
 	_, command := f.left["command"]
 	_, url := f.left["url"]
 	kind = strings.ToLower(kind)
+	isHTTP := slices.Contains(httpTypes, kind)
 	switch {
-	case kind != "" && !slices.Contains(stdioTypes, kind) && !slices.Contains(httpTypes, kind):
+	case kind != stdioType && !isHTTP:
 		return fmt.Errorf(`"type": %q is not known; use "stdio", "http" or "sse"`, kind)
 	case command && url:
 		return errors.New(`it has both "command" and "url"; give one of them`)
 	case !command && !url:
 		return errors.New(`it has neither "command" (a program to start) nor "url" (an address)`)
-	case command && slices.Contains(httpTypes, kind):
+	case command && isHTTP && kind != "":
 		return fmt.Errorf(`"type": %q does not go with "command"; use "url", or leave the type out`, kind)
-	case url && slices.Contains(stdioTypes, kind):
+	case url && kind == stdioType:
 		return fmt.Errorf(`"type": %q does not go with "url"; use "command", or leave the type out`, kind)
-	case command:
-		return f.stdio(s, dir)
-	default:
-		err := f.http(s)
-		s.HTTP.SSE = kind == sseType
-		return err
+	case url:
+		s.HTTP = &HTTP{SSE: kind == sseType}
+		return cmp.Or(
+			take(f, "url", "an address", &s.HTTP.URL),
+			take(f, "headers", "an object of texts", &s.HTTP.Headers),
+			f.oauth(s.HTTP),
+		)
 	}
+	s.Stdio = &Stdio{}
+	err := cmp.Or(
+		take(f, "command", "a text", &s.Stdio.Command),
+		take(f, "args", "a list of texts", &s.Stdio.Args),
+		take(f, "env", "an object of texts", &s.Stdio.Env),
+		take(f, "cwd", "a path", &s.Stdio.Dir),
+	)
+	if s.Stdio.Dir != "" && !filepath.IsAbs(s.Stdio.Dir) {
+		s.Stdio.Dir = filepath.Join(f.dir, s.Stdio.Dir)
+	}
+	return err
 }
 
-func (f *fields) stdio(s *Server, dir string) error {
-	s.Stdio = &Stdio{}
-	for _, step := range []func() (bool, error){
-		func() (bool, error) { return take(f, "command", "a text", &s.Stdio.Command) },
-		func() (bool, error) { return take(f, "args", "a list of texts", &s.Stdio.Args) },
-		func() (bool, error) { return take(f, "env", "an object of texts", &s.Stdio.Env) },
-		func() (bool, error) { return take(f, "cwd", "a path", &s.Stdio.Dir) },
-	} {
-		if _, err := step(); err != nil {
-			return err
-		}
+// oauth reads how the pool logs in.
+func (f *fields) oauth(t *HTTP) error {
+	var o *struct {
+		Grant        string   `json:"grant"`
+		ClientID     string   `json:"clientId"`
+		ClientSecret string   `json:"clientSecret"`
+		Scopes       []string `json:"scopes"`
 	}
-	if s.Stdio.Dir != "" && !filepath.IsAbs(s.Stdio.Dir) {
-		s.Stdio.Dir = filepath.Join(dir, s.Stdio.Dir)
+	const what = `an object such as {"clientId": "…", "clientSecret": "${env:NAME}", "scopes": ["…"], "grant": "client_credentials"}`
+	if err := take(f, "oauth", what, &o); o == nil || err != nil {
+		return err
+	}
+	t.OAuth = &OAuth{Grant: Grant(o.Grant), ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes}
+	switch t.OAuth.Grant {
+	case "authorization_code":
+		t.OAuth.Grant = GrantLogin
+	case GrantLogin, GrantClientCredentials:
+	default:
+		return fmt.Errorf(`"oauth": the "grant" %q must be authorization_code or client_credentials`, o.Grant)
 	}
 	return nil
 }
 
-func (f *fields) http(s *Server) error {
-	s.HTTP = &HTTP{}
-	if _, err := take(f, "url", "an address", &s.HTTP.URL); err != nil {
+// roots reads the folders that a server is told of.
+func (f *fields) roots(s *Server) error {
+	var folders []string
+	if err := take(f, "roots", `a list of folders such as ["/srv/project", "file:///srv/data"]`, &folders); err != nil {
 		return err
 	}
-	if _, err := take(f, "headers", "an object of texts", &s.HTTP.Headers); err != nil {
-		return err
+	for i, folder := range folders {
+		if !filepath.IsAbs(folder) && !strings.HasPrefix(folder, "file:") {
+			folders[i] = filepath.Join(f.dir, folder)
+		}
 	}
-	return f.oauth(s.HTTP)
+	var err error
+	s.Roots, err = ReadRoots(folders)
+	return err
+}
+
+// sampling reads whether, and within which bounds, a server may have models asked.
+func (f *fields) sampling(s *Server) error {
+	var bounds *struct {
+		Model       string `json:"model"`
+		MaxTokens   int    `json:"maxTokens"`
+		MaxRequests int    `json:"maxRequests"`
+	}
+	switch raw := f.left["sampling"]; string(raw) {
+	case "true":
+		f.left["sampling"] = json.RawMessage("{}")
+	case "false":
+		delete(f.left, "sampling")
+	}
+	err := take(f, "sampling", `true, false, or an object such as {"model": "fast", "maxTokens": 1024, "maxRequests": 10}`, &bounds)
+	if bounds != nil {
+		s.Sampling = &Sampling{Model: bounds.Model, MaxTokens: bounds.MaxTokens, MaxRequests: bounds.MaxRequests}
+	}
+	return err
 }
 
 // policies reads `tools`: what the operator says of them.
-func (f *fields) policies(s *Server) (bool, error) {
+func (f *fields) policies(s *Server) error {
 	var tools map[string]struct {
 		Effect     string `json:"effect"`
 		Idempotent bool   `json:"idempotent"`
 		Risk       string `json:"risk"`
 	}
 	const what = `an object such as {"name": {"effect": "read", "idempotent": true, "risk": "low"}}`
-	ok, err := take(f, "tools", what, &tools)
-	if !ok || err != nil {
-		return false, err
+	if err := take(f, "tools", what, &tools); err != nil {
+		return err
 	}
-	s.Policies = make(map[string]Policy, len(tools))
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		t := tools[name]
-		effect, ok := commonv1.Effect_value["EFFECT_"+strings.ToUpper(t.Effect)]
-		if !ok || effect == 0 {
-			return false, fmt.Errorf(`"tools": the "effect" of %q must be read, write or destructive`, name)
+		p := Policy{Effect: effect(t.Effect), Idempotent: t.Idempotent}
+		p.RiskFloor = commonv1.RiskLevel(commonv1.RiskLevel_value["RISK_LEVEL_"+strings.ToUpper(t.Risk)])
+		switch {
+		case p.Effect == 0:
+			return fmt.Errorf(`"tools": the "effect" of %q must be read, write or destructive`, name)
+		case t.Risk != "" && p.RiskFloor == 0:
+			return fmt.Errorf(`"tools": the "risk" of %q must be low, medium or high`, name)
+		case s.Policies == nil:
+			s.Policies = make(map[string]Policy, len(tools))
 		}
-		risk, ok := commonv1.RiskLevel_value["RISK_LEVEL_"+strings.ToUpper(t.Risk)]
-		if t.Risk != "" && (!ok || risk == 0) {
-			return false, fmt.Errorf(`"tools": the "risk" of %q must be low, medium or high`, name)
-		}
-		s.Policies[name] = Policy{
-			Effect: commonv1.Effect(effect), Idempotent: t.Idempotent, RiskFloor: commonv1.RiskLevel(risk),
-		}
+		s.Policies[name] = p
 	}
-	return true, nil
+	return nil
+}
+
+// permissions reads who may call what.
+func (f *fields) permissions(s *Server) error {
+	var rules []struct {
+		Users    []string `json:"users"`
+		Tools    []string `json:"tools"`
+		Effects  []string `json:"effects"`
+		Decision Decision `json:"decision"`
+	}
+	const what = `a list such as [{"users": ["ann"], "tools": ["delete_*"], "effects": ["destructive"], "decision": "deny"}]`
+	if err := take(f, "permissions", what, &rules); err != nil {
+		return err
+	}
+	for i, r := range rules {
+		if !slices.Contains([]Decision{Allow, Ask, Deny}, r.Decision) {
+			return fmt.Errorf(`"permissions": the "decision" of rule %d must be allow, ask or deny`, i+1)
+		}
+		if slices.Contains(r.Users, "") || slices.Contains(r.Tools, "") {
+			return fmt.Errorf(`"permissions": rule %d names a user or a tool that is empty`, i+1)
+		}
+		rule := Rule{Users: r.Users, Tools: r.Tools, Decision: r.Decision}
+		for _, name := range r.Effects {
+			rule.Effects = append(rule.Effects, effect(name))
+		}
+		if slices.Contains(rule.Effects, 0) {
+			return fmt.Errorf(`"permissions": the "effects" of rule %d must be read, write or destructive`, i+1)
+		}
+		s.Permissions = append(s.Permissions, rule)
+	}
+	return nil
 }

@@ -8,10 +8,25 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"pawl.dev/services/humantime"
 )
 
-// maxEntries bounds an environment and a header list.
-const maxEntries = 200
+const (
+	// maxEntries bounds an environment and a header list.
+	maxEntries = 200
+	maxRoots   = 100
+	maxRootLen = 4096
+)
+
+// Bounds of what operators may say.
+const (
+	MostConnections    = 100_000
+	LongestCache       = 24 * time.Hour
+	MostSampleTokens   = 1_000_000
+	MostSampleRequests = 1000
+)
 
 // ownHeaders are the protocol's; a registered header of that name would break it.
 var ownHeaders = []string{
@@ -34,31 +49,44 @@ func (s *Server) Validate() error {
 	if !IsSlug(s.ID) {
 		return invalid("id", "%q is not a slug: lower-case letters, digits, hyphens and underscores, 64 at most", s.ID)
 	}
-	set := 0
-	for _, is := range []bool{s.Stdio != nil, s.HTTP != nil, s.Builtin != nil} {
-		if is {
-			set++
-		}
-	}
-	if set != 1 {
-		return invalid("transport", "give exactly one of stdio, http and builtin")
-	}
 	for name, p := range s.Policies {
 		if name == "" || p.Effect < 0 || p.Effect > 3 || p.RiskFloor < 0 || p.RiskFloor > 3 {
 			return invalid("tool_policies", "the policy of tool %q cannot be used", name)
 		}
 	}
-	if err := s.validateSharing(); err != nil {
+	switch {
+	case s.MaxConnections < 0 || s.MaxConnections > MostConnections:
+		return invalid("max_connections", "is not between 0 and %d", MostConnections)
+	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
+		return invalid("cache_ttl", "is not between 0 and %s", humantime.Text(LongestCache))
+	}
+	if err := s.Sampling.validate(); err != nil {
 		return err
 	}
 	switch {
-	case s.Stdio != nil:
+	case s.Stdio != nil && s.HTTP == nil && s.Builtin == nil:
 		return s.Stdio.validate()
-	case s.HTTP != nil:
+	case s.Stdio == nil && s.HTTP != nil && s.Builtin == nil:
 		return s.HTTP.validate()
-	default:
+	case s.Stdio == nil && s.HTTP == nil && s.Builtin != nil:
 		return s.Builtin.validate()
+	default:
+		return invalid("transport", "give exactly one of stdio, http and builtin")
 	}
+}
+
+func (s *Sampling) validate() error {
+	switch {
+	case s == nil:
+		return nil
+	case len(s.Model) > 200:
+		return invalid("sampling.model", "has more than 200 characters")
+	case s.MaxTokens < 0 || s.MaxTokens > MostSampleTokens:
+		return invalid("sampling.max_tokens", "is not between 0 and %d", MostSampleTokens)
+	case s.MaxRequests < 0 || s.MaxRequests > MostSampleRequests:
+		return invalid("sampling.max_requests", "is not between 0 and %d", MostSampleRequests)
+	}
+	return nil
 }
 
 func (t *Stdio) validate() error {
@@ -108,6 +136,28 @@ func (t *HTTP) validate() error {
 	return t.OAuth.validate()
 }
 
+func (o *OAuth) validate() error {
+	switch {
+	case o == nil:
+		return nil
+	case o.Grant != GrantLogin && o.Grant != GrantClientCredentials:
+		return invalid("http.oauth.grant", "%q is not known", o.Grant)
+	case o.Grant == GrantClientCredentials && (o.ClientID == "" || o.ClientSecret == ""):
+		return invalid("http.oauth", "client credentials are a client_id and a client_secret; give both")
+	case o.ClientID == "" && o.ClientSecret != "":
+		return invalid("http.oauth.client_id", "is missing; the client_secret is of a client")
+	}
+	for _, scope := range o.Scopes {
+		if scope == "" {
+			return invalid("http.oauth.scopes", "one is empty")
+		}
+		if strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return invalid("http.oauth.scopes", "%q is not a scope", scope)
+		}
+	}
+	return nil
+}
+
 func (t *Builtin) validate() error {
 	if t.Name != BuiltinWorkspace {
 		return invalid("builtin.name", "there is no built-in server %q; there is %q", t.Name, BuiltinWorkspace)
@@ -123,10 +173,34 @@ const BuiltinWorkspace = "workspace"
 
 // isToken reports whether s can be a header's name (RFC 9110).
 func isToken(s string) bool {
-	for _, r := range s {
-		if r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) {
-			return false
-		}
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) })
+}
+
+// ReadRoots makes file URIs of folders that are given as such, or as absolute paths. The error is *Invalid.
+func ReadRoots(folders []string) ([]string, error) {
+	if len(folders) > maxRoots {
+		return nil, invalid("roots", "holds more than %d folders", maxRoots)
 	}
-	return s != ""
+	var roots []string
+	for _, folder := range folders {
+		uri := folder
+		if filepath.IsAbs(folder) {
+			uri = (&url.URL{Scheme: "file", Path: slashed(folder)}).String()
+		}
+		u, err := url.Parse(uri)
+		if err != nil || u.Scheme != "file" || !strings.HasPrefix(u.Path, "/") || len(folder) > maxRootLen || strings.ContainsRune(folder, 0) {
+			return nil, invalid("roots", "%.200q is neither an absolute path nor a file: URI", folder)
+		}
+		roots = append(roots, uri)
+	}
+	return roots, nil
+}
+
+// slashed is a path as URIs have them: also one that begins with a drive's letter begins with a slash.
+func slashed(path string) string {
+	path = filepath.ToSlash(filepath.Clean(path))
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return path
 }

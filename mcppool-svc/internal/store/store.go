@@ -1,6 +1,12 @@
 package store
 
-import "sync"
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
 
 // Change is one write; a nil value deletes.
 type Change struct {
@@ -72,3 +78,10 @@ func (m *memory) Apply(changes ...Change) error {
 
 // Close implements Store.
 func (*memory) Close() error { return nil }
+
+// Oldest returns the key of the value with the earliest time, and of several the first key: the one to drop if there are too many.
+func Oldest[V any](values map[string]V, at func(V) time.Time) string {
+	return slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b string) int {
+		return cmp.Or(at(values[a]).Compare(at(values[b])), cmp.Compare(a, b))
+	})
+}
