@@ -7,6 +7,8 @@ import (
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/identity"
+
+	"pawl.dev/planner-svc/internal/plan"
 )
 
 // PlanSteps implements PlannerService.
@@ -74,12 +76,10 @@ func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 
 // Think implements PlannerService.
 func (s *Server) Think(req *plannerv1.ThinkRequest, stream grpc.ServerStreamingServer[plannerv1.ThinkResponse]) error {
-	planner, err := s.prepare(stream.Context(), req)
-	if err != nil {
-		return err
-	}
-	result, err := planner.Think(stream.Context(), req, func(text string) error {
-		return stream.Send(&plannerv1.ThinkResponse{Piece: &plannerv1.ThinkResponse_Text{Text: text}})
+	result, err := forward(stream.Context(), s, req, func(m *plan.Model, ctx context.Context, req *plannerv1.ThinkRequest) (*plannerv1.ThinkResult, error) {
+		return m.Think(ctx, req, func(text string) error {
+			return stream.Send(&plannerv1.ThinkResponse{Piece: &plannerv1.ThinkResponse_Text{Text: text}})
+		})
 	})
 	if err != nil {
 		return err

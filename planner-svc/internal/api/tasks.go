@@ -2,18 +2,28 @@ package api
 
 import (
 	"context"
+	"strings"
 
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// forward asks the planner of the request's task.
-func forward[Req taskRequest, Resp any](ctx context.Context, s *Server, req Req, ask func(plan.Planner, context.Context, Req) (Resp, error)) (Resp, error) {
-	p, err := s.prepare(ctx, req)
+// forward asks the planner of the request's task, which must be a P: what is asked may need a language model.
+func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *Server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
+	var none Resp
+	chosen, err := s.prepare(ctx, req)
 	if err != nil {
-		var none Resp
 		return none, err
+	}
+	p, ok := chosen.(P)
+	if !ok {
+		return none, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
+			"%s needs a language model, and the task's planner has none; name one in `model` (docs/models.md)", strings.TrimSuffix(string(req.ProtoReflect().Descriptor().Name()), "Request"))
 	}
 	return ask(p, ctx, req)
 }
@@ -87,25 +97,25 @@ func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissing
 
 // CreatePlan implements PlannerService.
 func (s *Server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	return forward(ctx, s, req, plan.Planner.CreatePlan)
+	return forward(ctx, s, req, (*plan.Model).CreatePlan)
 }
 
 // Reflect implements PlannerService.
 func (s *Server) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	return forward(ctx, s, req, plan.Planner.Reflect)
+	return forward(ctx, s, req, (*plan.Model).Reflect)
 }
 
 // Decide implements PlannerService.
 func (s *Server) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return forward(ctx, s, req, plan.Planner.Decide)
+	return forward(ctx, s, req, (*plan.Model).Decide)
 }
 
 // SelectTools implements PlannerService.
 func (s *Server) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
-	return forward(ctx, s, req, plan.Planner.SelectTools)
+	return forward(ctx, s, req, (*plan.Model).SelectTools)
 }
 
 // SummarizeMemory implements PlannerService.
 func (s *Server) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
-	return forward(ctx, s, req, plan.Planner.SummarizeMemory)
+	return forward(ctx, s, req, (*plan.Model).SummarizeMemory)
 }

@@ -46,6 +46,16 @@ func NewTool(t *commonv1.Tool) *Tool {
 	return tool
 }
 
+// Find returns the tool of that id, nil if there is none.
+func Find(tools []*commonv1.Tool, id string) *commonv1.Tool {
+	for _, t := range tools {
+		if t.GetId() == id {
+			return t
+		}
+	}
+	return nil
+}
+
 // Closed tells whether other properties than those named are refused.
 func (t *Tool) Closed() bool {
 	doc, err := strictjson.ParseObject(t.GetInputSchemaJson())

@@ -56,6 +56,7 @@ type Request struct {
 	MaxTokens   int      // of the reply; 0 for the model's maximum
 	Temperature *float64 // nil for the provider's default
 	Stop        []string // texts that end the reply
+	MaxRequests uint32   // to providers, repetitions and fallbacks included; 0 for no limit
 
 	// CacheKey names requests with a common prefix, such as a task's, so that the provider can route them to the same cache.
 	CacheKey string

@@ -23,8 +23,6 @@ const Name = "offline"
 
 // Planner plans without a language model. It plans only the next step: its result decides what follows.
 type Planner struct {
-	plan.NeedsModel
-
 	mu      sync.Mutex
 	indexes []*index // of the lists of tools asked about last
 }
@@ -129,7 +127,7 @@ func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object,
 		inputJSON = "{}"
 	}
 	in, err := strictjson.ParseObject(inputJSON)
-	return catalog.NewTool(plan.ToolOf(req.GetContext(), req.GetToolId())), in, err
+	return catalog.NewTool(catalog.Find(req.GetContext().GetTools(), req.GetToolId())), in, err
 }
 
 func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }

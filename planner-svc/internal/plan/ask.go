@@ -1,9 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/schema"
@@ -11,48 +15,65 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// maxLast is how much of the last wrong reply an error shows, in bytes.
-const maxLast = 900
+// correction is what the model is told about a reply that cannot be used.
+type correction struct {
+	problem  error         // nil: the reply is a search for tools; its answer does not count as a try
+	messages []llm.Message // the reply and the answer to it
+}
 
-// ask asks for a JSON answer of a schema and decodes it. check finds what a schema cannot; it may be nil. A wrong answer goes back with the
-// problem, m.tries tries in all (A18); then ask fails with the reason and the last answer.
-func ask[T any](ctx context.Context, m *Model, s *session, r *llm.Request, output llm.Output, check func(*T) error) (*T, error) {
-	compiled, err := schema.Compile(output.Schema)
-	if err != nil {
-		return nil, s.fail(err)
-	}
-	if s.info.Schema == llm.SchemaInPrompt {
-		page, err := m.prompts.Render("json", s.tc, output.Schema)
+// until asks the model and passes each reply to take, which returns nil if it can be used. A wrong reply goes back with the correction,
+// s.tries tries in all (A18); then until fails with the reason and the last reply.
+func (s *session) until(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error, take func(*llm.Reply) *correction) error {
+	for try := 1; ; {
+		reply, err := s.generate(ctx, r, onDelta)
 		if err != nil {
-			return nil, s.fail(err)
+			return err
 		}
-		r.System = strings.TrimSpace(r.System + "\n\n" + page)
+		c := take(reply)
+		if c == nil {
+			return nil
+		}
+		if c.problem != nil {
+			s.log.WarnContext(ctx, "a model's reply cannot be used", "task_id", s.tc.GetTaskId(), "model", s.info.Name, "try", try, "problem", c.problem.Error())
+			if try >= s.tries {
+				return s.unusable(try, c.problem.Error(), reply)
+			}
+			try++
+		}
+		r.Messages = append(r.Messages, c.messages...)
+	}
+}
+
+// ask asks for a JSON answer of a schema and decodes it. check finds what a schema cannot; it may be nil.
+func ask[T any](ctx context.Context, s *session, r *llm.Request, output llm.Output, check func(*T) error) (answer *T, err error) {
+	compiled, err := s.expect(r, output)
+	if err != nil {
+		return nil, err
+	}
+	err = s.until(ctx, r, nil, func(reply *llm.Reply) *correction {
+		var problem error
+		if answer, problem = decode(compiled, reply, check); problem == nil {
+			return nil
+		}
+		return s.correctJSON(reply, problem)
+	})
+	return answer, err
+}
+
+// expect makes a request ask for JSON of a schema: natively if the model can do that, else in the prompt.
+func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
+	if s.info.Schema == llm.SchemaInPrompt {
+		r.System = strings.TrimSpace(r.System + "\n\n" + s.page("json", output.Schema))
 	} else {
 		r.Output = &output
 	}
-	for try := 1; ; try++ {
-		reply, err := s.generate(ctx, r, nil)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := decode(compiled, reply, check)
-		if err == nil {
-			return answer, nil
-		}
-		s.wrong(ctx, try, reply, err)
-		if try >= m.tries {
-			return nil, s.unusable(try, err.Error())
-		}
-		page, perr := m.prompts.Render("correction", s.tc, err.Error())
-		if perr != nil {
-			return nil, s.fail(perr)
-		}
-		text := reply.Text
-		if strings.TrimSpace(text) == "" {
-			text = "{}"
-		}
-		r.Messages = append(r.Messages, llm.AssistantText(text), llm.UserText(page))
-	}
+	return schema.Compile(output.Schema)
+}
+
+// correctJSON answers a reply that is not the JSON that was asked for.
+func (s *session) correctJSON(reply *llm.Reply, problem error) *correction {
+	said := cmp.Or(strings.TrimSpace(reply.Text), "{}")
+	return &correction{problem, []llm.Message{llm.AssistantText(said), llm.UserText(s.page("correction", problem.Error()))}}
 }
 
 // Structured asks for JSON of a schema. The reply's text is JSON that fits it.
@@ -61,7 +82,7 @@ func (m *Model) Structured(ctx context.Context, r *llm.Request, outputSchema str
 	if _, err := schema.Compile(outputSchema); err != nil {
 		return nil, invalid("output_schema_json", "%w", err)
 	}
-	answer, err := ask[json.RawMessage](ctx, m, s, r, llm.Output{Name: "output", Schema: outputSchema}, nil)
+	answer, err := ask[json.RawMessage](ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -69,33 +90,22 @@ func (m *Model) Structured(ctx context.Context, r *llm.Request, outputSchema str
 	return s.reply, nil
 }
 
-// wrong logs a reply that cannot be used and keeps it for the error.
-func (s *session) wrong(ctx context.Context, try int, reply *llm.Reply, problem error) {
-	s.last = reply.Text
-	for _, c := range reply.Calls {
-		s.last += "\n" + c.Name + " " + c.Arguments
-	}
-	if len(s.last) > maxLast {
-		s.last = strings.ToValidUTF8(s.last[:maxLast], "") + " …"
-	}
-	s.log.WarnContext(ctx, "a model's reply cannot be used", "task_id", s.tc.GetTaskId(), "model", s.info.Name, "try", try, "problem", problem.Error())
-}
-
 func decode[T any](s *schema.Schema, reply *llm.Reply, check func(*T) error) (*T, error) {
 	text := extractJSON(reply.Text)
-	if err := s.Validate(text); err != nil {
+	err := s.Validate(text)
+	if err != nil {
 		return nil, err
 	}
-	var answer T
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		return nil, err
+	answer := new(T)
+	if message, ok := any(answer).(proto.Message); ok {
+		err = protojson.Unmarshal([]byte(text), message)
+	} else {
+		err = json.Unmarshal([]byte(text), answer)
 	}
-	if check != nil {
-		if err := check(&answer); err != nil {
-			return nil, err
-		}
+	if err == nil && check != nil {
+		err = check(answer)
 	}
-	return &answer, nil
+	return answer, err
 }
 
 // extractJSON finds the JSON object in a model's text: the whole text, else the last code block that is one, else the longest object within the
@@ -123,8 +133,7 @@ func extractJSON(text string) string {
 		}
 		from += i
 		var raw json.RawMessage
-		d := json.NewDecoder(strings.NewReader(text[from:]))
-		if d.Decode(&raw) != nil {
+		if json.NewDecoder(strings.NewReader(text[from:])).Decode(&raw) != nil {
 			from++
 			failures++
 			continue
@@ -134,10 +143,7 @@ func extractJSON(text string) string {
 		}
 		from += len(raw)
 	}
-	if longest != "" {
-		return longest
-	}
-	return text
+	return cmp.Or(longest, text)
 }
 
 // maxFailures bounds the search for an object in texts with many unbalanced braces, each of which may have to be read to the end.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,37 +44,17 @@ func (in inputObject) text(key string) string {
 	return strictjson.Content(raw)
 }
 
-// searchOf returns the query of a reply that begins with a search for tools.
-func searchOf(reply *llm.Reply) (query string, ok bool) {
-	if len(reply.Calls) == 0 || reply.Calls[0].Name != findTools {
-		return "", false
-	}
-	var args struct {
-		Query string `json:"query"`
-	}
-	return args.Query, json.Unmarshal([]byte(reply.Calls[0].Arguments), &args) == nil
-}
-
 // readCall reads the arguments of a native call and takes the extra properties out.
 func (c *conversation) readCall(rc llm.ToolCall, task *taskSaid) (call, error) {
-	out := call{ID: rc.ID, Tool: rc.Name}
-	text := strings.TrimSpace(rc.Arguments)
-	if text == "" {
-		text = "{}"
-	}
-	doc, err := strictjson.ParseObject(extractJSON(text))
+	out := call{Tool: rc.Name}
+	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.Arguments), "{}")))
 	if err != nil {
 		return out, fmt.Errorf("the arguments are not a JSON object: %w", err)
 	}
-	own := map[string]bool{}
-	if t := c.tools.lookup(rc.Name); t != nil {
-		for _, p := range catalog.NewTool(t).Props {
-			own[p.Name] = true
-		}
-	}
+	tool := catalog.NewTool(c.tools.lookup(rc.Name))
 	for _, e := range extras {
 		raw, ok := doc.Get(e.name)
-		if !ok || own[e.name] {
+		if !ok || tool.Prop(e.name) != nil {
 			continue
 		}
 		doc.Delete(e.name)
@@ -93,21 +74,18 @@ func (c *conversation) readCall(rc llm.ToolCall, task *taskSaid) (call, error) {
 	return out, nil
 }
 
-// interpret makes steps of calls. A finish that comes first ends the task; behind calls it is dropped, since it cannot know their results.
-func (c *conversation) interpret(t *turn, calls []call, problems []error) (*turn, []error) {
+// interpret makes steps of calls, or the answer, and adds what is wrong with each call to problems. A finish that comes first ends the task;
+// behind calls it is dropped, since it cannot know their results.
+func (c *conversation) interpret(t *turn, calls []call, problems []error) {
 	if calls[0].Tool == finish && problems[0] == nil {
-		answer := strings.TrimSpace(calls[0].Input.text("answer"))
-		if answer == "" {
-			answer = t.text
-		}
-		if answer == "" {
+		t.answer, t.goal = cmp.Or(strings.TrimSpace(calls[0].Input.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+		clear(problems)
+		if t.answer == "" {
 			problems[0] = errors.New("`answer` is missing: say what is missing and why")
-			return nil, problems
 		}
-		t.answer, t.goal = answer, plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
-		return t, nil
+		return
 	}
-	next, _ := NextOrdinal(c.s.tc.GetHistory())
+	next, _ := NextOrdinal(c.tc.GetHistory())
 	for i, one := range calls[:min(len(calls), maxSteps)] {
 		if problems[i] != nil || i > 0 && (one.Tool == finish || one.Tool == findTools) {
 			continue
@@ -117,15 +95,10 @@ func (c *conversation) interpret(t *turn, calls []call, problems []error) (*turn
 			t.steps = append(t.steps, step)
 		}
 	}
-	if slices.ContainsFunc(problems, func(err error) bool { return err != nil }) {
-		return nil, problems
-	}
-	return t, nil
 }
 
 // plannedStep checks a call, the i-th of its turn.
 func (c *conversation) plannedStep(one call, next uint64, i int) (*plannerv1.PlannedStep, error) {
-	tc := c.s.tc
 	if one.Tool == readOutput {
 		return c.readOutputStep(one)
 	}
@@ -134,7 +107,7 @@ func (c *conversation) plannedStep(one call, next uint64, i int) (*plannerv1.Pla
 		return nil, c.unknownTool(one.Tool)
 	}
 	tool := catalog.NewTool(t)
-	text, open, err := resolve(tc, one.Input.String(), next, i)
+	text, open, err := resolve(c.tc, one.Input.String(), next, i)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +126,7 @@ func (c *conversation) plannedStep(one call, next uint64, i int) (*plannerv1.Pla
 		why = jsonref.Escape(why)
 	}
 	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: text, Missing: missing, Unresolved: open,
-		Risk: atLeast(prompt.LangOf(tc), tool, in, one.Risk)}, nil
+		Risk: atLeast(prompt.LangOf(c.tc), tool, in, one.Risk)}, nil
 }
 
 // maxWhy bounds a step's description, in characters.
@@ -248,16 +221,16 @@ func (c *conversation) readOutputStep(one call) (*plannerv1.PlannedStep, error) 
 	id := one.Input.text("step")
 	raw, _ := one.Input.Get("offset")
 	offset, err := strconv.Atoi(strictjson.Content(raw))
-	i := slices.IndexFunc(c.s.tc.GetHistory(), func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
+	i := slices.IndexFunc(c.tc.GetHistory(), func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
 	switch {
 	case i < 0:
 		return nil, fmt.Errorf("there is no finished step %q", id)
 	case err != nil || offset < 0:
 		return nil, errors.New("`offset` must be a number of bytes")
-	case offset >= len(prompt.TextOf(c.s.tc.GetHistory()[i])):
-		return nil, fmt.Errorf("the output of %s has only %d bytes", id, len(prompt.TextOf(c.s.tc.GetHistory()[i])))
+	case offset >= len(prompt.TextOf(c.tc.GetHistory()[i])):
+		return nil, fmt.Errorf("the output of %s has only %d bytes", id, len(prompt.TextOf(c.tc.GetHistory()[i])))
 	}
-	l := prompt.LangOf(c.s.tc)
+	l := prompt.LangOf(c.tc)
 	return &plannerv1.PlannedStep{
 		ToolId: ReadOutputID, FromHistory: true, InputJson: fmt.Sprintf(`{"step":%s,"offset":%d}`, strictjson.Quote(id), offset),
 		Description: l.Say("Read on in the output of %s", "继续读取 %s 的输出", id),

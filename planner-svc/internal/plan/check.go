@@ -9,6 +9,8 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
+
+	"pawl.dev/planner-svc/internal/catalog"
 )
 
 // Check validates what the contract cannot express: the tool must be one of the task's, inputs must be JSON objects, and what a person
@@ -17,7 +19,7 @@ func Check(req any) error {
 	if r, ok := req.(interface {
 		GetContext() *plannerv1.TaskContext
 		GetToolId() string
-	}); ok && ToolOf(r.GetContext(), r.GetToolId()) == nil {
+	}); ok && catalog.Find(r.GetContext().GetTools(), r.GetToolId()) == nil {
 		return invalid("tool_id", "the tool %q is not one of the task's tools", r.GetToolId())
 	}
 	if r, ok := req.(interface{ GetInputJson() string }); ok {
@@ -39,16 +41,6 @@ func Check(req any) error {
 func checkInput(field, text string) error {
 	if _, err := schema.ExactObject(nil, text); err != nil {
 		return invalid(field, "the input: %w", err)
-	}
-	return nil
-}
-
-// ToolOf returns the task's tool of that id, nil if there is none.
-func ToolOf(tc *plannerv1.TaskContext, id string) *commonv1.Tool {
-	for _, t := range tc.GetTools() {
-		if t.GetId() == id {
-			return t
-		}
 	}
 	return nil
 }

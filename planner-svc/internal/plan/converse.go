@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
@@ -29,8 +28,7 @@ const (
 // conversation is the prompt of a task: instructions and tools, the goal, and each step as a call with its result. It grows only at its end, so
 // that each prompt of a task is the beginning of the next one, until old steps are summarized.
 type conversation struct {
-	m      *Model
-	s      *session
+	*session
 	tools  *toolset
 	inJSON bool // the model has no native tools: calls are JSON texts
 	memory *plannerv1.Memory
@@ -40,14 +38,12 @@ type conversation struct {
 }
 
 // converse renders the task's conversation. Beyond the token budget it summarizes the oldest steps first; memory is set then.
-func (m *Model) converse(ctx context.Context, s *session) (*conversation, error) {
-	c := &conversation{m: m, s: s, tools: toolsOf(s.tc, &m.indexes), inJSON: !s.info.Tools}
+func (s *session) converse(ctx context.Context) (*conversation, error) {
+	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
 	memory := s.tc.GetMemory()
 	most := s.outputBytes()
 	for {
-		if err := c.render(memory, most); err != nil {
-			return nil, s.fail(err)
-		}
+		c.render(memory, most)
 		history := s.tc.GetHistory()
 		first := summarized(memory, history)
 		switch {
@@ -55,7 +51,7 @@ func (m *Model) converse(ctx context.Context, s *session) (*conversation, error)
 			return c, nil
 		case len(history)-first > keptSteps:
 			var err error
-			if memory, err = m.compact(ctx, s, memory, history[first:len(history)-keptSteps]); err != nil {
+			if memory, err = s.compact(ctx, memory, history[first:len(history)-keptSteps]); err != nil {
 				return nil, err
 			}
 			c.memory = memory
@@ -83,52 +79,27 @@ func (s *session) budget() int {
 // outputBytes returns how many bytes of each step's output are shown. It depends on the model alone.
 func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
 
-// summarized returns how many steps of the history the memory covers; none if it is about a step that is not there.
-func summarized(memory *plannerv1.Memory, history []*plannerv1.HistoryEntry) int {
-	if memory == nil {
-		return 0
-	}
-	return 1 + slices.IndexFunc(history, func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == memory.GetLastStepId() })
-}
-
 // render makes the system text and the messages.
-func (c *conversation) render(memory *plannerv1.Memory, most int) error {
-	p, tc := c.m.prompts, c.s.tc
-	first := summarized(memory, tc.GetHistory())
-	head := &plannerv1.TaskContext{Goal: tc.GetGoal(), Language: tc.GetLanguage(), Rounds: tc.GetRounds()}
+func (c *conversation) render(memory *plannerv1.Memory, most int) {
+	first := summarized(memory, c.tc.GetHistory())
+	head := &plannerv1.TaskContext{Goal: c.tc.GetGoal(), Language: c.tc.GetLanguage(), Rounds: c.tc.GetRounds()}
 	if first > 0 {
 		head.Memory = memory
 	}
-	goal, err := p.Render("goal", head, nil)
-	if err != nil {
-		return err
+	if c.inJSON {
+		c.system = c.page("system_json", c.tools.native())
+	} else {
+		c.system = c.page("system", nil)
 	}
-	if err := c.renderSystem(); err != nil {
-		return err
-	}
-	c.messages = []llm.Message{llm.UserText(goal)}
-	for i, e := range tc.GetHistory()[first:] {
-		result, err := p.Result(tc, e, most)
-		if err != nil {
-			return err
-		}
-		c.messages = append(c.messages, c.step(first+i, e, result)...)
+	c.messages = []llm.Message{llm.UserText(c.prompts.Render("goal", head, nil))}
+	for i, e := range c.tc.GetHistory()[first:] {
+		c.messages = append(c.messages, c.step(first+i, e, c.prompts.Result(c.tc, e, most))...)
 	}
 	for _, i := range []int{len(c.messages) - 1, len(c.messages) - 3} {
 		if i >= 0 {
 			c.messages[i].CacheHere = true
 		}
 	}
-	return nil
-}
-
-func (c *conversation) renderSystem() (err error) {
-	if c.inJSON {
-		c.system, err = c.m.prompts.Render("system_json", c.s.tc, c.tools.native())
-		return err
-	}
-	c.system, err = c.m.prompts.Render("system", c.s.tc, nil)
-	return err
 }
 
 // step renders a finished step as the model's call and its result.
@@ -139,7 +110,7 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []l
 	}
 	level := ""
 	if t := c.tools.byAlias[Alias(e.GetToolId())]; t != nil {
-		level = risk.Name(risk.Assess(prompt.LangOf(c.s.tc), catalog.NewTool(t), in).GetLevel())
+		level = risk.Name(risk.Assess(prompt.LangOf(c.tc), catalog.NewTool(t), in).GetLevel())
 	}
 	if c.inJSON {
 		call := &strictjson.Object{}
@@ -175,76 +146,4 @@ func (c *conversation) request() *llm.Request {
 		r.Tools = c.tools.native()
 	}
 	return r
-}
-
-// compact summarizes steps, together with what was summarized before. Steps that do not fit into one prompt go into several.
-func (m *Model) compact(ctx context.Context, s *session, memory *plannerv1.Memory, steps []*plannerv1.HistoryEntry) (*plannerv1.Memory, error) {
-	summary := memory.GetSummary()
-	for len(steps) > 0 {
-		var batch strings.Builder
-		n := 0
-		for _, e := range steps {
-			text, err := m.digest(s.tc, e, min(s.outputBytes(), 2*minOutput))
-			if err != nil {
-				return nil, s.fail(err)
-			}
-			if n > 0 && estimate(batch.String())+estimate(text) > s.budget()*3/4 {
-				break
-			}
-			batch.WriteString(text)
-			n++
-		}
-		var err error
-		if summary, err = m.summarize(ctx, s, summary, batch.String()); err != nil {
-			return nil, err
-		}
-		memory = &plannerv1.Memory{Summary: summary, LastStepId: steps[n-1].GetStepId()}
-		steps = steps[n:]
-	}
-	return memory, nil
-}
-
-// digest renders a step as text.
-func (m *Model) digest(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) (string, error) {
-	result, err := m.prompts.Result(tc, e, most)
-	if err != nil {
-		return "", err
-	}
-	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + result + "\n\n", nil
-}
-
-// summarize returns the summary of a text that continues an earlier summary, which may be empty.
-func (m *Model) summarize(ctx context.Context, s *session, earlier, text string) (string, error) {
-	system, err := m.prompts.Render("summarize", s.tc, nil)
-	if err != nil {
-		return "", s.fail(err)
-	}
-	goal, err := m.prompts.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
-	if err != nil {
-		return "", s.fail(err)
-	}
-	if earlier != "" {
-		page, err := m.prompts.Render("summary_so_far", s.tc, earlier)
-		if err != nil {
-			return "", s.fail(err)
-		}
-		text = page + "\n\n" + text
-	}
-	r := &llm.Request{System: system, Messages: []llm.Message{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens(s.info.MaxTokens)}
-	reply, err := s.generate(ctx, r, nil)
-	if err != nil {
-		return "", err
-	}
-	if strings.TrimSpace(reply.Text) == "" {
-		return "", s.unusable(1, "the summary is empty")
-	}
-	return strings.TrimSpace(reply.Text), nil
-}
-
-func summaryTokens(most int) int {
-	const enough = 1500
-	if most <= 0 {
-		return enough
-	}
-	return min(most, enough)
 }

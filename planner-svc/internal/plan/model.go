@@ -51,16 +51,11 @@ func (m *Model) Info() Info {
 	return Info{Name: info.Name, Description: info.Description}
 }
 
-// session begins the model calls of a request.
-func (m *Model) session(tc *plannerv1.TaskContext) *session {
-	return &session{model: m.model, info: m.model.Info(), tc: tc, log: m.log}
-}
-
 // PlanSteps implements Planner. One model call returns the next steps or the answer.
 func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	s := m.session(req.GetContext())
 	gate := &gate{emit: emit, holdBack: holdBack}
-	t, err := m.decide(ctx, s, "", gate)
+	t, err := s.decide(ctx, "", gate)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +69,7 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 		res.Answer, res.GoalResult = &t.answer, t.goal
 	}
 	if req.GetBegin() {
-		res.FlowName, res.FlowRisk = m.flow(s.tc, t)
+		res.FlowName, res.FlowRisk = flow(s.tc, t)
 	}
 	res.Usage = s.usage()
 	return res, nil
@@ -82,9 +77,9 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 
 // decide asks for the next turn of the task's conversation, with a page behind it if that is not empty. If the provider finds the prompt too long,
 // the window is smaller than it was thought to be: the conversation is shortened and the model asked once more.
-func (m *Model) decide(ctx context.Context, s *session, page string, g *gate) (*turn, error) {
+func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, error) {
 	for again := false; ; again = true {
-		c, err := m.converse(ctx, s)
+		c, err := s.converse(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +99,7 @@ func (m *Model) decide(ctx context.Context, s *session, page string, g *gate) (*
 }
 
 // flow returns the flow's name and risk: what the model said, and if it said nothing, the goal and the highest risk of the first steps.
-func (m *Model) flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
+func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	const maxName = 60
 	l := prompt.LangOf(tc)
 	name := lang.Clip(prompt.Line(t.task.Name), maxName)
@@ -126,21 +121,15 @@ func (m *Model) flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk
 // GenerateAnswer implements Planner. It is not tried again: what was emitted has been read.
 func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
 	s := m.session(req.GetContext())
-	c, err := m.converse(ctx, s)
+	c, err := s.converse(ctx)
 	if err != nil {
 		return nil, err
 	}
-	page, err := m.prompts.Render("answer", s.tc, req.GetCutShort())
-	if err != nil {
-		return nil, s.fail(err)
-	}
 	r := c.request()
-	r.Messages = append(r.Messages, llm.UserText(page))
+	r.Messages = append(r.Messages, llm.UserText(s.page("answer", req.GetCutShort())))
 	r.ToolChoice.Mode = llm.ToolsNone
 	if c.inJSON {
-		if r.System, err = m.prompts.Render("system", s.tc, nil); err != nil {
-			return nil, s.fail(err)
-		}
+		r.System = s.page("system", nil)
 	}
 	reply, err := s.generate(ctx, r, func(d llm.Delta) error {
 		if d.Text == "" {

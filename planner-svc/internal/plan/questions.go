@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,63 +17,36 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// about is what a question about a call shows.
-type about struct {
-	Tool, Description, Input, Error, Content string
-}
-
-// aboutCall is a request about a call of a tool.
-type aboutCall interface {
-	GetContext() *plannerv1.TaskContext
-	GetToolId() string
-}
-
-// question asks a structured question about the task. The prompt has the goal, the last steps and the page of that name.
-func question[T any](ctx context.Context, m *Model, s *session, name string, data any, schema string, check func(*T) error) (*T, error) {
-	system, err := m.prompts.Render("about", s.tc, nil)
-	if err != nil {
-		return nil, s.fail(err)
-	}
-	page, err := m.prompts.Render(name, s.tc, data)
-	if err != nil {
-		return nil, s.fail(err)
-	}
-	goal, err := m.prompts.Render("goal", s.tc, nil)
-	if err != nil {
-		return nil, s.fail(err)
-	}
-	steps, err := m.lastSteps(s, estimate(system+goal+page))
-	if err != nil {
-		return nil, s.fail(err)
-	}
+// question asks a structured question about a request's task, and returns the answer with what it cost. The prompt has the goal, the last steps
+// and the page of that name, which reads the request. If T is a message of the contract, the answer is its JSON.
+func question[T any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string, check func(*T) error) (*T, *commonv1.Usage, error) {
+	s := m.session(req.GetContext())
+	system, page, goal := s.page("about", nil), s.page(name, req), s.page("goal", nil)
+	steps := s.lastSteps(estimate(system + goal + page))
 	r := &llm.Request{System: system, Messages: []llm.Message{llm.UserText(goal + "\n\n" + steps + page)}}
-	return ask(ctx, m, s, r, llm.Output{Name: name, Schema: schema}, check)
+	answer, err := ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, check)
+	return answer, s.usage(), err
 }
 
 // lastSteps renders as many of the last steps as fit beside other tokens of the prompt.
-func (m *Model) lastSteps(s *session, other int) (string, error) {
+func (s *session) lastSteps(other int) string {
 	steps, left := "", s.budget()-other
 	for _, e := range slices.Backward(s.tc.GetHistory()) {
-		text, err := m.digest(s.tc, e, min(s.outputBytes(), maxOutput/4))
-		if err != nil {
-			return "", err
-		}
+		text := s.digest(e, min(s.outputBytes(), maxOutput/4))
 		if left -= estimate(text); left < 0 {
 			break
 		}
 		steps = text + steps
 	}
-	return steps, nil
+	return steps
 }
 
-// tool renders the definition of a request's tool.
-func (a about) of(req aboutCall) (about, *commonv1.Tool) {
-	t := ToolOf(req.GetContext(), req.GetToolId())
-	a.Tool = prompt.Line(t.GetId()) + "\n" + prompt.Fence(prompt.Definition(t)+"\ninput schema: "+prompt.Schema(t))
-	if a.Input == "" {
-		a.Input = "{}"
-	}
-	return a, t
+// toolOf returns the tool of a request about a call.
+func toolOf(req interface {
+	GetContext() *plannerv1.TaskContext
+	GetToolId() string
+}) *catalog.Tool {
+	return catalog.NewTool(catalog.Find(req.GetContext().GetTools(), req.GetToolId()))
 }
 
 type inputAnswer struct {
@@ -80,14 +54,14 @@ type inputAnswer struct {
 	Missing []string    `json:"missing"`
 }
 
+func (a *inputAnswer) fits(t *catalog.Tool) error { return misfit(t, a.Input.String()) }
+
 const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"missing":{"type":"array","items":{"type":"string"}}},"required":["input"]}`
 
 // GetFirstInputParams implements Planner.
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	s := m.session(req.GetContext())
-	data, t := about{Description: req.GetDescription(), Input: req.GetFailedInputJson(), Error: req.GetError()}.of(req)
-	tool := catalog.NewTool(t)
-	a, err := question(ctx, m, s, "input_params", data, inputSchema, func(a *inputAnswer) error { return misfit(tool, a.Input.String()) })
+	tool := toolOf(req)
+	a, usage, err := question(ctx, m, "input_params", req, inputSchema, func(a *inputAnswer) error { return a.fits(tool) })
 	if err != nil {
 		return nil, err
 	}
@@ -97,93 +71,68 @@ func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirst
 			missing = append(missing, name)
 		}
 	}
-	return &plannerv1.GetFirstInputParamsResponse{InputJson: a.Input.String(), Missing: missing, Usage: s.usage()}, nil
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: a.Input.String(), Missing: missing, Usage: usage}, nil
 }
 
 // FillParams implements Planner.
 func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	s := m.session(req.GetContext())
-	data, t := about{Description: req.GetDescription(), Input: req.GetInputJson(), Error: req.GetError(), Content: req.GetContentJson()}.of(req)
-	tool := catalog.NewTool(t)
-	a, err := question(ctx, m, s, "fill_params", data, inputSchema, func(a *inputAnswer) error { return misfit(tool, a.Input.String()) })
+	tool := toolOf(req)
+	a, usage, err := question(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer) error { return a.fits(tool) })
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.FillParamsResponse{InputJson: a.Input.String(), Usage: s.usage()}, nil
-}
-
-type riskAnswer struct {
-	Level  string `json:"level"`
-	Reason string `json:"reason"`
+	return &plannerv1.FillParamsResponse{InputJson: a.Input.String(), Usage: usage}, nil
 }
 
 const riskSchema = `{"type":"object","properties":{"level":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},"reason":{"type":"string","minLength":1}},"required":["level","reason"],"additionalProperties":false}`
 
 // AssessToolRisk implements Planner. The risk is never below the tool's floor.
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
-	s := m.session(req.GetContext())
-	data, t := about{Input: req.GetInputJson()}.of(req)
-	a, err := question[riskAnswer](ctx, m, s, "tool_risk", data, riskSchema, nil)
+	in, err := strictjson.ParseObject(cmp.Or(req.GetInputJson(), "{}"))
+	if err != nil {
+		return nil, invalid("input_json", "%w", err)
+	}
+	a, usage, err := question[struct{ Level, Reason string }](ctx, m, "tool_risk", req, riskSchema, nil)
 	if err != nil {
 		return nil, err
 	}
-	in, err := strictjson.ParseObject(data.Input)
-	if err != nil {
-		return nil, s.fail(invalid("input_json", "%w", err))
-	}
-	demanded := risk.Assess(prompt.LangOf(s.tc), catalog.NewTool(t), in)
+	demanded := risk.Assess(prompt.LangOf(req.GetContext()), toolOf(req), in)
 	if said := risk.Parse(a.Level); said >= demanded.GetLevel() {
 		demanded = &commonv1.Risk{Level: said, Reason: prompt.Line(a.Reason)}
 	}
-	return &plannerv1.AssessToolRiskResponse{Risk: demanded, Usage: s.usage()}, nil
-}
-
-type paramErrorAnswer struct {
-	Is bool `json:"is_param_error"`
+	return &plannerv1.AssessToolRiskResponse{Risk: demanded, Usage: usage}, nil
 }
 
 const paramErrorSchema = `{"type":"object","properties":{"is_param_error":{"type":"boolean"}},"required":["is_param_error"],"additionalProperties":false}`
 
 // IsParamError implements Planner.
 func (m *Model) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	s := m.session(req.GetContext())
-	data, _ := about{Input: req.GetInputJson(), Error: req.GetError()}.of(req)
-	a, err := question[paramErrorAnswer](ctx, m, s, "is_param_error", data, paramErrorSchema, nil)
+	res, usage, err := question[plannerv1.IsParamErrorResponse](ctx, m, "is_param_error", req, paramErrorSchema, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.IsParamErrorResponse{IsParamError: a.Is, Usage: s.usage()}, nil
-}
-
-type messageAnswer struct {
-	Message string `json:"message"`
+	res.Usage = usage
+	return res, nil
 }
 
 const messageSchema = `{"type":"object","properties":{"message":{"type":"string","minLength":1}},"required":["message"],"additionalProperties":false}`
 
 // DescribeError implements Planner.
 func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
-	s := m.session(req.GetContext())
-	data, _ := about{Input: req.GetInputJson(), Error: req.GetError()}.of(req)
-	a, err := question[messageAnswer](ctx, m, s, "describe_error", data, messageSchema, nil)
+	res, usage, err := question[plannerv1.DescribeErrorResponse](ctx, m, "describe_error", req, messageSchema, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.DescribeErrorResponse{Message: input.Shorten(prompt.LangOf(s.tc), a.Message), Usage: s.usage()}, nil
-}
-
-type missingAnswer struct {
-	Properties []string `json:"properties"`
+	res.Message, res.Usage = input.Shorten(prompt.LangOf(req.GetContext()), res.GetMessage()), usage
+	return res, nil
 }
 
 const missingSchema = `{"type":"object","properties":{"properties":{"type":"array","items":{"type":"string"},"minItems":1}},"required":["properties"],"additionalProperties":false}`
 
 // GetMissingParams implements Planner. The model names the properties; the form is made of the tool's schema.
 func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
-	s := m.session(req.GetContext())
-	data, t := about{Input: req.GetInputJson(), Error: req.GetError()}.of(req)
-	tool := catalog.NewTool(t)
-	a, err := question(ctx, m, s, "missing_params", data, missingSchema, func(a *missingAnswer) error {
+	tool := toolOf(req)
+	a, usage, err := question(ctx, m, "missing_params", req, missingSchema, func(a *struct{ Properties []string }) error {
 		for _, name := range a.Properties {
 			if tool.Prop(name) == nil {
 				return fmt.Errorf("the input has no property %q", name)
@@ -194,5 +143,5 @@ func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingP
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, a.Properties), Usage: s.usage()}, nil
+	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, a.Properties), Usage: usage}, nil
 }

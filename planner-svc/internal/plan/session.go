@@ -1,10 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -19,14 +20,20 @@ import (
 
 // session makes the model calls of one request within the task's budget and counts what they cost. It is used by one goroutine.
 type session struct {
-	model llm.Model
-	info  llm.Info
+	*Model
+	info  llm.Info // the window shrinks if the provider finds a prompt too long
 	tc    *plannerv1.TaskContext
-	log   *slog.Logger
 	used  llm.Usage
 	reply *llm.Reply // the last one
-	last  string     // the last reply that could not be used; for errors
 }
+
+// session begins the model calls of a request.
+func (m *Model) session(tc *plannerv1.TaskContext) *session {
+	return &session{Model: m, info: m.model.Info(), tc: tc}
+}
+
+// page renders a page of the prompts for the task.
+func (s *session) page(name string, data any) string { return s.prompts.Render(name, s.tc, data) }
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.
 const minReply = 64
@@ -48,15 +55,18 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	return reply, nil
 }
 
-// reserve refuses a call that the task's budget does not cover, and limits the reply to what it leaves.
+// reserve refuses a call that the task's budget does not cover, and limits the reply and the repetitions of the call to what it leaves.
 func (s *session) reserve(r *llm.Request) error {
 	if r.MaxTokens <= 0 {
 		r.MaxTokens = s.info.MaxTokens
 	}
-	if left := s.tc.ModelCallsLeft; left != nil && s.used.Requests >= *left {
-		return s.exceeded("it may make no more model calls")
-	}
 	prompt := uint64(tokensOf(r))
+	if left := s.tc.ModelCallsLeft; left != nil {
+		if s.used.Requests >= *left {
+			return s.exceeded("it may make no more model calls")
+		}
+		r.MaxRequests = *left - s.used.Requests
+	}
 	if left := s.tc.InputTokensLeft; left != nil && s.used.Input+prompt > *left {
 		return s.exceeded("the next prompt has about %d tokens, and it may send %d more", prompt, *left-min(*left, s.used.Input))
 	}
@@ -74,8 +84,8 @@ func (s *session) reserve(r *llm.Request) error {
 func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
 	base, known := s.info.Price.Cost(llm.Usage{Input: prompt})
 	if !known {
-		return s.fail(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
-			"the task has a limit of cost, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name))
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
+			"the task has a limit of cost, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name)
 	}
 	perToken, _ := s.info.Price.Cost(llm.Usage{Output: 1})
 	left := llm.Money(min(leftNano, math.MaxInt64/1000))*1000 - s.used.Cost - base
@@ -93,10 +103,7 @@ func (s *session) bound(r *llm.Request, left uint64) error {
 	if left < minReply {
 		return s.exceeded("it may receive about %d more tokens", left)
 	}
-	r.MaxTokens = int(min(uint64(max(r.MaxTokens, 0)), left))
-	if r.MaxTokens == 0 {
-		r.MaxTokens = int(min(left, math.MaxInt32))
-	}
+	r.MaxTokens = int(min(left, uint64(cmp.Or(r.MaxTokens, math.MaxInt32))))
 	return nil
 }
 
@@ -106,11 +113,19 @@ func (s *session) exceeded(format string, args ...any) error {
 	return e
 }
 
-// unusable is the error of replies that stayed wrong. Its code tells callers not to try again: the tries were made here.
-func (s *session) unusable(tries int, problem string) error {
+// unusable is the error of a reply that stayed wrong. Its code tells callers not to try again: the tries were made here.
+func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
+	const maxLast = 900 // bytes
+	last := reply.Text
+	for _, c := range reply.Calls {
+		last += "\n" + c.Name + " " + c.Arguments
+	}
+	if len(last) > maxLast {
+		last = strings.ToValidUTF8(last[:maxLast], "") + " …"
+	}
 	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
 		"the model %q gave no usable reply in %d tries; the last one was wrong: %s. Try again, or choose another model", s.info.Name, tries, problem)
-	return s.fail(e.With("last_reply", s.last))
+	return s.fail(e.With("last_reply", last))
 }
 
 // fail adds what was spent to an error. The end of the caller's context stays as it is.

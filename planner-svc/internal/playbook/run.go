@@ -16,7 +16,6 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
-	"pawl.dev/planner-svc/internal/plan"
 )
 
 // run is a playbook with what was done of it. It is used for one answer, by one goroutine.
@@ -32,7 +31,7 @@ type run struct {
 func (r *run) tool(id string) *catalog.Tool {
 	t, seen := r.tools[id]
 	if !seen {
-		if found := plan.ToolOf(r.tc, id); found != nil {
+		if found := catalog.Find(r.tc.GetTools(), id); found != nil {
 			t = r.cache.Tool(found)
 		}
 		r.tools[id] = t

@@ -37,7 +37,7 @@ func TextOf(e *plannerv1.HistoryEntry) string {
 }
 
 // Result renders how a step ended. Of a text longer than most bytes the beginning is shown, and a mark says how to read on.
-func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) (string, error) {
+func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
 	l := LangOf(tc)
 	data := struct {
 		Step, Result, Text, Cut, Media string

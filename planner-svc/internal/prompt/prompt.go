@@ -11,6 +11,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
 )
 
@@ -29,7 +30,7 @@ type Prompts struct {
 // New parses the embedded templates.
 func New() (*Prompts, error) {
 	p := &Prompts{templates: map[lang.Lang]*template.Template{}}
-	funcs := template.FuncMap{"fence": Fence, "line": Line, "effect": effect, "definition": Definition, "clip": clip}
+	funcs := template.FuncMap{"fence": Fence, "line": Line, "definition": Definition, "clip": clip, "tool": tool}
 	for _, l := range []lang.Lang{lang.EN, lang.ZH} {
 		t, err := template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl")
 		if err != nil {
@@ -40,20 +41,27 @@ func New() (*Prompts, error) {
 	return p, nil
 }
 
-func (p *Prompts) page(l lang.Lang, name string, data any) (string, error) {
+// page renders a page. Templates are embedded and tests render each of them, so that an error is a bug: it panics.
+func (p *Prompts) page(l lang.Lang, name string, data any) string {
 	var b bytes.Buffer
 	if err := p.templates[l].ExecuteTemplate(&b, name+".tmpl", data); err != nil {
-		return "", fmt.Errorf("render the prompt %s: %w", name, err)
+		panic(fmt.Errorf("render the prompt %s: %w", name, err))
 	}
-	return strings.TrimSpace(b.String()), nil
+	return strings.TrimSpace(b.String())
 }
 
 // Render renders the page of that name for a task. The page reads the context's and the data's fields as .Task and .Data.
-func (p *Prompts) Render(name string, tc *plannerv1.TaskContext, data any) (string, error) {
+func (p *Prompts) Render(name string, tc *plannerv1.TaskContext, data any) string {
 	return p.page(LangOf(tc), name, struct {
 		Task *plannerv1.TaskContext
 		Data any
 	}{tc, data})
+}
+
+// tool renders the definition of a task's tool.
+func tool(tc *plannerv1.TaskContext, id string) string {
+	t := catalog.Find(tc.GetTools(), id)
+	return Line(id) + "\n" + Fence(Definition(t)+"\ninput schema: "+Schema(t))
 }
 
 // Definition renders what a tool's server wrote about it, without its schema.
@@ -63,17 +71,6 @@ func Definition(t *commonv1.Tool) string {
 
 // Schema renders a tool's input schema.
 func Schema(t *commonv1.Tool) string { return strictjson.Compact(t.GetInputSchemaJson()) }
-
-// effect names what a tool does to the world, in one word.
-func effect(t *commonv1.Tool) string {
-	switch t.GetEffect() {
-	case commonv1.Effect_EFFECT_READ:
-		return "READ"
-	case commonv1.Effect_EFFECT_DESTRUCTIVE:
-		return "DESTRUCTIVE"
-	}
-	return "WRITE"
-}
 
 func clip(text string) string {
 	if len(text) <= maxAnswer {

@@ -25,47 +25,42 @@ func prompts(t testing.TB) *Prompts {
 	return p
 }
 
-// about is what pages about a call show.
-type about struct{ Tool, Description, Input, Error, Content string }
-
 // A27: the language drives the prompts. The golden files show every page.
 func TestGolden(t *testing.T) {
 	p := prompts(t)
 	for name, l := range map[string]commonv1.Language{"en": commonv1.Language_LANGUAGE_EN, "zh": commonv1.Language_LANGUAGE_ZH} {
 		tc := &plannerv1.TaskContext{Goal: "Find the word pawl.", Language: l, AgentDescription: "Looks after the documentation.",
 			Rounds: []*plannerv1.Round{{Question: "What is a pawl?", Answer: "A catch in a ratchet."}},
-			Memory: &plannerv1.Memory{Summary: "Looked in docs.", LastStepId: "step-3"}}
+			Tools:  []*commonv1.Tool{{Id: "ws/search", Description: "Searches files.", InputSchemaJson: "{}"}}, Memory: &plannerv1.Memory{Summary: "Looked in docs.", LastStepId: "step-3"}}
 		tools := []struct{ Name, Description, Parameters string }{{"ws__search", Fence("Searches files."), `{"type":"object"}`}}
-		call := about{"ws/search\n" + Fence("Searches files.\ninput schema: {}"), "Look\nfor it", `{"q":"pawl"}`, "no index", `{"q":null}`}
+		const id, why, in, problem = "ws/search", "Look\nfor it", `{"q":"pawl"}`, "no index"
 		pages := []struct {
 			name string
 			data any
 		}{
 			{"system", nil}, {"system_json", tools}, {"goal", nil}, {"answer", "25 steps were made"}, {"answer", ""}, {"problem", "there is no tool \"x\""}, {"not_made", nil},
 			{"empty", nil}, {"found", tools}, {"found", tools[:0]}, {"json", `{"type":"object"}`}, {"correction", "\"/a\": must be string"}, {"about", nil},
-			{"input_params", call}, {"input_params", about{Tool: "t"}}, {"fill_params", call}, {"tool_risk", call}, {"is_param_error", call}, {"describe_error", call},
-			{"missing_params", call}, {"create_plan", 5}, {"reflect", "Read it"}, {"decide", struct {
-				Sender string
-				Agents []string
-			}{"Ada", []string{"writer"}}},
-			{"think", struct{ Subtask, Observation string }{"Read it", "It is long."}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
+
+			{"input_params", &plannerv1.GetFirstInputParamsRequest{ToolId: id, Description: why, FailedInputJson: in, Error: problem}},
+			{"input_params", &plannerv1.GetFirstInputParamsRequest{ToolId: id}},
+			{"fill_params", &plannerv1.FillParamsRequest{ToolId: id, Description: why, InputJson: in, Error: problem, ContentJson: `{"q":null}`}},
+			{"tool_risk", &plannerv1.AssessToolRiskRequest{ToolId: id, InputJson: in}},
+			{"is_param_error", &plannerv1.IsParamErrorRequest{ToolId: id, InputJson: in, Error: problem}},
+			{"describe_error", &plannerv1.DescribeErrorRequest{ToolId: id, InputJson: in, Error: problem}},
+			{"missing_params", &plannerv1.GetMissingParamsRequest{ToolId: id, InputJson: in, Error: problem}},
+			{"create_plan", &plannerv1.CreatePlanRequest{MaxSubtasks: 5}}, {"reflect", &plannerv1.ReflectRequest{Subtask: "Read it"}},
+			{"decide", &plannerv1.DecideRequest{Sender: "Ada", Agents: []string{"writer"}}},
+			{"think", &plannerv1.ThinkRequest{Subtask: "Read it", Observation: "It is long."}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
 		}
 		var b strings.Builder
 		shown := map[string]bool{"result": true}
 		for _, page := range pages {
-			text, err := p.Render(page.name, tc, page.data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := p.Render(page.name, tc, page.data)
 			shown[page.name] = true
 			b.WriteString("=== " + page.name + "\n" + text + "\n")
 		}
 		for _, e := range entries() {
-			text, err := p.Result(tc, e, 100)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.WriteString("=== result\n" + text + "\n")
+			b.WriteString("=== result\n" + p.Result(tc, e, 100) + "\n")
 		}
 		golden(t, name+".txt", b.String())
 		for _, page := range p.templates[LangOf(tc)].Templates() {
