@@ -79,6 +79,15 @@ func (u *UI) Result(value any, format string, args ...any) error {
 	return nil
 }
 
+// Show writes the result of a command: value as JSON, or else the text.
+func (u *UI) Show(value any, text func() string) error {
+	if u.JSON {
+		return u.Document(value)
+	}
+	u.Printf("%s", text())
+	return nil
+}
+
 // Table begins a list for Out.
 func (u *UI) Table(heading ...string) *Table {
 	t := &Table{Style: u.OutStyle(), Columns: u.OutColumns()}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -14,6 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/mcppool"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 )
 
@@ -22,13 +24,9 @@ type AddCmd struct {
 	Name    string   `arg:"" optional:"" help:"Its id: lower-case letters, digits, - and _. With --from: the one entry to take."`
 	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
 
-	TransportFlags
-	Trusted bool              `help:"Believe what the server says of its tools (read-only, destructive …)."`
-	Effect  map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
-	TrustFlags
-	LoginFlags
+	ServerFlags
+	Trusted bool   `help:"Believe what the server says of its tools (read-only, destructive …)."`
 	From    string `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
-	NoCheck bool   `name:"no-check" help:"Do not connect to see whether it works."`
 }
 
 // Run registers servers.
@@ -116,6 +114,10 @@ func named(id string, err error) error {
 	return say
 }
 
+func wantsLogin(err error) bool {
+	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED
+}
+
 // servers is what the command line asks for.
 func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 	if c.From != "" {
@@ -128,48 +130,27 @@ func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 	if c.Name == "" {
 		return nil, ui.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
 	}
+	if c.URL == "" && len(c.Command) == 0 {
+		return nil, ui.Usagef("%s has neither a command nor --url", c.Name).
+			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
+	}
 	s := &mcppoolv1.McpServer{Id: c.Name}
-	if err := c.transport(s); err != nil {
+	if err := c.reach(s, c.Command, false); err != nil {
+		return nil, err
+	}
+	if err := c.logins(s); err != nil {
 		return nil, err
 	}
 	return []*mcppoolv1.McpServer{s}, c.rest(s)
 }
 
-func (c *AddCmd) transport(s *mcppoolv1.McpServer) error {
-	if c.URL == "" && len(c.Command) == 0 {
-		return ui.Usagef("%s has neither a command nor --url", c.Name).
-			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
-	}
-	if _, err := c.reach(s, c.Command, false); err != nil {
-		return err
-	}
-	_, err := c.logins(s)
-	return err
-}
-
 // rest sets what does not depend on how the server is reached.
 func (c *AddCmd) rest(s *mcppoolv1.McpServer) error {
 	s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
-	if err := setEffects(s, c.Effect); err != nil {
+	if err := c.effects(s); err != nil {
 		return err
 	}
-	_, err := c.apply(s)
-	return err
-}
-
-// setEffects says what tools do, beside what was said of others.
-func setEffects(s *mcppoolv1.McpServer, effects map[string]string) error {
-	for tool, word := range effects {
-		effect := ui.EnumValue[commonv1.Effect](word)
-		if effect == 0 {
-			return ui.Usagef("%s=%s: there is no such effect", tool, word).Then("use read, write or destructive")
-		}
-		if s.ToolPolicies == nil {
-			s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{}
-		}
-		s.ToolPolicies[tool] = &mcppoolv1.ToolPolicy{Effect: effect}
-	}
-	return nil
+	return c.trust(s)
 }
 
 // errNotInFile says that a file has no server of the name.
@@ -224,5 +205,30 @@ func localise(s *mcppoolv1.McpServer) {
 	stdio.Cwd = here
 	if strings.ContainsRune(stdio.GetCommand(), filepath.Separator) && !filepath.IsAbs(stdio.GetCommand()) {
 		stdio.Command = filepath.Join(here, stdio.GetCommand())
+	}
+}
+
+// warnOfModel says that a server may have a model asked that is not there. Where models cannot be listed, as of a pool that stands
+// alone, it says nothing: pawl mcp test asks the pool.
+func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) {
+	model := server.GetSampling().GetModel()
+	if model == "" {
+		return
+	}
+	list, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
+	if err != nil {
+		return
+	}
+	var names []string
+	for _, m := range list.GetModels() {
+		if m.GetCanGenerate() {
+			names = append(names, m.GetName())
+		}
+	}
+	switch {
+	case len(names) == 0:
+		u.Warn("%s may have the model %q asked, and there are no models that can be: name some in the file of --models (docs/models.md)", server.GetId(), model)
+	case !slices.Contains(names, model):
+		u.Warn("%s may have the model %q asked, which there is not; there are %s: pawl mcp update %[1]s --sampling MODEL", server.GetId(), model, strings.Join(names, ", "))
 	}
 }

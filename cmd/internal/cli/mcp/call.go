@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -15,7 +16,7 @@ import (
 // CallCmd is `pawl mcp call`.
 type CallCmd struct {
 	Tool  string   `arg:"" complete:"tool" help:"The tool, as server/tool; or the server, and the tool's name behind it."`
-	Args  []string `arg:"" optional:"" name:"name=value" help:"The input, value by value; or the tool's name, then the ui."`
+	Args  []string `arg:"" optional:"" name:"name=value" help:"The input, value by value; or the tool's name, then the values."`
 	Input string   `short:"i" placeholder:"JSON|@FILE" help:"The input as a JSON object."`
 
 	Answer  string `xor:"answer" placeholder:"JSON|@FILE" help:"What is answered where the tool's server asks for something (default: you are asked at a terminal)."`
@@ -105,9 +106,7 @@ func inputOf(ctx context.Context, s *discover.Session, id, name string, args []s
 
 func showResult(u *ui.UI, result *mcppoolv1.CallResult) error {
 	if !u.JSON {
-		if err := CallResult(u.Out, result); err != nil {
-			return err
-		}
+		u.Printf("%s", resultText(result))
 	}
 	if !result.GetIsError() {
 		return nil
@@ -116,4 +115,52 @@ func showResult(u *ui.UI, result *mcppoolv1.CallResult) error {
 		u.Eprintf("%s\n", u.ErrStyle().Red("✗ the tool says that it failed"))
 	}
 	return ui.Exit(ui.Failed)
+}
+
+// showProgress shows how far a call is, on a line that may be overwritten, and what its server logs.
+func showProgress(u *ui.UI, live *ui.LiveLine, msg *mcppoolv1.CallToolResponse) {
+	st := u.ErrStyle()
+	if pr := msg.GetProgress(); pr != nil {
+		text := ui.Number(pr.GetProgress())
+		if pr.GetTotal() > 0 {
+			text += "/" + ui.Number(pr.GetTotal())
+		}
+		live.Draw(st.Cyan(strings.TrimSpace("… " + text + " " + ui.Line(pr.GetMessage()))))
+	}
+	if l := msg.GetLog(); l != nil {
+		live.Clear()
+		who := ui.Line(strings.TrimSpace(l.GetLevel() + " " + l.GetLogger()))
+		u.Eprintf("%s\n", st.Dim(who+" "+ui.CompactJSON(l.GetDataJson())))
+	}
+}
+
+// resultText is what a tool gave: texts, and other content by what it is.
+func resultText(result *mcppoolv1.CallResult) string {
+	var b strings.Builder
+	for _, c := range result.GetContent() {
+		b.WriteString(strings.TrimRight(ui.Text(contentText(c)), "\n") + "\n")
+	}
+	if len(result.GetContent()) == 0 && result.GetStructuredJson() != "" {
+		b.WriteString(ui.PrettyJSON(result.GetStructuredJson(), "") + "\n")
+	}
+	return b.String()
+}
+
+func contentText(c *mcppoolv1.Content) string {
+	switch k := c.GetKind().(type) {
+	case *mcppoolv1.Content_Text:
+		return k.Text
+	case *mcppoolv1.Content_Image:
+		return fmt.Sprintf("[image %s, %d bytes]", k.Image.GetMimeType(), len(k.Image.GetData()))
+	case *mcppoolv1.Content_Audio:
+		return fmt.Sprintf("[audio %s, %d bytes]", k.Audio.GetMimeType(), len(k.Audio.GetData()))
+	case *mcppoolv1.Content_Resource:
+		if k.Resource.GetText() != "" {
+			return k.Resource.GetText()
+		}
+		return fmt.Sprintf("[resource %s %s, %d bytes]", k.Resource.GetUri(), k.Resource.GetMimeType(), len(k.Resource.GetBlob()))
+	case *mcppoolv1.Content_ResourceLink:
+		return fmt.Sprintf("[resource %s]", k.ResourceLink.GetUri())
+	}
+	return "[content of an unknown kind]"
 }

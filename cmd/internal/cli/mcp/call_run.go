@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -87,14 +88,9 @@ func (d *directCall) leave(ctx context.Context) {
 	}
 }
 
-// callStream is the part of a CallTool stream that is read here.
-type callStream interface {
-	Recv() (*mcppoolv1.CallToolResponse, error)
-}
-
-func (d *directCall) follow(ctx context.Context, stream callStream) error {
+func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClient[mcppoolv1.CallToolResponse]) error {
 	u := d.u
-	progress := NewProgress(u.Err, u.Live, u.ErrStyle())
+	progress := &ui.LiveLine{W: u.Err, On: u.Live}
 	defer progress.Clear()
 	for {
 		msg, err := stream.Recv()
@@ -109,7 +105,7 @@ func (d *directCall) follow(ctx context.Context, stream callStream) error {
 		if d.u.JSON {
 			err = ui.JSONLine(u.Out, msg)
 		} else {
-			progress.Show(msg)
+			showProgress(u, progress, msg)
 		}
 		if err != nil {
 			return err

@@ -8,36 +8,31 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	landingPath = "/callback"
-	// sayWithin is how long a browser waits for the result of its login.
-	sayWithin = time.Minute
-	closeTime = 2 * time.Second
+	// answerWithin is how long a browser waits for the result of its login.
+	answerWithin = time.Minute
+	closeWithin  = 2 * time.Second
 )
 
 // landing is a listener on this machine for the browser that comes back from a login (RFC 8252).
 type landing struct {
 	lis     net.Listener
 	server  *http.Server
-	ended   chan struct{} // closed once the server has ended
+	state   string // of the login that is waited for
+	came    atomic.Bool
 	answers chan callback
-
-	mu    sync.Mutex
-	state string // guarded by mu; the login that is waited for
 }
 
-// callback is what a browser brought; Say tells it how the login ended.
+// callback is the query that a browser brought; worked tells it how the login ended.
 type callback struct {
-	Query url.Values
-	said  chan bool
+	query  url.Values
+	worked chan bool
 }
-
-// Say ends the browser's wait.
-func (a callback) Say(worked bool) { a.said <- worked }
 
 // listenForBrowser opens a port of the system's choice on loopback. Close what it returns.
 func listenForBrowser(ctx context.Context) (*landing, error) {
@@ -45,48 +40,31 @@ func listenForBrowser(ctx context.Context) (*landing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the browser on this machine: %w", err)
 	}
-	p := &landing{lis: lis, ended: make(chan struct{}), answers: make(chan callback)}
-	p.server = &http.Server{Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	go func() {
-		defer close(p.ended)
-		_ = p.server.Serve(lis) // it ends with Close
-	}()
+	p := &landing{lis: lis, answers: make(chan callback)}
+	p.server = &http.Server{Handler: http.HandlerFunc(p.land), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	return p, nil
 }
 
-// Address is where the browser is to be sent.
-func (p *landing) Address() string { return "http://" + p.lis.Addr().String() + landingPath }
+// address is where the browser is to be sent.
+func (p *landing) address() string { return "http://" + p.lis.Addr().String() + landingPath }
 
-// Expect says which login is waited for. Call it before the browser can come.
-func (p *landing) Expect(state string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// serve answers browsers. Another login than the one of this state is refused, and the right one still waited for.
+func (p *landing) serve(state string) {
 	p.state = state
+	go func() { _ = p.server.Serve(p.lis) }() // it ends with close
 }
 
-// Wait returns what the browser brought for the login; what comes for another one is refused, and waited on.
-func (p *landing) Wait(ctx context.Context) (callback, error) {
-	select {
-	case a := <-p.answers:
-		return a, nil
-	case <-ctx.Done():
-		return callback{}, ctx.Err()
-	}
-}
-
-// Close ends the listener, once what it said has been heard.
-func (p *landing) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+// close ends the listener, once the browser has its answer.
+func (p *landing) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	err := p.server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = p.server.Close()
+	if errors.Is(p.server.Shutdown(ctx), context.DeadlineExceeded) {
+		_ = p.server.Close()
 	}
-	<-p.ended
-	return err
+	_ = p.lis.Close() // if it was never served
 }
 
-func (p *landing) serve(w http.ResponseWriter, r *http.Request) {
+func (p *landing) land(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -99,20 +77,20 @@ func (p *landing) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	if !p.waitsFor(q.Get("state")) {
+	if subtle.ConstantTimeCompare([]byte(p.state), []byte(q.Get("state"))) != 1 || p.came.Swap(true) { // a browser that comes twice is too late
 		page(w, http.StatusBadRequest, "This is not the login that pawl waits for. It goes on waiting.")
 		return
 	}
-	a := callback{Query: q, said: make(chan bool, 1)}
-	ctx, cancel := context.WithTimeout(r.Context(), sayWithin)
+	ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
 	defer cancel()
+	a := callback{query: q, worked: make(chan bool, 1)}
 	select {
 	case p.answers <- a:
 	case <-ctx.Done():
 		return
 	}
 	select {
-	case worked := <-a.said:
+	case worked := <-a.worked:
 		if !worked {
 			page(w, http.StatusConflict, "You are not logged in. The terminal says why.")
 			return
@@ -120,17 +98,6 @@ func (p *landing) serve(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusOK, "You are logged in, and can close this page.")
 	case <-ctx.Done():
 	}
-}
-
-// waitsFor says whether a login is the one that is waited for, and takes it: a browser that comes twice is too late.
-func (p *landing) waitsFor(state string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state == "" || subtle.ConstantTimeCompare([]byte(p.state), []byte(state)) != 1 {
-		return false
-	}
-	p.state = ""
-	return true
 }
 
 // page shows one fixed sentence.

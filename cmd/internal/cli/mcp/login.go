@@ -34,27 +34,28 @@ func (c *LoginCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}
-	defer func() { _ = page.Close() }()
-	began, err := s.Pool.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: c.ID, RedirectUri: page.Address()})
+	defer page.close()
+	began, err := s.Pool.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: c.ID, RedirectUri: page.address()})
 	if err != nil {
 		return err
 	}
-	page.Expect(began.GetState())
+	page.serve(began.GetState())
 	if err := c.show(u, began); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errSlow)
 	defer cancel()
-	answer, err := page.Wait(ctx)
+	select {
+	case answer := <-page.answers:
+		done, err := s.Pool.FinishMcpLogin(ctx, finish(answer.query))
+		answer.worked <- err == nil
+		return loggedIn(u, done, err)
+	case <-ctx.Done():
+	}
 	if errors.Is(context.Cause(ctx), errSlow) {
 		return ui.Errorf("no login came within %s", ui.Duration(c.Timeout)).Then("pawl mcp login %s%s begins again", c.ID, s.Flags())
 	}
-	if err != nil {
-		return err
-	}
-	done, err := s.Pool.FinishMcpLogin(ctx, finish(answer.Query))
-	answer.Say(err == nil)
-	return loggedIn(u, done, err)
+	return ctx.Err()
 }
 
 var errSlow = errors.New("no login came in time")
@@ -120,9 +121,7 @@ func loggedIn(u *ui.UI, done *mcppoolv1.FinishMcpLoginResponse, err error) error
 }
 
 // LogoutCmd is `pawl mcp logout`.
-type LogoutCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type LogoutCmd struct{ ServerArg }
 
 // Run logs out.
 func (c *LogoutCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {

@@ -2,32 +2,28 @@ package mcp
 
 import (
 	"context"
+	"errors"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/mcppool-svc/workspace"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 // TestCmd is `pawl mcp test`.
-type TestCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type TestCmd struct{ ServerArg }
 
 // Run tests a server.
 func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	f, err := s.MeantWorkspace(ctx, c.ID)
+	id, err := c.real(ctx, s)
 	if err != nil {
 		return err
 	}
-	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: f.Real(c.ID)})
+	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: id})
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		err = u.Document(report)
-	} else {
-		err = Checkup(u.Out, u.OutStyle(), u.OutColumns(), report)
-	}
+	err = u.Show(report, func() string { return checkup(u.OutStyle(), u.OutColumns(), report) })
 	if err != nil || report.GetOk() {
 		return err
 	}
@@ -35,31 +31,26 @@ func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 }
 
 // LogsCmd is `pawl mcp logs`.
-type LogsCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type LogsCmd struct{ ServerArg }
 
 // Run shows what a server wrote.
 func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	f, err := s.MeantWorkspace(ctx, c.ID)
+	id, err := c.real(ctx, s)
 	if err != nil {
 		return err
 	}
-	log, err := s.Pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: f.Real(c.ID)})
+	log, err := s.Pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: id})
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		return u.Document(log)
-	}
-	if log.GetStderr() == "" {
-		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: f.Real(c.ID)})
+	if log.GetStderr() == "" && !u.JSON {
+		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
 		if err != nil {
 			return err
 		}
 		u.Note("%s", silence(c.ID, server, log))
 	}
-	return ServerLog(u.Out, u.OutStyle(), log)
+	return u.Show(log, func() string { return serverLog(u.OutStyle(), log) })
 }
 
 // silence says why there is nothing to show.
@@ -76,22 +67,35 @@ func silence(id string, server *mcppoolv1.McpServer, log *mcppoolv1.GetMcpServer
 }
 
 // ShowCmd is `pawl mcp show`.
-type ShowCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type ShowCmd struct{ ServerArg }
 
 // Run shows a server.
 func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	f, err := s.MeantWorkspace(ctx, c.ID)
+	id, err := c.real(ctx, s)
 	if err != nil {
 		return err
 	}
-	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: f.Real(c.ID)})
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		return u.Document(server)
+	return u.Show(server, func() string { return serverText(u.OutStyle(), server, u.Now()) })
+}
+
+// WorkspaceCmd is `pawl mcp workspace`.
+type WorkspaceCmd struct {
+	Dir string `arg:"" help:"The folder."`
+}
+
+// Run serves the folder until standard input ends.
+func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	server, err := workspace.NewServer(c.Dir)
+	if err != nil {
+		return ui.Errorf("%v", err)
 	}
-	return Server(u.Out, u.OutStyle(), server, transportText(server), u.Now())
+	err = server.ServeStdio(ctx, u.In, u.Out)
+	if ctx.Err() != nil {
+		err = nil // it was asked to end
+	}
+	return errors.Join(err, server.Close())
 }

@@ -1,7 +1,9 @@
+// Package mcp has the commands for MCP servers: registering, trusting, logging in to and testing them, and calling their tools.
 package mcp
 
 import (
 	"context"
+	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -66,11 +68,7 @@ func activity(s *mcppoolv1.McpServer) string {
 func transportText(s *mcppoolv1.McpServer) string {
 	switch t := s.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
-		text := t.Stdio.GetCommand()
-		for _, arg := range t.Stdio.GetArgs() {
-			text += " " + arg
-		}
-		return text
+		return strings.Join(append([]string{t.Stdio.GetCommand()}, t.Stdio.GetArgs()...), " ")
 	case *mcppoolv1.McpServer_Http:
 		return t.Http.GetUrl()
 	case *mcppoolv1.McpServer_Builtin:
@@ -82,10 +80,19 @@ func transportText(s *mcppoolv1.McpServer) string {
 	return ""
 }
 
-// RemoveCmd is `pawl mcp remove`.
-type RemoveCmd struct {
+// ServerArg names the server of a command.
+type ServerArg struct {
 	ID string `arg:"" complete:"server" help:"The server."`
 }
+
+// real is the server's id in the pool: the word workspace may mean the server of the current folder.
+func (a ServerArg) real(ctx context.Context, s *discover.Session) (string, error) {
+	f, err := s.MeantWorkspace(ctx, a.ID)
+	return f.Real(a.ID), err
+}
+
+// RemoveCmd is `pawl mcp remove`.
+type RemoveCmd struct{ ServerArg }
 
 // Run removes a server.
 func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
@@ -97,9 +104,7 @@ func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 }
 
 // ActivateCmd is `pawl mcp activate`.
-type ActivateCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type ActivateCmd struct{ ServerArg }
 
 // Run activates a server.
 func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
@@ -108,9 +113,7 @@ func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) er
 }
 
 // DeactivateCmd is `pawl mcp deactivate`.
-type DeactivateCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type DeactivateCmd struct{ ServerArg }
 
 // Run deactivates a server.
 func (c *DeactivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -57,16 +58,11 @@ func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		return u.Document(resource)
-	}
-	return Resource(u.Out, u.OutTTY, resource.GetContents())
+	return u.Show(resource, func() string { return resourceText(u.OutTTY, resource.GetContents()) })
 }
 
 // PromptsCmd is `pawl mcp prompts`.
-type PromptsCmd struct {
-	ID string `arg:"" complete:"server" help:"The server."`
-}
+type PromptsCmd struct{ ServerArg }
 
 // Run lists prompts.
 func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
@@ -97,11 +93,11 @@ func takes(p *mcppoolv1.Prompt) string {
 // PromptCmd is `pawl mcp prompt`.
 type PromptCmd struct {
 	ID   string   `arg:"" complete:"server" help:"The server."`
-	Name string   `arg:"" help:"The ui."`
+	Name string   `arg:"" help:"The prompt."`
 	Args []string `arg:"" optional:"" name:"name=value" help:"What is filled in."`
 }
 
-// Run shows a ui.
+// Run shows a prompt.
 func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	arguments := make(map[string]string, len(c.Args))
 	for _, arg := range c.Args {
@@ -115,8 +111,34 @@ func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		return u.Document(prompt)
+	return u.Show(prompt, func() string { return promptText(u.OutStyle(), prompt) })
+}
+
+// resourceText is what is in a resource, part by part. Bytes are only named at a terminal (tty).
+func resourceText(tty bool, parts []*mcppoolv1.Resource) string {
+	var b strings.Builder
+	for _, part := range parts {
+		switch {
+		case len(part.GetBlob()) > 0 && tty:
+			fmt.Fprintf(&b, "[%s %s, %d bytes]\n", ui.Line(part.GetUri()), ui.Line(part.GetMimeType()), len(part.GetBlob()))
+		case len(part.GetBlob()) > 0:
+			b.Write(part.GetBlob())
+		default:
+			b.WriteString(strings.TrimRight(ui.Text(part.GetText()), "\n") + "\n")
+		}
 	}
-	return Prompt(u.Out, u.OutStyle(), prompt)
+	return b.String()
+}
+
+// promptText is the messages of a prompt, each behind its role.
+func promptText(st ui.Style, prompt *mcppoolv1.GetPromptResponse) string {
+	var b strings.Builder
+	for i, m := range prompt.GetMessages() {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		text := ui.Text(contentText(m.GetContent()))
+		b.WriteString(st.Bold(ui.Line(m.GetRole())+":") + "\n" + strings.TrimRight(text, "\n") + "\n")
+	}
+	return b.String()
 }

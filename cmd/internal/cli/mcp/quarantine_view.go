@@ -2,9 +2,9 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -15,11 +15,11 @@ import (
 // maxChanges is how many differences the pool names at most.
 const maxChanges = 50
 
-// Quarantined shows what a person has to look at before a tool is approved: what changed, place by place, or all of it where
+// quarantined shows what a person has to look at before a tool is approved: what changed, place by place, or all of it where
 // there is nothing to compare with. Nothing is cut: what is not shown would be approved unseen.
-func Quarantined(w io.Writer, st ui.Style, q *mcppoolv1.QuarantinedTool) error {
+func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(WhyQuarantined(q)))
+	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(whyQuarantined(q)))
 	if q.GetApproveTime() != nil {
 		by := "seen for the first time"
 		if q.GetApprovedBy() != "" {
@@ -35,7 +35,7 @@ func Quarantined(w io.Writer, st ui.Style, q *mcppoolv1.QuarantinedTool) error {
 	} else {
 		before, after := decoded(q.GetApprovedDefinitionJson()), decoded(q.GetDefinitionJson())
 		for _, at := range q.GetChanges() {
-			fmt.Fprintf(&b, "\n  %s\n", ui.Line(placeName(at)))
+			fmt.Fprintf(&b, "\n  %s\n", ui.Line(cmp.Or(at, "the whole definition")))
 			b.WriteString(side(st.Red, "-", before, at))
 			b.WriteString(side(st.Green, "+", after, at))
 		}
@@ -44,12 +44,11 @@ func Quarantined(w io.Writer, st ui.Style, q *mcppoolv1.QuarantinedTool) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n  %s\n", st.Dim("definition hash "+ui.Line(q.GetTool().GetDefinitionHash())))
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
-// WhyQuarantined says in a word why a tool waits.
-func WhyQuarantined(q *mcppoolv1.QuarantinedTool) string {
+// whyQuarantined says in a word why a tool waits.
+func whyQuarantined(q *mcppoolv1.QuarantinedTool) string {
 	if q.GetApprovedDefinitionHash() == "" {
 		return "new"
 	}
@@ -65,13 +64,6 @@ func decoded(raw string) any {
 		return nil
 	}
 	return v
-}
-
-func placeName(pointer string) string {
-	if pointer == "" {
-		return "the whole definition"
-	}
-	return pointer
 }
 
 // side is one side of a difference, each line behind its mark.

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,23 +12,17 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-func quarantined(t *testing.T, before, after string, changes ...string) string {
-	t.Helper()
-	var b strings.Builder
-	err := Quarantined(&b, ui.Style{}, &mcppoolv1.QuarantinedTool{
+func shown(before, after string, changes ...string) string {
+	return quarantined(ui.Style{}, &mcppoolv1.QuarantinedTool{
 		Tool: &commonv1.Tool{Id: "s/t\x1b[2J"}, DefinitionJson: after, ApprovedDefinitionJson: before, ApprovedDefinitionHash: "x", Changes: changes,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
 }
 
 // Each place is shown as it was and as it is, wherever it is.
 func TestQuarantinedPlaces(t *testing.T) {
 	before := `{"a":[1,{"x~/y":"old"}],"gone":true,"n":1.0,"s":"1"}`
 	after := `{"a":[1,{"x~/y":"new"}],"n":1.00,"s":1}`
-	got := quarantined(t, before, after, "/a/1/x~0~1y", "/gone", "/n", "/s", "/a/7/q", "")
+	got := shown(before, after, "/a/1/x~0~1y", "/gone", "/n", "/s", "/a/7/q", "")
 	for _, want := range []string{
 		"  /a/1/x~0~1y\n    - \"old\"\n    + \"new\"\n", "  /gone\n    - true\n    + (absent)\n", "  /n\n    - 1.0\n    + 1.00\n",
 		"  /s\n    - \"1\"\n    + 1\n", "  /a/7/q\n    - (absent)\n    + (absent)\n", "  the whole definition\n    - {\n",
@@ -48,18 +41,18 @@ func TestQuarantinedShowsAllWhereChangesMayBeMissing(t *testing.T) {
 	}
 	after := `{"a":1,"a":2}`
 	for name, changes := range map[string][]string{"none": nil, "as many as are told": many} {
-		if got := quarantined(t, `{"a":2}`, after, changes...); !strings.Contains(got, "the whole definition\n  {\n    \"a\": 1,\n    \"a\": 2\n  }\n") {
+		if got := shown(`{"a":2}`, after, changes...); !strings.Contains(got, "the whole definition\n  {\n    \"a\": 1,\n    \"a\": 2\n  }\n") {
 			t.Errorf("%s:\n%s", name, got)
 		}
 	}
-	if got := quarantined(t, `{"a":1}`, after, many[:49]...); strings.Contains(got, "whole") {
+	if got := shown(`{"a":1}`, after, many[:49]...); strings.Contains(got, "whole") {
 		t.Errorf("49 changes are all there are:\n%s", got)
 	}
 }
 
 // A text cannot command the terminal, nor look like another line of the comparison.
 func TestQuarantinedHostile(t *testing.T) {
-	got := quarantined(t, `{"d":"a"}`, `{"d":"a\n\n  definition hash 00\u001b[2J\u202e\nb"}`, "/d")
+	got := shown(`{"d":"a"}`, `{"d":"a\n\n  definition hash 00\u001b[2J\u202e\nb"}`, "/d")
 	if i := strings.IndexAny(got, "\x1b\u202e"); i >= 0 {
 		t.Errorf("%q", got)
 	}
@@ -80,11 +73,7 @@ func TestMessagesOfManyLines(t *testing.T) {
 		36: "✗ connect  MCP server fs: it ended;\n           its stderr ends with:\n           Error: no\n               at f (a.js:1)\n           ␛[2J\n" +
 			"           → a long advice that is\n    on several lines\n    b\n",
 	} {
-		var out bytes.Buffer
-		if err := Checkup(&out, ui.Style{}, columns, report); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, out.String()); diff != "" {
+		if diff := cmp.Diff(want, checkup(ui.Style{}, columns, report)); diff != "" {
 			t.Errorf("%d columns: %s", columns, diff)
 		}
 	}

@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// Checkup shows what was seen of a server, a line for each check and one for what to do, broken for a terminal of so many columns (0: not).
-func Checkup(w io.Writer, st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) error {
+// checkup shows what was seen of a server, a line for each check and one for what to do, broken for a terminal of so many columns (0: not).
+func checkup(st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) string {
 	var b strings.Builder
 	width := 0
 	for _, c := range report.GetChecks() {
@@ -31,8 +30,7 @@ func Checkup(w io.Writer, st ui.Style, columns int, report *mcppoolv1.TestMcpSer
 			fmt.Fprintf(&b, "  %s  %s %s\n", ui.Pad("", width), st.Bold("→"), ui.Wrap(c.GetAdvice(), columns, width+6, width+6))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // checkTime is how long a check took, where that is worth a word.
@@ -54,8 +52,8 @@ func checkMark(st ui.Style, s mcppoolv1.ServerCheck_Status) string {
 	return st.Red("✗")
 }
 
-// ServerLog shows what a server wrote.
-func ServerLog(w io.Writer, st ui.Style, log *mcppoolv1.GetMcpServerLogResponse) error {
+// serverLog is what a server wrote.
+func serverLog(st ui.Style, log *mcppoolv1.GetMcpServerLogResponse) string {
 	var b strings.Builder
 	if log.GetTruncated() {
 		fmt.Fprintf(&b, "%s\n", st.Dim("… earlier output was dropped"))
@@ -66,18 +64,17 @@ func ServerLog(w io.Writer, st ui.Style, log *mcppoolv1.GetMcpServerLogResponse)
 	if log.GetLastError() != "" {
 		fmt.Fprintf(&b, "%s %s\n", st.Red("✗"), ui.Wrap(ui.Failure(log.GetLastError()), 0, 2, 2))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
-// Server shows one server as a whole, as it is now; what is how it is reached.
-func Server(w io.Writer, st ui.Style, s *mcppoolv1.McpServer, what string, now time.Time) error {
+// serverText shows one server as a whole, as it is now.
+func serverText(st ui.Style, s *mcppoolv1.McpServer, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", st.Bold(ui.Line(s.GetId())))
 	row := func(name, value string) { b.WriteString(st.Field(name, 11, value)) }
 	row("name", s.GetDisplayName())
 	row("what", s.GetDescription())
-	row("reached by", what)
+	row("reached by", transportText(s))
 	row("folder", s.GetStdio().GetCwd())
 	row("environment", names(s.GetStdio().GetEnv()))
 	row("headers", names(s.GetHttp().GetHeaders()))
@@ -97,8 +94,7 @@ func Server(w io.Writer, st ui.Style, s *mcppoolv1.McpServer, what string, now t
 	if s.GetLastError() != "" {
 		fmt.Fprintf(&b, "  %s %s\n", st.Red("✗"), ui.Wrap(ui.Failure(s.GetLastError()), 0, 4, 4))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // connection is its state and since when.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -158,8 +159,24 @@ func showTool(ctx context.Context, u *ui.UI, s *discover.Session, id, name strin
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		return u.Document(tool)
+	return u.Show(tool, func() string { return toolText(u.OutStyle(), tool) })
+}
+
+// toolText shows one tool as a whole.
+func toolText(st ui.Style, tool *commonv1.Tool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", st.Bold(ui.Line(tool.GetId())))
+	effect := ui.EffectName(tool.GetEffect())
+	if tool.GetIdempotent() {
+		effect += ", idempotent"
 	}
-	return Tool(u.Out, u.OutStyle(), tool)
+	fmt.Fprintf(&b, "  %s\n", st.Dim("effect "+effect+", risk at least "+ui.EnumName(tool.GetRiskFloor())))
+	if text := strings.TrimSpace(tool.GetDescription()); text != "" {
+		fmt.Fprintf(&b, "\n  %s\n", strings.ReplaceAll(ui.Text(text), "\n", "\n  "))
+	}
+	fmt.Fprintf(&b, "\n  input\n%s\n", ui.PrettyJSON(tool.GetInputSchemaJson(), "  "))
+	if tool.GetOutputSchemaJson() != "" {
+		fmt.Fprintf(&b, "\n  output\n%s\n", ui.PrettyJSON(tool.GetOutputSchemaJson(), "  "))
+	}
+	return b.String()
 }

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"pawl.dev/cmd/internal/discover"
@@ -16,22 +19,21 @@ import (
 
 // UpdateCmd is `pawl mcp update`.
 type UpdateCmd struct {
-	ID      string   `arg:"" complete:"server" help:"The server."`
+	ServerArg
 	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
 
-	TransportFlags
-	Trusted  *bool             `negatable:"" help:"Believe what the server says of its tools, or do not."`
-	Disabled *bool             `negatable:"" help:"Keep all users from using it, or let them again."`
-	Effect   map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
-	TrustFlags
-	LoginFlags
-	Unset   []string `sep:"none" placeholder:"WHAT" help:"Take away: env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth (repeatable)."`
-	From    string   `type:"existingfile" placeholder:"FILE" help:"Make all of it as this file in the mcpServers format has it."`
-	NoCheck bool     `name:"no-check" help:"Do not connect to see whether it works."`
+	ServerFlags
+	Trusted  *bool    `negatable:"" help:"Believe what the server says of its tools, or do not."`
+	Disabled *bool    `negatable:"" help:"Keep all users from using it, or let them again."`
+	Unset    []string `sep:"none" placeholder:"WHAT" help:"Take away: env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth (repeatable)."`
+	From     string   `type:"existingfile" placeholder:"FILE" help:"Make all of it as this file in the mcpServers format has it."`
 }
 
 // Run changes a server.
 func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	if nothing := (UpdateCmd{ServerArg: c.ServerArg, ServerFlags: ServerFlags{NoCheck: c.NoCheck}}); reflect.DeepEqual(*c, nothing) {
+		return ui.Usagef("nothing is to be changed").Then("pawl mcp update --help shows what can be")
+	}
 	var file *mcppoolv1.McpServer
 	if c.From != "" {
 		var err error
@@ -47,13 +49,19 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	server, mask, err := c.changed(old, file, at.Local())
+	server, err := c.changed(old, file, at.Local())
 	if err != nil {
 		return err
 	}
-	got, err := s.Pool.UpdateMcpServer(ctx, &mcppoolv1.UpdateMcpServerRequest{McpServer: server, UpdateMask: mask})
-	if err != nil {
-		return err
+	mask := &fieldmaskpb.FieldMask{Paths: []string{"*"}}
+	if file == nil {
+		mask.Paths = differences(old.ProtoReflect(), server.ProtoReflect())
+	}
+	got := old
+	if len(mask.GetPaths()) > 0 {
+		if got, err = s.Pool.UpdateMcpServer(ctx, &mcppoolv1.UpdateMcpServerRequest{McpServer: server, UpdateMask: mask}); err != nil {
+			return err
+		}
 	}
 	if !u.JSON {
 		u.Printf("%s is changed\n", c.ID)
@@ -69,7 +77,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 
 // entry is what the file says of the server.
 func (c *UpdateCmd) entry(u *ui.UI) (*mcppoolv1.McpServer, error) {
-	add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, TransportFlags: c.TransportFlags}
+	add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, ServerFlags: ServerFlags{URL: c.URL}}
 	servers, err := add.imported(u)
 	if errors.Is(err, errNotInFile) {
 		return nil, ui.Errorf("%s has no server %q", c.From, c.ID).Then("name the entry %s in the file, or say with flags what is to change: pawl mcp update --help", c.ID)
@@ -80,72 +88,66 @@ func (c *UpdateCmd) entry(u *ui.UI) (*mcppoolv1.McpServer, error) {
 	return servers[0], nil
 }
 
-// changed is the server as it is to be, and what of it is to be taken: with a file all of it, else what was named. Its etag is
-// the old one's, so that a change made meanwhile is not lost.
-func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, *fieldmaskpb.FieldMask, error) {
+// changed is the server as it is to be. Its etag is the old one's, so that a change made meanwhile is not lost.
+func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, error) {
 	server := proto.CloneOf(old)
 	if file != nil {
 		server = proto.CloneOf(file)
 		server.Id, server.Etag, server.OwnerSub = old.GetId(), old.GetEtag(), old.GetOwnerSub()
 		server.AutoActivate = file.GetAutoActivate() || old.GetAutoActivate() // a file that does not say it means no change
-	} else if c.namesRules() {
-		server.Permissions = nil
-	}
-	if file == nil && len(c.Root) > 0 {
-		server.Roots = nil
-	}
-	if file != nil && local {
-		localise(server)
-	}
-	var fields []string
-	for _, set := range []func(*mcppoolv1.McpServer) ([]string, error){
-		c.unset, // before what is given in its place
-		func(s *mcppoolv1.McpServer) ([]string, error) { return c.reach(s, c.Command, local) },
-		c.logins, c.switches, c.apply,
-	} {
-		names, err := set(server)
-		if err != nil {
-			return nil, nil, err
+		if local {
+			localise(server)
 		}
-		fields = append(fields, names...)
-	}
-	if file != nil {
-		return server, &fieldmaskpb.FieldMask{Paths: []string{"*"}}, nil
-	}
-	if len(fields) == 0 {
-		return nil, nil, ui.Usagef("nothing is to be changed").Then("pawl mcp update --help shows what can be")
-	}
-	slices.Sort(fields)
-	return server, &fieldmaskpb.FieldMask{Paths: outermost(slices.Compact(fields))}, nil
-}
-
-// outermost leaves out what is part of another one that is named; the names are sorted.
-func outermost(fields []string) []string {
-	var kept []string
-	for _, f := range fields {
-		if n := len(kept); n > 0 && len(f) > len(kept[n-1]) && f[:len(kept[n-1])+1] == kept[n-1]+"." {
-			continue
+	} else {
+		if len(c.Deny)+len(c.Ask)+len(c.Allow) > 0 {
+			server.Permissions = nil
 		}
-		kept = append(kept, f)
+		if len(c.Root) > 0 {
+			server.Roots = nil
+		}
 	}
-	return kept
-}
-
-// switches sets what is on or off, and what tools do.
-func (c *UpdateCmd) switches(s *mcppoolv1.McpServer) ([]string, error) {
-	var fields []string
+	for _, what := range c.Unset { // before what is given in its place
+		if err := unset(server, what); err != nil {
+			return nil, err
+		}
+	}
 	if c.Trusted != nil {
-		s.Trusted = *c.Trusted
-		fields = append(fields, "trusted")
+		server.Trusted = *c.Trusted
 	}
 	if c.Disabled != nil {
-		s.Disabled = *c.Disabled
-		fields = append(fields, "disabled")
+		server.Disabled = *c.Disabled
 	}
-	if len(c.Effect) > 0 {
-		fields = append(fields, "tool_policies")
+	if err := c.reach(server, c.Command, local); err != nil {
+		return nil, err
 	}
-	return fields, setEffects(s, c.Effect)
+	for _, set := range []func(*mcppoolv1.McpServer) error{c.logins, c.effects, c.trust} {
+		if err := set(server); err != nil {
+			return nil, err
+		}
+	}
+	return server, nil
+}
+
+// differences are the paths of the fields that differ. A field that another one of its oneof replaced is not named.
+func differences(old, now protoreflect.Message) []string {
+	var paths []string
+	fields := now.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		name := string(fd.Name())
+		oneof := fd.ContainingOneof()
+		switch {
+		case old.Get(fd).Equal(now.Get(fd)) && old.Has(fd) == now.Has(fd), oneof != nil && !now.Has(fd) && now.WhichOneof(oneof) != nil:
+		case fd.Message() != nil && fd.Message().ParentFile().Package() == now.Descriptor().ParentFile().Package() && !fd.IsMap() && !fd.IsList() && old.Has(fd) && now.Has(fd):
+			for _, path := range differences(old.Get(fd).Message(), now.Get(fd).Message()) {
+				paths = append(paths, name+"."+path)
+			}
+		default:
+			paths = append(paths, name)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // check connects to the server, to see whether it works.
@@ -167,4 +169,82 @@ func (c *UpdateCmd) check(ctx context.Context, u *ui.UI, s *discover.Session, se
 		u.Say("  %d more need an approval: pawl mcp tools %s --quarantined", n, c.ID)
 	}
 	return nil
+}
+
+// unset takes away what --unset names.
+func unset(s *mcppoolv1.McpServer, what string) error {
+	kind, name, _ := strings.Cut(what, ".")
+	there := true
+	switch {
+	case kind == "env" && name != "":
+		there = remove(s.GetStdio().GetEnv(), name)
+	case kind == "header" && name != "":
+		there = remove(s.GetHttp().GetHeaders(), name)
+	case kind == "effect" && name != "":
+		there = remove(s.GetToolPolicies(), name)
+	case what == "rules":
+		s.Permissions = nil
+	case what == "sampling":
+		s.Sampling = nil
+	case what == "roots":
+		s.Roots = nil
+	case what == "cwd" && s.GetStdio() != nil:
+		s.GetStdio().Cwd = ""
+	case what == "scopes" && s.GetHttp().GetOauth() != nil:
+		s.GetHttp().GetOauth().Scopes = nil
+	case what == "oauth" && s.GetHttp() != nil:
+		s.GetHttp().Oauth = nil
+	case slices.Contains([]string{"cwd", "scopes", "oauth"}, what):
+		return ui.Usagef("--unset %s: %s is not a server that has it", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
+	default:
+		return ui.Usagef("--unset %q: there is nothing of that name", what).
+			Then("use env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth")
+	}
+	if !there {
+		return ui.Errorf("--unset %s: %s has none of that name", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
+	}
+	return nil
+}
+
+// remove deletes a key and reports whether it was there.
+func remove[V any](m map[string]V, key string) bool {
+	_, ok := m[key]
+	delete(m, key)
+	return ok
+}
+
+// sayConsequences says what a change means for what was approved, for logins, and for who may use the server.
+func (c *UpdateCmd) sayConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
+	if moved(old, now) || c.URL != "" && hides(now.GetHttp().GetUrl()) && !hides(c.URL) {
+		u.Printf("  it is another server now: what was approved of its tools, and logins to it, are forgotten; the tools that it has when it\n" +
+			"  is used for the first time are taken as they are\n")
+	} else if slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "http.oauth") }) {
+		u.Printf("  a login that there is stays; the next one is made as said now (pawl mcp login %s)\n", now.GetId())
+	}
+	if old.GetPinning() != now.GetPinning() {
+		u.Printf("  %s\n", pinningText(now.GetPinning()))
+	}
+	if !now.GetDisabled() && !now.GetActive() {
+		u.Printf("  your tasks do not use it: pawl mcp activate %s\n", now.GetId())
+	}
+}
+
+// hides reports whether a part of an address is not shown.
+func hides(address string) bool { return strings.Contains(address, "***") }
+
+// moved reports whether another program or address answers now: what the pool keeps approvals and logins for.
+func moved(old, now *mcppoolv1.McpServer) bool {
+	o, n := old.GetStdio(), now.GetStdio()
+	return (o == nil) != (n == nil) || o.GetCommand() != n.GetCommand() || !slices.Equal(o.GetArgs(), n.GetArgs()) || o.GetCwd() != n.GetCwd() ||
+		old.GetHttp().GetUrl() != now.GetHttp().GetUrl()
+}
+
+func pinningText(p mcppoolv1.Pinning) string {
+	switch p {
+	case mcppoolv1.Pinning_PINNING_TRUST_ALL:
+		return "its tools need no approval now; those that were given are kept for when they do again"
+	case mcppoolv1.Pinning_PINNING_ALLOW_NEW:
+		return "tools of it that change need an approval now, new ones do not"
+	}
+	return "tools of it that are new or change need an approval now; those that came while they did not need it do too"
 }

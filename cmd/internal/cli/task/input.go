@@ -15,7 +15,7 @@ type InputCmd struct {
 	Values     []string `arg:"" optional:"" name:"name=value" help:"What is asked for, by name."`
 	Wait       string   `placeholder:"ID" help:"The wait; may be left out where only one is open."`
 	JSONValues bool     `name:"json-values" help:"Each value is JSON. Without: it is read by what is asked for."`
-	Content    string   `xor:"input" placeholder:"JSON|@FILE" help:"The whole answer, in place of ui."`
+	Content    string   `xor:"input" placeholder:"JSON|@FILE" help:"The whole answer, in place of values."`
 	Done       bool     `xor:"input" help:"You opened the address, and did what it asks."`
 	Decline    bool     `xor:"input" help:"Say no; the tool goes on without."`
 	Dismiss    bool     `xor:"input" help:"Do not decide; the tool goes on without."`

@@ -1,0 +1,256 @@
+package mcp
+
+import (
+	"cmp"
+	"maps"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// ServerFlags say what a server is; what is not given stays as the registration has it.
+type ServerFlags struct {
+	URL    string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
+	Header []string          `sep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
+	Env    []string          `sep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
+	Cwd    string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
+	Effect map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
+
+	TrustFlags
+	LoginFlags
+	NoCheck bool `name:"no-check" help:"Do not connect to see whether it works."`
+}
+
+// reach writes how a server is reached into a registration. A server may change from a program to an address, or back. local: the program runs
+// on this machine, and it and its arguments mean this folder.
+func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool) error {
+	env, err := pairs("--env", f.Env)
+	if err != nil {
+		return err
+	}
+	headers, err := pairs("--header", f.Header)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.URL != "" && len(command) > 0:
+		return ui.Usagef("a server has a command or --url, not both").Then("pawl mcp add --help")
+	case len(command) > 0:
+		f.program(s, command, local)
+	case f.URL != "" && s.GetHttp() != nil:
+		s.GetHttp().Url = f.URL
+	case f.URL != "":
+		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: f.URL}}
+	}
+	switch {
+	case s.GetStdio() == nil && (len(env) > 0 || f.Cwd != ""):
+		return ui.Usagef("--env and --cwd are for servers with a command").Then("pawl mcp add --help")
+	case s.GetHttp() == nil && len(headers) > 0:
+		return ui.Usagef("--header is for servers with --url").Then("pawl mcp add --help")
+	}
+	if len(env) > 0 {
+		s.GetStdio().Env = over(s.GetStdio().GetEnv(), env)
+	}
+	if len(headers) > 0 {
+		s.GetHttp().Headers = over(s.GetHttp().GetHeaders(), headers)
+	}
+	if f.Cwd != "" {
+		s.GetStdio().Cwd = f.Cwd
+	}
+	return nil
+}
+
+// program sets what is started.
+func (f *ServerFlags) program(s *mcppoolv1.McpServer, command []string, local bool) {
+	if s.GetStdio() == nil {
+		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{}}
+	}
+	t := s.GetStdio()
+	t.Command, t.Args = command[0], command[1:]
+	if local && f.Cwd == "" {
+		t.Cwd = ""
+		localise(s)
+	}
+}
+
+// effects writes what tools do, beside what was said of others.
+func (f *ServerFlags) effects(s *mcppoolv1.McpServer) error {
+	for tool, word := range f.Effect {
+		effect := ui.EnumValue[commonv1.Effect](word)
+		if effect == 0 {
+			return ui.Usagef("%s=%s: there is no such effect", tool, word).Then("use read, write or destructive")
+		}
+		if s.ToolPolicies == nil {
+			s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{}
+		}
+		s.ToolPolicies[tool] = &mcppoolv1.ToolPolicy{Effect: effect}
+	}
+	return nil
+}
+
+// over is old with the values of now in it. Values that are not shown (***) stand for those there were.
+func over(old, now map[string]string) map[string]string {
+	m := map[string]string{}
+	maps.Copy(m, old)
+	maps.Copy(m, now)
+	return m
+}
+
+func pairs(flag string, list []string) (map[string]string, error) {
+	m := map[string]string{}
+	for _, p := range list {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, ui.Usagef("%s %q is not NAME=VALUE", flag, p).Then("pawl mcp add --help")
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// LoginFlags say how the pool logs in to a server.
+type LoginFlags struct {
+	ClientID          *string  `placeholder:"ID" help:"The client that logins to the server are made as (default: Pawl registers itself)."`
+	ClientSecret      *string  `placeholder:"SECRET" help:"Its secret, a private key, or better a reference: $${env:NAME}, $${file:PATH}."`
+	ClientCredentials bool     `help:"The pool logs in as that client, for everybody."`
+	Scope             []string `sep:"none" placeholder:"SCOPE" help:"What logins ask for (repeatable; default: what the server names)."`
+}
+
+// logins writes how to log in into a registration.
+func (f *LoginFlags) logins(s *mcppoolv1.McpServer) error {
+	if f.ClientID == nil && f.ClientSecret == nil && !f.ClientCredentials && len(f.Scope) == 0 {
+		return nil
+	}
+	http := s.GetHttp()
+	if http == nil {
+		return ui.Usagef("--client-id, --client-secret, --client-credentials and --scope are for servers with --url").Then("pawl mcp add --help")
+	}
+	if http.GetOauth() == nil {
+		http.Oauth = &mcppoolv1.OAuth{}
+	}
+	o := http.GetOauth()
+	if f.ClientID != nil {
+		o.ClientId = *f.ClientID
+	}
+	if f.ClientSecret != nil {
+		o.ClientSecret = *f.ClientSecret
+	}
+	if len(f.Scope) > 0 {
+		o.Scopes = f.Scope
+	}
+	if f.ClientCredentials {
+		o.Grant = mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS
+	}
+	return nil
+}
+
+// TrustFlags say how far a server is trusted, who may call what of it, and what it may take.
+type TrustFlags struct {
+	Deny  []string `sep:"none" placeholder:"TOOL" help:"Nobody may call such tools; * stands for any text (repeatable)."`
+	Ask   []string `sep:"none" placeholder:"TOOL" help:"A person is asked before each call of such tools (repeatable)."`
+	Allow []string `sep:"none" placeholder:"TOOL" help:"Such tools may be called; with it, no other ones but those of --ask (repeatable)."`
+
+	Pinning   *string `enum:"approve-changes,allow-new,trust-all" placeholder:"WHAT" help:"Tools that need an approval: those that are new or changed (approve-changes), changed ones alone (allow-new), none (trust-all)."`
+	Isolation *string `enum:"user,task,shared" placeholder:"WHOSE" help:"A connection is each user's (user), each task's (task), or all users' (shared)."`
+
+	CallTimeout    *time.Duration `placeholder:"DURATION" help:"The longest that a call may take (default: 60s)."`
+	StartTimeout   *time.Duration `placeholder:"DURATION" help:"The longest that connecting may take (default: 30s)."`
+	MaxConnections *uint32        `placeholder:"N" help:"Connections to it at once."`
+	CacheTTL       *time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"Results of reading tools may be given again for so long."`
+	Sampling       string         `placeholder:"MODEL" help:"It may have this named model asked in the middle of a call (pawl models); any: what it hints at, else the default."`
+	SampleTokens   uint32         `placeholder:"N" help:"The longest answer of a model, in tokens (default: 1024)."`
+	SampleRequests uint32         `placeholder:"N" help:"How often it may have models asked during one call (default: 10)."`
+	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
+}
+
+// trust writes what is given into a registration. Rules go before those that are there, and folders behind.
+func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
+	s.Permissions = append(f.rules(), s.GetPermissions()...) // what the command line says counts before a file's rules
+	if f.Pinning != nil {
+		s.Pinning = ui.EnumValue[mcppoolv1.Pinning](*f.Pinning)
+	}
+	if f.Isolation != nil {
+		s.Isolation = ui.EnumValue[mcppoolv1.Isolation](*f.Isolation)
+	}
+	if f.MaxConnections != nil {
+		s.MaxConnections = *f.MaxConnections
+	}
+	for _, root := range f.Root {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return ui.Errorf("--root %s: %v", root, err)
+		}
+		s.Roots = append(s.Roots, abs)
+	}
+	if err := f.limits(s); err != nil {
+		return err
+	}
+	return f.sampling(s)
+}
+
+// limits writes the times; 0 is the default, which is said by saying nothing.
+func (f *TrustFlags) limits(s *mcppoolv1.McpServer) error {
+	for _, limit := range []struct {
+		flag string
+		from *time.Duration
+		to   **durationpb.Duration
+	}{{"--call-timeout", f.CallTimeout, &s.CallTimeout}, {"--start-timeout", f.StartTimeout, &s.StartTimeout}, {"--cache-ttl", f.CacheTTL, &s.CacheTtl}} {
+		switch d := limit.from; {
+		case d == nil:
+		case *d < 0:
+			return ui.Usagef("%s %s: a time cannot be negative", limit.flag, *d).Then("%s 90s, or 0s for the default", limit.flag)
+		case *d == 0:
+			*limit.to = nil
+		default:
+			*limit.to = durationpb.New(*d)
+		}
+	}
+	return nil
+}
+
+// anyModel as a model: the server's hints choose.
+const anyModel = "any"
+
+// sampling lets a server have models asked.
+func (f *TrustFlags) sampling(s *mcppoolv1.McpServer) error {
+	if f.Sampling != "" {
+		if s.Sampling == nil {
+			s.Sampling = &mcppoolv1.SamplingPolicy{}
+		}
+		if s.Sampling.Model = f.Sampling; f.Sampling == anyModel {
+			s.Sampling.Model = ""
+		}
+	}
+	if f.SampleTokens == 0 && f.SampleRequests == 0 {
+		return nil
+	}
+	if s.GetSampling() == nil {
+		return ui.Usagef("--sample-tokens and --sample-requests go with --sampling").Then("name a model (pawl models), or --sampling any")
+	}
+	s.Sampling.MaxTokens = cmp.Or(f.SampleTokens, s.GetSampling().GetMaxTokens())
+	s.Sampling.MaxRequests = cmp.Or(f.SampleRequests, s.GetSampling().GetMaxRequests())
+	return nil
+}
+
+// rules puts what is refused before what is allowed: the first that fits decides.
+func (f *TrustFlags) rules() []*mcppoolv1.PermissionRule {
+	var rules []*mcppoolv1.PermissionRule
+	add := func(tools []string, decision mcppoolv1.PermissionDecision) {
+		if len(tools) > 0 {
+			rules = append(rules, &mcppoolv1.PermissionRule{Tools: tools, Decision: decision})
+		}
+	}
+	add(f.Deny, mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY)
+	add(f.Ask, mcppoolv1.PermissionDecision_PERMISSION_DECISION_ASK)
+	add(f.Allow, mcppoolv1.PermissionDecision_PERMISSION_DECISION_ALLOW)
+	if len(f.Allow) > 0 {
+		rules = append(rules, &mcppoolv1.PermissionRule{Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY})
+	}
+	return rules
+}
