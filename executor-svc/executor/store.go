@@ -18,9 +18,6 @@ import (
 // ErrDamaged is the error for a journal that cannot be read.
 var ErrDamaged = journal.ErrDamaged
 
-// Info describes a data folder's journal.
-type Info = bolt.Info
-
 // Problem is a defect in a journal.
 type Problem = bolt.Problem
 
@@ -28,14 +25,14 @@ type Problem = bolt.Problem
 const journalFile = "journal.db"
 
 // StoreInfo describes the journal of a data folder that no process uses; ErrLocked if one does.
-func StoreInfo(dir string) (Info, error) {
+func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	path := filepath.Join(dir, journalFile)
 	i, err := bolt.FileInfo(context.Background(), path)
-	return i, aboutFile(path, err)
+	return storeInfo(i), aboutFile(path, err)
 }
 
 // storeInfo converts the description for clients.
-func storeInfo(i Info) *executorv1.StoreInfo {
+func storeInfo(i bolt.Info) *executorv1.StoreInfo {
 	out := &executorv1.StoreInfo{
 		Path: i.Path, SizeBytes: i.Size, FreeBytes: i.Free, Schema: int32(i.Schema), Tasks: map[string]int64{}, Records: int64(i.Records),
 		Commands: int64(i.Commands), Payloads: int64(i.Payloads), Agents: int64(i.Agents), Bytes: i.Bytes, LogBytes: i.Log,

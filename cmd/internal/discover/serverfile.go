@@ -20,7 +20,7 @@ type ServerInfo struct {
 	GRPC      string    `json:"grpc,omitempty"` // empty: it does not listen there
 	HTTP      string    `json:"http,omitempty"`
 	Version   string    `json:"version,omitempty"`
-	Started   time.Time `json:"started"`
+	Started   time.Time `json:"started,omitzero"`
 	Workspace string    `json:"workspace,omitempty"`
 	DataDir   string    `json:"data,omitempty"`
 }

@@ -2,9 +2,9 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -16,42 +16,31 @@ import (
 
 // Parse turns text into a value of the field; the error says what would be right.
 func (f Field) Parse(text string) (json.RawMessage, error) {
-	if f.Many {
+	types := f.Types
+	switch {
+	case f.Many:
 		return f.members(text)
-	}
-	if len(f.Enum) > 0 {
+	case len(f.Enum) > 0:
 		return f.member(text)
+	case len(types) == 0: // JSON where the text is JSON, else a string
+		types = []string{"json", "string"}
 	}
-	if len(f.Types) == 0 {
-		return anything(text)
-	}
-	if slices.Contains(f.Types, "string") && len(f.Types) == 1 {
-		return marshal(text)
-	}
-	for _, t := range f.Types {
+	for _, t := range types {
 		if value, ok := parseAs(t, text); ok {
 			return value, nil
 		}
 	}
-	if slices.Contains(f.Types, "string") {
+	if slices.Contains(types, "string") {
 		return marshal(text)
 	}
-	return nil, wants(f.Types)
-}
-
-// anything is JSON where the text is JSON, else a string.
-func anything(text string) (json.RawMessage, error) {
-	if value, ok := parseAs("json", text); ok {
-		return value, nil
-	}
-	return marshal(text)
+	return nil, wants(types)
 }
 
 func parseAs(kind, text string) (json.RawMessage, bool) {
 	text = strings.TrimSpace(text)
 	switch kind {
 	case "integer":
-		return json.RawMessage(text), integer().MatchString(text)
+		return json.RawMessage(text), integer.MatchString(text)
 	case "number":
 		return json.RawMessage(text), json.Valid([]byte(text)) && strings.ContainsAny(text[:1], "-0123456789")
 	case "boolean":
@@ -66,7 +55,7 @@ func parseAs(kind, text string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-func integer() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`) }
+var integer = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 func boolean(text string) (json.RawMessage, bool) {
 	switch strings.ToLower(text) {
@@ -88,21 +77,13 @@ func document(text string, first byte) (json.RawMessage, bool) {
 }
 
 func wants(types []string) error {
-	switch strings.Join(types, " ") {
-	case "integer":
-		return errors.New("a whole number is wanted")
-	case "number":
-		return errors.New("a number is wanted")
-	case "boolean":
-		return errors.New("yes or no is wanted")
-	case "array":
-		return errors.New(`a JSON array is wanted, such as ["a", "b"]`)
-	case "object":
-		return errors.New(`a JSON object is wanted, such as {"a": 1}`)
-	case "json":
-		return errors.New(`JSON is wanted; a text stands in double quotes, such as '"text"'`)
-	}
-	return fmt.Errorf("%s is wanted", strings.Join(types, " or "))
+	kind := strings.Join(types, " or ")
+	said := map[string]string{
+		"integer": "a whole number is wanted", "number": "a number is wanted", "boolean": "yes or no is wanted",
+		"array": `a JSON array is wanted, such as ["a", "b"]`, "object": `a JSON object is wanted, such as {"a": 1}`,
+		"json": `JSON is wanted; a text stands in double quotes, such as '"text"'`,
+	}[kind]
+	return errors.New(cmp.Or(said, kind+" is wanted"))
 }
 
 // plain is a JSON value as a person types it: a string without its quotes.

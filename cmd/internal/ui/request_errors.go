@@ -8,17 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/humantime"
 )
-
-// refused says whether a service refused what was asked for as such: to ask again as it was does not help.
-func refused(e *errs.Error) bool {
-	return e.Code == codes.InvalidArgument && e.Reason == commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
-}
 
 // wrong is what is wrong with a request, in the words of the command line.
 func wrong(e *errs.Error) string {

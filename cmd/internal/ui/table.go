@@ -10,7 +10,6 @@ import (
 type Table struct {
 	Style   Style
 	Columns int // of the terminal; 0 cuts nothing
-	Indent  string
 	rows    [][]string
 	marks   map[int]func(string) string
 }
@@ -39,16 +38,14 @@ func (t *Table) Write(w io.Writer) error {
 	for n, row := range t.rows {
 		if last := len(widths) - 1; narrow && len(row) > last {
 			if strings.Join(row[:last], "") != "" {
-				b.WriteString(t.Indent + t.line(row[:last], widths, n == 0) + "\n")
+				b.WriteString(t.line(row[:last], widths, n == 0) + "\n")
 			}
 			if row[last] != "" {
-				b.WriteString(t.Indent + "  " + t.paint(last, Fit(row[last], t.Columns-Width(t.Indent)-2), n == 0) + "\n")
+				b.WriteString("  " + t.paint(last, Fit(row[last], t.Columns-2), n == 0) + "\n")
 			}
 			continue
 		}
-		b.WriteString(t.Indent)
-		b.WriteString(t.line(row, widths, n == 0))
-		b.WriteByte('\n')
+		b.WriteString(t.line(row, widths, n == 0) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -60,7 +57,7 @@ func (t *Table) narrow(widths []int) bool {
 	if t.Columns <= 0 || len(widths) < 2 {
 		return false
 	}
-	left := t.Columns - Width(t.Indent)
+	left := t.Columns
 	for _, w := range widths[:len(widths)-1] {
 		left -= w + 2
 	}
@@ -82,7 +79,7 @@ func (t *Table) widths() []int {
 
 func (t *Table) line(row []string, widths []int, heading bool) string {
 	var b strings.Builder
-	used := Width(t.Indent)
+	used := 0
 	for i, cell := range row {
 		last := i == len(row)-1
 		if last && t.Columns > 0 {
@@ -108,4 +105,40 @@ func (t *Table) paint(column int, cell string, heading bool) string {
 		return paint(cell)
 	}
 	return cell
+}
+
+// Style colours text, or leaves it as it is.
+type Style struct{ Color bool }
+
+func (s Style) wrap(code, text string) string {
+	if !s.Color || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Bold is for what matters most.
+func (s Style) Bold(text string) string { return s.wrap("1", text) }
+
+// Dim is for what matters least.
+func (s Style) Dim(text string) string { return s.wrap("2", text) }
+
+// Red is for failure.
+func (s Style) Red(text string) string { return s.wrap("31", text) }
+
+// Green is for success.
+func (s Style) Green(text string) string { return s.wrap("32", text) }
+
+// Yellow is for warnings and for what waits.
+func (s Style) Yellow(text string) string { return s.wrap("33", text) }
+
+// Cyan is for what goes on.
+func (s Style) Cyan(text string) string { return s.wrap("36", text) }
+
+// Field is a line with a name, padded to width, and its value; "" if the value is empty.
+func (s Style) Field(name string, width int, value string) string {
+	if value == "" {
+		return ""
+	}
+	return "  " + s.Dim(Pad(name, width)) + " " + Line(value) + "\n"
 }

@@ -1,3 +1,4 @@
+// Package admin has the commands for models, API keys, the journal and measuring, and the one that runs the server.
 package admin
 
 import (

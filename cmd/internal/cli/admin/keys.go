@@ -2,7 +2,6 @@ package admin
 
 import (
 	"strings"
-	"time"
 
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/services/identity"
@@ -28,18 +27,13 @@ func (c *KeysCmd) open() (*identity.KeyFile, error) {
 	return file, nil
 }
 
-// keyView is a key as --json shows it.
-type keyView struct {
-	ID      string          `json:"id"`
-	Sub     string          `json:"sub"`
-	Roles   []identity.Role `json:"roles"`
-	Note    string          `json:"note,omitempty"`
-	Created time.Time       `json:"created"`
-	Token   string          `json:"token,omitempty"`
-}
-
-func viewOf(key identity.Key, token string) keyView {
-	return keyView{ID: key.ID, Sub: key.Sub, Roles: key.Roles, Note: key.Note, Created: key.Created, Token: token}
+// viewOf is a key as --json shows it.
+func viewOf(key identity.Key) map[string]any {
+	view := map[string]any{"id": key.ID, "sub": key.Sub, "roles": key.Roles, "created": key.Created}
+	if key.Note != "" {
+		view["note"] = key.Note
+	}
+	return view
 }
 
 // KeysAddCmd is `pawl keys add`.
@@ -64,7 +58,9 @@ func (c *KeysAddCmd) Run(u *ui.UI, keys *KeysCmd) error {
 		return ui.Errorf("%v", err)
 	}
 	if u.JSON {
-		return u.Document(viewOf(key, token))
+		view := viewOf(key)
+		view["token"] = token
+		return u.Document(view)
 	}
 	u.Printf("%s\n", token)
 	u.Note("key %s of %s; this token is not shown again", key.ID, key.Sub)
@@ -80,16 +76,16 @@ func (c *KeysListCmd) Run(u *ui.UI, keys *KeysCmd) error {
 	if err != nil {
 		return err
 	}
-	views, t := []keyView{}, u.Table("ID", "USER", "ROLES", "CREATED", "NOTE")
+	views, t := []map[string]any{}, u.Table("ID", "USER", "ROLES", "CREATED", "NOTE")
 	for _, key := range file.List() {
-		views = append(views, viewOf(key, ""))
+		views = append(views, viewOf(key))
 		var roles []string
 		for _, r := range key.Roles {
 			roles = append(roles, string(r))
 		}
 		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(u.Now().Location()).Format("2006-01-02 15:04"), key.Note)
 	}
-	return u.List(map[string][]keyView{"keys": views}, t, "no keys; pawl keys add USER makes one")
+	return u.List(map[string]any{"keys": views}, t, "no keys; pawl keys add USER makes one")
 }
 
 // KeysRemoveCmd is `pawl keys remove`.

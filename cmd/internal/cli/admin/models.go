@@ -2,12 +2,23 @@ package admin
 
 import (
 	"context"
+	"runtime"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
+
+// VersionCmd is `pawl version`.
+type VersionCmd struct{}
+
+// Run prints the version of this program.
+func (c *VersionCmd) Run(u *ui.UI, h *Host) error {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	return u.Result(map[string]string{"version": h.Version, "go": runtime.Version(), "platform": platform},
+		"pawl %s (%s, %s)", h.Version, runtime.Version(), platform)
+}
 
 // ModelsCmd is `pawl models`.
 type ModelsCmd struct{}

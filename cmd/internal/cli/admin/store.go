@@ -49,97 +49,62 @@ func storeError(dir string, err error) error {
 // StoreInfoCmd is `pawl store info`.
 type StoreInfoCmd struct{}
 
-// storeView is what --json prints.
-type storeView struct {
-	Path     string           `json:"path"`
-	Size     int64            `json:"size"`
-	Free     int64            `json:"free"`
-	Log      int64            `json:"log"`
-	Schema   int              `json:"schema"`
-	Tasks    map[string]int   `json:"tasks"`
-	Records  int              `json:"records"`
-	Commands int              `json:"commands"`
-	Payloads int              `json:"payloads"`
-	Agents   int              `json:"agents"`
-	Bytes    map[string]int64 `json:"bytes"`
-	Oldest   *time.Time       `json:"oldest,omitempty"`
-	Newest   *time.Time       `json:"newest,omitempty"`
-}
-
 // Run shows what is in the journal.
 func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	i, err := storeInfo(ctx, s)
 	if err != nil {
 		return err
 	}
-	if !u.JSON {
-		showStore(u, i)
-		return nil
+	view := map[string]any{
+		"path": i.GetPath(), "size": i.GetSizeBytes(), "free": i.GetFreeBytes(), "log": i.GetLogBytes(), "schema": i.GetSchema(),
+		"tasks": i.GetTasks(), "records": i.GetRecords(), "commands": i.GetCommands(), "payloads": i.GetPayloads(), "agents": i.GetAgents(), "bytes": i.GetBytes(),
 	}
-	view := storeView{
-		Path: i.Path, Size: i.Size, Free: i.Free, Log: i.Log, Schema: i.Schema, Tasks: i.Tasks, Records: i.Records,
-		Commands: i.Commands, Payloads: i.Payloads, Agents: i.Agents, Bytes: i.Bytes,
+	if i.GetOldest() != nil {
+		view["oldest"], view["newest"] = i.GetOldest().AsTime(), i.GetNewest().AsTime()
 	}
-	if !i.Oldest.IsZero() {
-		view.Oldest, view.Newest = &i.Oldest, &i.Newest
-	}
-	return u.Document(view)
+	return u.Show(view, func() string { return storeText(u.OutStyle(), i) })
 }
 
 // storeInfo asks the server that uses the journal, or reads a journal that no server uses.
-func storeInfo(ctx context.Context, s *discover.Session) (executor.Info, error) {
+func storeInfo(ctx context.Context, s *discover.Session) (*executorv1.StoreInfo, error) {
 	if at := s.Config(); at.Server == "" {
 		dir, err := at.Dir()
 		if err != nil {
-			return executor.Info{}, err
+			return nil, err
 		}
 		info, err := executor.StoreInfo(dir)
 		if err == nil {
 			return info, nil
 		}
 		if !errors.Is(err, executor.ErrLocked) {
-			return executor.Info{}, storeError(dir, err)
+			return nil, storeError(dir, err)
 		}
 	}
-	info, err := s.Tasks.GetStoreInfo(ctx, &executorv1.GetStoreInfoRequest{})
-	return ofServer(info), err
+	return s.Tasks.GetStoreInfo(ctx, &executorv1.GetStoreInfoRequest{})
 }
 
-func ofServer(s *executorv1.StoreInfo) executor.Info {
-	i := executor.Info{
-		Path: s.GetPath(), Size: s.GetSizeBytes(), Free: s.GetFreeBytes(), Schema: int(s.GetSchema()), Tasks: map[string]int{},
-		Records: int(s.GetRecords()), Commands: int(s.GetCommands()), Payloads: int(s.GetPayloads()), Agents: int(s.GetAgents()), Bytes: s.GetBytes(), Log: s.GetLogBytes(),
-	}
-	for status, n := range s.GetTasks() {
-		i.Tasks[status] = int(n)
-	}
-	if s.GetOldest() != nil {
-		i.Oldest, i.Newest = s.GetOldest().AsTime(), s.GetNewest().AsTime()
-	}
-	return i
-}
-
-func showStore(u *ui.UI, i executor.Info) {
-	st := u.OutStyle()
+func storeText(st ui.Style, i *executorv1.StoreInfo) string {
+	var b strings.Builder
 	row := func(name, format string, args ...any) {
-		u.Printf("%s %s\n", st.Dim(fmt.Sprintf("%-9s", name)), ui.Line(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&b, "%s %s\n", st.Dim(fmt.Sprintf("%-9s", name)), ui.Line(fmt.Sprintf(format, args...)))
 	}
-	row("journal", "%s, schema %d", i.Path, i.Schema)
-	row("size", "%s, %s of it free", ui.Bytes(i.Size), ui.Bytes(i.Free))
-	row("log", "%s, used again and again", ui.Bytes(i.Log))
-	total, parts := 0, []string{}
-	for _, status := range slices.Sorted(maps.Keys(i.Tasks)) {
-		total += i.Tasks[status]
-		parts = append(parts, fmt.Sprintf("%d %s", i.Tasks[status], statusWord(status)))
+	row("journal", "%s, schema %d", i.GetPath(), i.GetSchema())
+	row("size", "%s, %s of it free", ui.Bytes(i.GetSizeBytes()), ui.Bytes(i.GetFreeBytes()))
+	row("log", "%s, used again and again", ui.Bytes(i.GetLogBytes()))
+	total, parts := int64(0), []string{}
+	for _, status := range slices.Sorted(maps.Keys(i.GetTasks())) {
+		total += i.GetTasks()[status]
+		parts = append(parts, fmt.Sprintf("%d %s", i.GetTasks()[status], statusWord(status)))
 	}
 	row("tasks", "%s", strings.TrimSuffix(fmt.Sprintf("%d: %s", total, strings.Join(parts, ", ")), ": "))
-	if !i.Oldest.IsZero() {
-		row("created", "%s to %s", i.Oldest.Local().Format(time.DateTime), i.Newest.Local().Format(time.DateTime))
+	if i.GetOldest() != nil {
+		row("created", "%s to %s", i.GetOldest().AsTime().Local().Format(time.DateTime), i.GetNewest().AsTime().Local().Format(time.DateTime))
 	}
-	row("holds", "%d records, %d commands, %d large payloads, %d agents", i.Records, i.Commands, i.Payloads, i.Agents)
-	for _, name := range slices.Sorted(maps.Keys(i.Bytes)) {
-		row("", "%-12s %s", name, ui.Bytes(i.Bytes[name]))
+	row("holds", "%d records, %d commands, %d large payloads, %d agents", i.GetRecords(), i.GetCommands(), i.GetPayloads(), i.GetAgents())
+	for _, name := range slices.Sorted(maps.Keys(i.GetBytes())) {
+		row("", "%-12s %s", name, ui.Bytes(i.GetBytes()[name]))
 	}
+	return b.String()
 }
 
 // statusWord is how people call a status of the API.
@@ -149,12 +114,6 @@ func statusWord(status string) string {
 
 // StoreCompactCmd is `pawl store compact`.
 type StoreCompactCmd struct{}
-
-// compactedView is what --json prints.
-type compactedView struct {
-	Before int64 `json:"before"`
-	After  int64 `json:"after"`
-}
 
 // Run compacts the journal.
 func (c *StoreCompactCmd) Run(u *ui.UI, s *discover.Session) error {
@@ -166,21 +125,11 @@ func (c *StoreCompactCmd) Run(u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return storeError(dir, err)
 	}
-	return u.Result(compactedView{Before: before, After: after}, "the journal is compacted: %s before, %s now", ui.Bytes(before), ui.Bytes(after))
+	return u.Result(map[string]int64{"before": before, "after": after}, "the journal is compacted: %s before, %s now", ui.Bytes(before), ui.Bytes(after))
 }
 
 // StoreCheckCmd is `pawl store check`.
 type StoreCheckCmd struct{}
-
-// checkedView is what --json prints.
-type checkedView struct {
-	Problems []problemView `json:"problems"`
-}
-
-type problemView struct {
-	Where string `json:"where"`
-	What  string `json:"what"`
-}
 
 // Run checks the journal.
 func (c *StoreCheckCmd) Run(u *ui.UI, s *discover.Session) error {
@@ -192,13 +141,11 @@ func (c *StoreCheckCmd) Run(u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return storeError(dir, err)
 	}
-	view := checkedView{Problems: []problemView{}}
 	for _, p := range problems {
-		view.Problems = append(view.Problems, problemView{Where: p.Where, What: p.What})
 		u.Say("%s %s: %s", u.OutStyle().Red("✗"), ui.Line(p.Where), ui.Line(p.What))
 	}
 	if u.JSON {
-		if err := u.Document(view); err != nil {
+		if err := u.Document(map[string]any{"problems": append([]executor.Problem{}, problems...)}); err != nil {
 			return err
 		}
 	}

@@ -57,9 +57,6 @@ func (f PoolFlags) config() mcppool.Config {
 	return cfg
 }
 
-// none as an address: do not listen.
-const none = "none"
-
 // Run serves until the context ends.
 func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Session, level LogLevel) (err error) {
 	serve.RelaxGC()
@@ -115,8 +112,9 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	return cfg, err
 }
 
+// listenAddr is the address to listen at; none means nowhere.
 func listenAddr(addr string) string {
-	if addr == none {
+	if addr == "none" {
 		return ""
 	}
 	return addr
@@ -147,21 +145,11 @@ func inUse(dir string, err error) (*ui.Error, int) {
 	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where), info.PID
 }
 
-// upView is what --json prints once the server listens.
-type upView struct {
-	PID       int    `json:"pid"`
-	GRPC      string `json:"grpc,omitempty"`
-	HTTP      string `json:"http,omitempty"`
-	Data      string `json:"data"`
-	Workspace string `json:"workspace,omitempty"`
-	Version   string `json:"version"`
-}
-
 // showUp says where the server listens and what to try.
 func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duration) error {
 	if u.JSON {
-		return u.Document(upView{
-			PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Data: cfg.DataDir, Workspace: cfg.Workspace, Version: cfg.Version,
+		return u.Document(discover.ServerInfo{
+			PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), DataDir: cfg.DataDir, Workspace: cfg.Workspace, Version: cfg.Version,
 		})
 	}
 	st := u.OutStyle()

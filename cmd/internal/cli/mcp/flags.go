@@ -48,6 +48,11 @@ func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool
 	case f.URL != "":
 		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: f.URL}}
 	}
+	return f.settings(s, env, headers)
+}
+
+// settings writes what programs and addresses are used with.
+func (f *ServerFlags) settings(s *mcppoolv1.McpServer, env, headers map[string]string) error {
 	switch {
 	case s.GetStdio() == nil && (len(env) > 0 || f.Cwd != ""):
 		return ui.Usagef("--env and --cwd are for servers with a command").Then("pawl mcp add --help")

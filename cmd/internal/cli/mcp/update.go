@@ -171,23 +171,26 @@ func (c *UpdateCmd) check(ctx context.Context, u *ui.UI, s *discover.Session, se
 	return nil
 }
 
+// wholes are what --unset takes away of any server.
+var wholes = map[string]func(*mcppoolv1.McpServer){
+	"rules":    func(s *mcppoolv1.McpServer) { s.Permissions = nil },
+	"sampling": func(s *mcppoolv1.McpServer) { s.Sampling = nil },
+	"roots":    func(s *mcppoolv1.McpServer) { s.Roots = nil },
+}
+
 // unset takes away what --unset names.
 func unset(s *mcppoolv1.McpServer, what string) error {
 	kind, name, _ := strings.Cut(what, ".")
 	there := true
 	switch {
-	case kind == "env" && name != "":
+	case name != "" && kind == "env":
 		there = remove(s.GetStdio().GetEnv(), name)
-	case kind == "header" && name != "":
+	case name != "" && kind == "header":
 		there = remove(s.GetHttp().GetHeaders(), name)
-	case kind == "effect" && name != "":
+	case name != "" && kind == "effect":
 		there = remove(s.GetToolPolicies(), name)
-	case what == "rules":
-		s.Permissions = nil
-	case what == "sampling":
-		s.Sampling = nil
-	case what == "roots":
-		s.Roots = nil
+	case wholes[what] != nil:
+		wholes[what](s)
 	case what == "cwd" && s.GetStdio() != nil:
 		s.GetStdio().Cwd = ""
 	case what == "scopes" && s.GetHttp().GetOauth() != nil:

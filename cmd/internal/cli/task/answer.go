@@ -11,6 +11,44 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
+// The answers to waits, from flags and from questions. The sender adds the ids of the task and the wait.
+
+func approve(inputJSON string, grant *executorv1.Grant) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: inputJSON, Grant: grant}}}
+}
+
+func reject(reason string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: reason}}}
+}
+
+func params(contentJSON, description string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Params{Params: &executorv1.Params{ContentJson: contentJSON, Description: description}}}
+}
+
+func input(action executorv1.InputAnswer_Action, contentJSON string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: action, ContentJson: contentJSON}}}
+}
+
+func unpause() *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}}}
+}
+
+func settle(outcome *executorv1.OutcomeAnswer) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Outcome{Outcome: outcome}}
+}
+
+func retry() *executorv1.ResumeTaskRequest {
+	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})
+}
+
+func skip(reason string) *executorv1.ResumeTaskRequest {
+	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Skip{Skip: &executorv1.OutcomeSkip{Reason: reason}}})
+}
+
+func outputOf(outputJSON string) *executorv1.ResumeTaskRequest {
+	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: outputJSON}}})
+}
+
 // compose makes the answer to a wait.
 type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
 
@@ -51,7 +89,8 @@ const patience = 30 * time.Second
 
 // stopping returns the task once it waits or has ended: who answers right after starting one means its first question.
 func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
-	if !onItsWay(task) {
+	ended := task.GetEndTime() != nil || task.GetCancelRequested()
+	if ended || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
 		return task, nil
 	}
 	if !u.JSON {
@@ -64,14 +103,6 @@ func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executor
 		return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
 	}
 	return stopped, err
-}
-
-func onItsWay(task *executorv1.Task) bool {
-	switch task.GetStatus() {
-	case executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING:
-		return !task.GetCancelRequested()
-	}
-	return false
 }
 
 // openWait is the wait that is meant: the one that is named, else the only one that can be answered so.
@@ -89,11 +120,7 @@ func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.W
 	case len(fits) == 0:
 		return nil, otherKind(id, waits[0], kinds[0], flags)
 	case len(fits) > 1:
-		ids := make([]string, len(fits))
-		for i, w := range fits {
-			ids[i] = w.GetId()
-		}
-		return nil, ui.Errorf("task %s has %d open waits: %s", id, len(fits), strings.Join(ids, ", ")).
+		return nil, ui.Errorf("task %s has %d open waits: %s", id, len(fits), strings.Join(waitIDs(fits), ", ")).
 			Then("name the wait too; pawl show %s%s shows what each is about", id, flags)
 	}
 	return fits[0], nil
@@ -103,7 +130,7 @@ func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.W
 func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags string) error {
 	commands := make([]string, 0, 4)
 	for _, w := range ways(id, wait, flags) {
-		commands = append(commands, w.Command)
+		commands = append(commands, w.command)
 	}
 	return ui.Errorf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))
 }

@@ -13,8 +13,8 @@ import (
 
 // AnswerTarget says which wait is answered and what happens then.
 type AnswerTarget struct {
-	Task   string `arg:"" complete:"task" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
-	Detach bool   `short:"d" help:"Answer and leave; do not follow the task to its next stop."`
+	OneTask
+	Detach bool `short:"d" help:"Answer and leave; do not follow the task to its next stop."`
 }
 
 // ApproveCmd is `pawl approve`.
@@ -37,26 +37,19 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if c.MaxRisk != nil && !c.Grant {
 		return ui.Usagef("--max-risk says how far --grant goes").Then("add --grant, or leave --max-risk out")
 	}
-	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
-		if c.Edit {
-			if input, err = editInput(ctx, u, wait.GetInputJson()); err != nil {
-				return nil, err
-			}
-		}
-		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{
-			Approve: &executorv1.Approve{InputJson: input, Grant: c.grant()},
-		}}, nil
-	}, waitApproval)
-}
-
-func (c *ApproveCmd) grant() *executorv1.Grant {
-	switch {
-	case !c.Grant:
-		return nil
-	case c.MaxRisk == nil:
-		return &executorv1.Grant{}
+	var grant *executorv1.Grant
+	if c.Grant {
+		grant = &executorv1.Grant{}
 	}
-	return &executorv1.Grant{MaxRisk: ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)}
+	if c.MaxRisk != nil {
+		grant.MaxRisk = ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)
+	}
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
+		if c.Edit {
+			input, err = editInput(ctx, u, wait.GetInputJson())
+		}
+		return approve(input, grant), err
+	}, waitApproval)
 }
 
 func editInput(ctx context.Context, u *ui.UI, current string) (string, error) {
@@ -81,7 +74,7 @@ type RejectCmd struct {
 // Run rejects.
 func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	err := answer(ctx, u, s, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
-		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: c.Reason}}}, nil
+		return reject(c.Reason), nil
 	}, waitApproval, waitParams, waitOutcome)
 	var e *ui.Error
 	if errors.As(err, &e) && e.Code == ui.Stopped && e.Message == "" {
@@ -109,8 +102,93 @@ func (c *ParamsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		if err != nil {
 			return nil, ui.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
 		}
-		return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Params{
-			Params: &executorv1.Params{ContentJson: content, Description: c.Description},
-		}}, nil
+		return params(content, c.Description), nil
 	}, waitParams)
+}
+
+// InputCmd is `pawl input`.
+type InputCmd struct {
+	AnswerTarget
+	Values     []string `arg:"" optional:"" name:"name=value" help:"What is asked for, by name."`
+	Wait       string   `placeholder:"ID" help:"The wait; may be left out where only one is open."`
+	JSONValues bool     `name:"json-values" help:"Each value is JSON. Without: it is read by what is asked for."`
+	Content    string   `xor:"input" placeholder:"JSON|@FILE" help:"The whole answer, in place of values."`
+	Done       bool     `xor:"input" help:"You opened the address, and did what it asks."`
+	Decline    bool     `xor:"input" help:"Say no; the tool goes on without."`
+	Dismiss    bool     `xor:"input" help:"Do not decide; the tool goes on without."`
+}
+
+// Run answers.
+func (c *InputCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	content, err := ui.ObjectFlag("content", c.Content)
+	if err != nil {
+		return err
+	}
+	given := content != "" || c.Done || c.Decline || c.Dismiss
+	switch {
+	case len(c.Values) > 0 && given:
+		return ui.Usagef("values are an answer of their own").Then("give NAME=VALUE…, or one of --content, --done, --decline and --dismiss")
+	case len(c.Values) == 0 && !given:
+		return ui.Usagef("there is no answer").Then("pawl input TASK NAME=VALUE…, or --content, --done, --decline or --dismiss; pawl show TASK says what is asked for")
+	}
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+		return c.answer(wait, content)
+	}, waitInput)
+}
+
+func (c *InputCmd) answer(wait *executorv1.Wait, content string) (*executorv1.ResumeTaskRequest, error) {
+	switch {
+	case c.Decline:
+		return input(executorv1.InputAnswer_ACTION_DECLINE, ""), nil
+	case c.Dismiss:
+		return input(executorv1.InputAnswer_ACTION_CANCEL, ""), nil
+	case len(c.Values) > 0:
+		var err error
+		if content, err = ui.ObjectOfPairs(wait.GetParamsSchemaJson(), c.Values, c.JSONValues, true); err != nil {
+			return nil, ui.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
+		}
+		missing, err := ui.Missing(wait.GetParamsSchemaJson(), c.Values)
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			return nil, ui.Usagef("%s: required, and not given", strings.Join(missing, ", ")).
+				Then("pawl input %s%s; pawl show %[1]s says what is asked for", c.Task, paramsHint(wait))
+		}
+	}
+	return input(executorv1.InputAnswer_ACTION_ACCEPT, content), nil
+}
+
+// OutcomeCmd is `pawl outcome`.
+type OutcomeCmd struct {
+	AnswerTarget
+	Wait   string  `arg:"" optional:"" help:"The wait; may be left out where only one is open."`
+	Retry  bool    `xor:"outcome" help:"Call again with the same input: the effect may happen twice."`
+	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"It ran, and this is what it gave: an object whose message is the text."`
+	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without it; its outcome stays unknown."`
+}
+
+// Run settles the outcome of a call.
+func (c *OutcomeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	settled, err := c.answer()
+	if err != nil {
+		return err
+	}
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+		return settled, nil
+	}, waitOutcome)
+}
+
+func (c *OutcomeCmd) answer() (*executorv1.ResumeTaskRequest, error) {
+	switch {
+	case c.Retry:
+		return retry(), nil
+	case c.Skip != nil:
+		return skip(*c.Skip), nil
+	case c.Output == "":
+		return nil, ui.Usagef("say how the call ended").
+			Then("--retry, --output JSON or --skip REASON; pawl show %s says what was called", c.Task)
+	}
+	output, err := ui.ObjectFlag("output", c.Output)
+	return outputOf(output), err
 }

@@ -1,9 +1,9 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -12,57 +12,54 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// Detail shows one task as a whole.
-type Detail struct {
-	Style   ui.Style
-	Columns int // of the terminal; 0 if there is none
-	Now     time.Time
-	Whole   bool // show whole inputs and outputs of steps
-	Alias   func(toolID string) string
-	Ways    func(*executorv1.Wait) []Way    // the commands that answer a wait
-	Asked   func(*executorv1.Wait) []string // what a wait asks for, a line each
+// detail shows one task as a whole: what it waits for, its steps and its answer.
+type detail struct {
+	task    *executorv1.Task
+	st      ui.Style
+	columns int // of the terminal; 0 if there is none
+	now     time.Time
+	whole   bool // show whole inputs and outputs of steps
+	alias   func(toolID string) string
+	flags   string // reach the same server from another command line
+
+	strings.Builder
 }
 
-// Task shows the task, what it waits for, its steps and its answer.
-func (d Detail) Task(w io.Writer, task *executorv1.Task, steps []*executorv1.Step) error {
-	var b strings.Builder
-	d.head(&b, task)
+func (d *detail) text(steps []*executorv1.Step) string {
+	d.head()
 	if len(steps) > 0 {
-		b.WriteByte('\n')
+		d.WriteByte('\n')
 	}
 	for _, s := range steps {
 		if s.GetType() != executorv1.StepType_STEP_TYPE_FINAL {
-			d.step(&b, s)
+			d.step(s)
 		}
 	}
-	for _, wait := range Waits(task) {
-		d.wait(&b, wait)
+	for _, wait := range waits(d.task) {
+		d.wait(wait)
 	}
-	if e := task.GetError(); e != nil {
-		fmt.Fprintf(&b, "\n%s %s\n", d.Style.Red("✗ failed:"), ui.Text(e.GetErrMsg()))
+	if e := d.task.GetError(); e != nil {
+		d.printf("\n%s %s\n", d.st.Red("✗ failed:"), ui.Text(e.GetErrMsg()))
 	}
-	if answer := task.GetFullAnswer(); answer != "" {
-		b.WriteString("\n" + strings.TrimRight(ui.Text(answer), "\n") + "\n")
+	if answer := d.task.GetFullAnswer(); answer != "" {
+		d.printf("\n%s\n", strings.TrimRight(ui.Text(answer), "\n"))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return d.String()
 }
 
-func (d Detail) head(b *strings.Builder, task *executorv1.Task) {
-	st := d.Style
-	title := task.GetGoal()
-	if title == "" {
-		title = task.GetName()
-	}
-	fmt.Fprintf(b, "%s\n", st.Bold(ui.Line(title)))
-	row := func(name, value string) { b.WriteString(st.Field(name, 9, value)) }
+func (d *detail) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
+
+func (d *detail) head() {
+	task := d.task
+	d.printf("%s\n", d.st.Bold(ui.Line(cmp.Or(task.GetGoal(), task.GetName()))))
+	row := func(name, value string) { d.WriteString(d.st.Field(name, 9, value)) }
 	row("task", task.GetId())
-	row("state", d.state(task))
+	row("state", d.state())
 	row("waits for", task.GetStatusReason())
 	if f := task.GetForkedFrom(); f != nil {
 		row("fork of", fmt.Sprintf("%s, at event %d", f.GetTaskId(), f.GetSeq()))
 	}
-	row("created", d.when(task))
+	row("created", d.when())
 	row("agent", ui.Line(task.GetAgentId()))
 	row("model", ui.Line(task.GetModel()))
 	row("servers", ui.Line(strings.Join(task.GetMcpIds(), ", ")))
@@ -74,26 +71,27 @@ func (d Detail) head(b *strings.Builder, task *executorv1.Task) {
 	row("events", fmt.Sprint(task.GetLastSeq()))
 }
 
-func (d Detail) state(task *executorv1.Task) string {
-	state := d.Style.StatusStyle(ui.StateName(task))
-	if task.GetCancelRequested() && task.GetEndTime() == nil {
-		state += d.Style.Dim(", cancellation was asked for")
+func (d *detail) state() string {
+	state := d.st.StatusStyle(ui.StateName(d.task))
+	if d.task.GetCancelRequested() && d.task.GetEndTime() == nil {
+		state += d.st.Dim(", cancellation was asked for")
 	}
 	return state
 }
 
-func (d Detail) when(task *executorv1.Task) string {
-	text := task.GetCreateTime().AsTime().In(d.Now.Location()).Format("2006-01-02 15:04:05") + " (" + ui.Age(task.GetCreateTime().AsTime(), d.Now) + " ago)"
-	if task.GetEndTime() != nil {
-		text += ", took " + ui.Duration(task.GetEndTime().AsTime().Sub(task.GetCreateTime().AsTime()))
+func (d *detail) when() string {
+	created := d.task.GetCreateTime().AsTime()
+	text := created.In(d.now.Location()).Format(time.DateTime) + " (" + ui.Age(created, d.now) + " ago)"
+	if d.task.GetEndTime() != nil {
+		text += ", took " + ui.Duration(d.task.GetEndTime().AsTime().Sub(created))
 	}
 	return text
 }
 
-func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
-	e := Events{cfg: EventsConfig{Style: d.Style, Columns: func() int { return d.Columns }, Alias: d.Alias}}
+func (d *detail) step(s *executorv1.Step) {
+	e := Events{cfg: EventsConfig{Style: d.st, Columns: func() int { return d.columns }, Alias: d.alias}}
 	view := &stepView{tool: s.GetToolId(), input: s.GetInputJson(), attempt: s.GetAttempt()}
-	if d.Whole {
+	if d.whole {
 		view.input = ""
 	}
 	took := time.Duration(-1)
@@ -102,18 +100,18 @@ func (d Detail) step(b *strings.Builder, s *executorv1.Step) {
 	} else if s.GetEndTime() != nil && s.GetStartTime() != nil {
 		took = s.GetEndTime().AsTime().Sub(s.GetStartTime().AsTime())
 	}
-	fmt.Fprintf(b, "%s\n", e.stepLine(stepMark(d.Style, s.GetStatus()), view, took, 0))
-	if d.Whole {
-		block(b, d.Style.Dim("why   "), ui.Line(s.GetDescription()))
-		block(b, d.Style.Dim("input "), indent(ui.PrettyJSON(s.GetInputJson(), "")))
+	d.printf("%s\n", e.stepLine(stepMark(d.st, s.GetStatus()), view, took, 0))
+	if d.whole {
+		d.block(d.st.Dim("why   "), ui.Line(s.GetDescription()))
+		d.block(d.st.Dim("input "), indent(ui.PrettyJSON(s.GetInputJson(), "")))
 		if s.GetOutputJson() != "" {
-			block(b, d.Style.Dim("output"), indent(outputText(s.GetOutputJson())))
+			d.block(d.st.Dim("output"), indent(outputText(s.GetOutputJson())))
 		}
 	}
 	if s.GetError() != nil {
-		block(b, "", strings.ReplaceAll(d.Style.Red(failureText(s.GetError(), s.GetOutcome())), "\n", "\n    "))
+		d.block("", strings.ReplaceAll(d.st.Red(failureText(s.GetError(), s.GetOutcome())), "\n", "\n    "))
 	} else if s.GetStatus() == executorv1.StepStatus_STEP_STATUS_CANCELLED && s.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
-		block(b, "", d.Style.Yellow(strings.TrimSpace(outcomeText(s.GetOutcome()))))
+		d.block("", d.st.Yellow(strings.TrimSpace(outcomeText(s.GetOutcome()))))
 	}
 }
 
@@ -128,25 +126,25 @@ func outputText(raw string) string {
 	return ui.Text(strings.TrimRight(output.Message, "\n"))
 }
 
-func (d Detail) wait(b *strings.Builder, wait *executorv1.Wait) {
-	st := d.Style
-	fmt.Fprintf(b, "\n%s %s\n", st.Yellow("⏸"), d.asks(wait))
-	block(b, st.Dim("wait  "), wait.GetId())
+func (d *detail) wait(wait *executorv1.Wait) {
+	st := d.st
+	d.printf("\n%s %s\n", st.Yellow("⏸"), d.asks(wait))
+	d.block(st.Dim("wait  "), wait.GetId())
 	if wait.GetToolId() != "" {
-		block(b, st.Dim("input "), indent(ui.PrettyJSON(wait.GetInputJson(), "")))
+		d.block(st.Dim("input "), indent(ui.PrettyJSON(wait.GetInputJson(), "")))
 	}
-	block(b, st.Dim("open  "), ui.Line(wait.GetUrl()))
+	d.block(st.Dim("open  "), ui.Line(wait.GetUrl()))
 	if kind := wait.GetKind(); kind == executorv1.WaitKind_WAIT_KIND_PARAMS || kind == executorv1.WaitKind_WAIT_KIND_INPUT && wait.GetUrl() == "" {
-		block(b, st.Dim("asked "), indent(strings.Join(d.Asked(wait), "\n")))
+		d.block(st.Dim("asked "), indent(strings.Join(asked(wait), "\n")))
 	}
 	if wait.GetDeadline() != nil {
-		block(b, st.Dim("lapses"), "in "+ui.Duration(wait.GetDeadline().AsTime().Sub(d.Now)))
+		d.block(st.Dim("lapses"), "in "+ui.Duration(wait.GetDeadline().AsTime().Sub(d.now)))
 	}
-	b.WriteString(Ways(st, d.Ways(wait)))
+	d.WriteString(waysText(st, ways(ui.ShortID(d.task.GetId()), wait, which(d.task, wait)+d.flags)))
 }
 
-func (d Detail) asks(wait *executorv1.Wait) string {
-	tool := d.Style.Bold(ui.Line(d.Alias(wait.GetToolId())))
+func (d *detail) asks(wait *executorv1.Wait) string {
+	tool := d.st.Bold(ui.Line(d.alias(wait.GetToolId())))
 	switch wait.GetKind() {
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
 		return tool + " waits for parameters" + because(wait.GetMessage())
@@ -157,17 +155,17 @@ func (d Detail) asks(wait *executorv1.Wait) string {
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
 		return "the task is paused" + because(strings.TrimPrefix(wait.GetMessage(), "paused"))
 	}
-	return tool + " waits for approval" + d.Style.Yellow(riskText(", ", wait.GetRisk()))
+	return tool + " waits for approval" + d.st.Yellow(riskText(", ", wait.GetRisk()))
 }
 
-func block(b *strings.Builder, name, text string) {
+func (d *detail) block(name, text string) {
 	if text == "" {
 		return
 	}
 	if name != "" {
 		name += " "
 	}
-	fmt.Fprintf(b, "    %s%s\n", name, text)
+	d.printf("    %s%s\n", name, text)
 }
 
 // indent puts the lines after the first one under it.

@@ -16,20 +16,13 @@ import (
 
 // ExportCmd is `pawl export`.
 type ExportCmd struct {
-	Task   string `arg:"" complete:"task" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
+	OneTask
 	Output string `short:"o" type:"path" placeholder:"FILE" help:"Write it to this file, which appears once it is whole (default: standard output)."`
-}
-
-// exportedView is what --json prints where the document went into a file.
-type exportedView struct {
-	Task  string `json:"task"`
-	File  string `json:"file"`
-	Bytes int64  `json:"bytes"`
 }
 
 // Run exports a task.
 func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := taskID(ctx, s, c.Task)
+	id, err := c.find(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -47,7 +40,7 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	return u.Result(exportedView{Task: id, File: c.Output, Bytes: n}, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
+	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
 }
 
 type pieces = grpc.ServerStreamingClient[executorv1.ExportTaskResponse]

@@ -3,7 +3,10 @@ package task
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -59,4 +62,161 @@ func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 		req.Statuses = append(req.Statuses, ui.ParseStatus(word))
 	}
 	return req, nil
+}
+
+// ShowCmd is `pawl show`.
+type ShowCmd struct {
+	OneTask
+	Steps bool `help:"Show each step's whole input and output."`
+}
+
+// Run shows a task.
+func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.find(ctx, s)
+	if err != nil {
+		return err
+	}
+	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	if u.JSON && !c.Steps {
+		return u.Document(task)
+	}
+	list, err := discover.All(ctx, s.Tasks.ListSteps, &executorv1.ListStepsRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	if u.JSON {
+		return showJSON(u, task, list.GetSteps())
+	}
+	d := &detail{task: task, st: u.OutStyle(), columns: u.OutColumns(), now: u.Now(), whole: c.Steps, alias: s.KnownWorkspace(ctx).Alias, flags: s.Flags()}
+	u.Printf("%s", d.text(list.GetSteps()))
+	return nil
+}
+
+func showJSON(u *ui.UI, task *executorv1.Task, steps []*executorv1.Step) error {
+	var doc struct {
+		Task  json.RawMessage   `json:"task"`
+		Steps []json.RawMessage `json:"steps"`
+	}
+	doc.Steps = make([]json.RawMessage, len(steps))
+	var err error
+	doc.Task, err = ui.MarshalJSON(task)
+	for i := 0; err == nil && i < len(steps); i++ {
+		doc.Steps[i], err = ui.MarshalJSON(steps[i])
+	}
+	return cmp.Or(err, u.Document(doc))
+}
+
+// WatchCmd is `pawl watch`.
+type WatchCmd struct {
+	OneTask
+	After uint64 `placeholder:"N" help:"Begin after this event."`
+}
+
+// Run follows a task.
+func (c *WatchCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.find(ctx, s)
+	if err != nil {
+		return err
+	}
+	t := attend(u, s, id, c.After, u.Out, s.KnownWorkspace(ctx).Alias)
+	t.past = true
+	return t.run(ctx)
+}
+
+const (
+	lastTask   = "last" // the newest task
+	minRef     = 6      // characters of an id that may stand for it
+	searchMost = 10_000 // tasks that are looked through for a part of an id
+)
+
+// OneTask names the task of a command.
+type OneTask struct {
+	Task string `arg:"" complete:"task" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
+}
+
+// find returns the task's id.
+func (a OneTask) find(ctx context.Context, s *discover.Session) (string, error) {
+	return taskID(ctx, s, a.Task)
+}
+
+// taskID finds the task that is meant: by its id, by the beginning or end of it, or the newest one.
+func taskID(ctx context.Context, s *discover.Session, ref string) (string, error) {
+	ref = strings.ToLower(strings.TrimSpace(ref))
+	if regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(ref) {
+		return ref, nil
+	}
+	if ref == lastTask {
+		newest, err := newestTask(ctx, s)
+		return newest.GetId(), cmp.Or(err, noTask(newest))
+	}
+	if len(ref) < minRef {
+		return "", ui.Usagef("%q is too short to name a task", ref).
+			Then("give at least %d characters of its id, or last for the newest; pawl tasks lists them", minRef)
+	}
+	return search(ctx, s, ref)
+}
+
+// newestTask is the newest task in one of the states, or in any.
+func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.ExecutorStatus) (*executorv1.Task, error) {
+	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1, Statuses: states})
+	if err != nil || len(list.GetTasks()) == 0 {
+		return nil, err
+	}
+	return list.GetTasks()[0], nil
+}
+
+// waitingTaskID is taskID for an answer: the last task is the newest that waits, if one does.
+func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref string) (string, error) {
+	if ref != lastTask {
+		return taskID(ctx, s, ref)
+	}
+	newest, err := newestTask(ctx, s)
+	if err != nil || newest.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+		return newest.GetId(), err
+	}
+	waiting, err := newestTask(ctx, s, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING)
+	if err != nil || waiting == nil {
+		return newest.GetId(), cmp.Or(err, noTask(newest))
+	}
+	u.Note("the newest task that waits is %s: %s", ui.ShortID(waiting.GetId()), cmp.Or(waiting.GetGoal(), waiting.GetName()))
+	return waiting.GetId(), nil
+}
+
+func noTask(newest *executorv1.Task) error {
+	if newest != nil {
+		return nil
+	}
+	return ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
+}
+
+// search looks for the one task whose id begins or ends with ref.
+func search(ctx context.Context, s *discover.Session, ref string) (string, error) {
+	var found []string
+	req := &executorv1.ListTasksRequest{PageSize: 1000}
+	for seen := 0; seen < searchMost; {
+		list, err := s.Tasks.ListTasks(ctx, req)
+		if err != nil {
+			return "", err
+		}
+		for _, t := range list.GetTasks() {
+			if strings.HasPrefix(t.GetId(), ref) || strings.HasSuffix(t.GetId(), ref) {
+				found = append(found, t.GetId())
+			}
+		}
+		seen += len(list.GetTasks())
+		if req.PageToken = list.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", ui.Errorf("there is no task whose id begins or ends with %q", ref).Then("pawl tasks shows the tasks there are")
+	case 1:
+		return found[0], nil
+	}
+	return "", ui.Errorf("%q names %d tasks: %s", ref, len(found), strings.Join(found[:min(len(found), 5)], ", ")).
+		Then("give more of the id; its end tells tasks apart best")
 }

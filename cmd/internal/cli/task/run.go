@@ -1,9 +1,13 @@
+// Package task has the commands for tasks and the agents they run as, the view of a task's events, and the questions that tasks ask people.
 package task
 
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -11,6 +15,7 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 )
 
 // RunCmd is `pawl run`.
@@ -148,4 +153,90 @@ func language(name *string, getenv func(string) string) commonv1.Language {
 		return commonv1.Language_LANGUAGE_ZH
 	}
 	return commonv1.Language_LANGUAGE_UNSPECIFIED
+}
+
+const (
+	// mostLimited is how long a command waits in all because its user asked for too much in too short a time.
+	mostLimited = 2 * time.Minute
+	// leastLimited is the shortest wait before it asks again.
+	leastLimited = 100 * time.Millisecond
+)
+
+// admitted makes a call that starts a task. Where there were too many of them (A28), it waits as long as it is told and
+// tries again, within bounds; an interrupt ends the wait.
+func admitted[T any](ctx context.Context, u *ui.UI, call func(context.Context) (T, error)) (T, error) {
+	for waited := time.Duration(0); ; {
+		result, err := call(ctx)
+		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED {
+			return result, err
+		}
+		pause := max(errs.From(err).RetryAfter, leastLimited)
+		if waited+pause > mostLimited {
+			return result, err
+		}
+		if waited == 0 {
+			u.Note("%s", "too many requests in a short time; trying again in "+ui.Duration(pause)+" (Ctrl-C leaves)")
+		}
+		waited += pause
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return result, ctx.Err()
+		}
+	}
+}
+
+// ForkCmd is `pawl fork`.
+type ForkCmd struct {
+	OneTask
+	At        *uint64 `placeholder:"SEQ" help:"Keep what happened up to this event, the end of a step (default: the newest step that went well)."`
+	Goal      string  `placeholder:"TEXT" help:"What the new task shall do (default: what the old one should)."`
+	RequestID string  `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
+	Detach    bool    `short:"d" help:"Print the new task's id and do not wait for it."`
+	BudgetFlags
+}
+
+// Run forks a task and stays with the new one.
+func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	var at uint64 // 0: the newest
+	if c.At != nil {
+		if at = *c.At; at == 0 {
+			return ui.Usagef("--at 0 is before the first event").Then("name the end of a step (pawl watch TASK --json shows the numbers), or leave --at out")
+		}
+	}
+	id, err := c.find(ctx, s)
+	if err != nil {
+		return err
+	}
+	req := &executorv1.ForkTaskRequest{Id: id, Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
+	req.Budget, req.WaitTimeout = c.over(nil), c.waitTimeout()
+	if req.GetRequestId() == "" {
+		req.RequestId = uuid.NewString() // so that forking again after a lost connection is harmless
+	}
+	task, err := admitted(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.ForkTask(ctx, req) })
+	if err != nil {
+		return forkError(err, id, s.Flags())
+	}
+	if c.Detach {
+		return detached(u, s, task)
+	}
+	from := task.GetForkedFrom()
+	if !u.JSON {
+		u.Note("%s", "task "+ui.ShortID(task.GetId())+" goes on from event "+strconv.FormatUint(from.GetSeq(), 10)+" of "+ui.ShortID(from.GetTaskId()))
+	}
+	t := attend(u, s, task.GetId(), from.GetSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
+	t.owned = true
+	return t.run(ctx)
+}
+
+// forkError says where the numbers of events are found.
+func forkError(err error, id, flags string) error {
+	if !slices.ContainsFunc(errs.From(err).Violations, func(v errs.Violation) bool { return v.Field == "seq" }) {
+		return err
+	}
+	return ui.Usagef("no step of the task ended with that event").
+		Then("pawl watch %s%s --json shows the events: give the seq of a STEP_OUTPUT or STEP_ERROR, or leave --at out", ui.ShortID(id), flags)
 }

@@ -2,6 +2,7 @@ package task
 
 import (
 	"slices"
+	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -32,29 +33,29 @@ func waitsTo(kind executorv1.WaitKind) string {
 }
 
 // ways are the commands that answer a wait; flags reach the same server.
-func ways(taskID string, wait *executorv1.Wait, flags string) []Way {
-	way := func(command, args, means string) Way {
-		return Way{Command: "pawl " + command + " " + taskID + args + flags, Means: means}
+func ways(taskID string, wait *executorv1.Wait, flags string) []way {
+	to := func(command, args, means string) way {
+		return way{command: "pawl " + command + " " + taskID + args + flags, means: means}
 	}
 	switch wait.GetKind() {
 	case waitParams:
-		return []Way{way("params", paramsHint(wait), "")}
+		return []way{to("params", paramsHint(wait), "")}
 	case waitOutcome:
-		return []Way{
-			way("outcome", " --retry", "call it again; its effect may happen twice"),
-			way("outcome", " --output JSON", "it ran, and gave this"),
-			way("outcome", " --skip REASON", "go on without it"),
-			way("reject", "", "cancel the task"),
+		return []way{
+			to("outcome", " --retry", "call it again; its effect may happen twice"),
+			to("outcome", " --output JSON", "it ran, and gave this"),
+			to("outcome", " --skip REASON", "go on without it"),
+			to("reject", "", "cancel the task"),
 		}
 	case waitPause:
-		return []Way{way("unpause", "", "")}
+		return []way{to("unpause", "", "")}
 	case waitInput:
 		if wait.GetUrl() != "" {
-			return []Way{way("input", " --done", "you opened it, and did what it asks"), way("input", " --decline", "say no; the tool goes on without")}
+			return []way{to("input", " --done", "you opened it, and did what it asks"), to("input", " --decline", "say no; the tool goes on without")}
 		}
-		return []Way{way("input", paramsHint(wait), ""), way("input", " --decline", "say no; the tool goes on without")}
+		return []way{to("input", paramsHint(wait), ""), to("input", " --decline", "say no; the tool goes on without")}
 	}
-	return []Way{way("approve", "", ""), way("reject", "", "")}
+	return []way{to("approve", "", ""), to("reject", "", "")}
 }
 
 // which names a wait where a command alone could mean another one.
@@ -87,7 +88,7 @@ func asksFor(wait *executorv1.Wait) string {
 func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	st := u.ErrStyle()
 	lost := false
-	for _, wait := range Waits(task) {
+	for _, wait := range waits(task) {
 		if u.JSON {
 			u.Eprintf("%s %s\n", st.Yellow("⏸"), ui.Line(asksFor(wait)))
 		}
@@ -98,7 +99,7 @@ func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 		if input := wait.GetInputJson(); input != "" && input != "{}" && wait.GetKind() != waitInput {
 			u.Eprintf("    input:\n%s\n", ui.PrettyJSON(input, "    "))
 		}
-		u.Eprintf("%s", Ways(st, ways(task.GetId(), wait, which(task, wait)+s.Flags())))
+		u.Eprintf("%s", waysText(st, ways(task.GetId(), wait, which(task, wait)+s.Flags())))
 	}
 	if lost {
 		u.Note(tooLate)
@@ -121,5 +122,44 @@ func laterHint(u *ui.UI, s *discover.Session, taskID string, wait *executorv1.Wa
 		return
 	}
 	id := ui.ShortID(taskID)
-	u.Note("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, s.Flags())[0].Command, id, s.Flags())
+	u.Note("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, s.Flags())[0].command, id, s.Flags())
+}
+
+// way is a command that goes on from where a task stands.
+type way struct {
+	command string
+	means   string // what it does, where the command does not say so itself
+}
+
+// waysText lists commands under each other, what they mean beside them.
+func waysText(st ui.Style, ways []way) string {
+	widest := 0
+	for _, w := range ways {
+		if w.means != "" {
+			widest = max(widest, ui.Width(w.command))
+		}
+	}
+	var b strings.Builder
+	for i, w := range ways {
+		head := "        "
+		if i == 0 {
+			head = "  " + st.Dim("next:") + " "
+		}
+		b.WriteString(head + w.command)
+		if w.means != "" {
+			b.WriteString(strings.Repeat(" ", widest-ui.Width(w.command)) + "  " + st.Dim(w.means))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// waits are what a task waits for. A pause that was asked for beside a question has no wait of its own; it is one here.
+func waits(task *executorv1.Task) []*executorv1.Wait {
+	waits := task.GetWaits()
+	pause := func(w *executorv1.Wait) bool { return w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE }
+	if task.GetPauseRequested() && len(waits) > 0 && !slices.ContainsFunc(waits, pause) {
+		return append(slices.Clone(waits), &executorv1.Wait{Kind: executorv1.WaitKind_WAIT_KIND_PAUSE})
+	}
+	return waits
 }

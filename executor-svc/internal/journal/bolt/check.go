@@ -19,9 +19,9 @@ const maxProblems = 1000
 // Problem is something in a file that is not as it must be.
 type Problem struct {
 	// Where names the entry, or the file.
-	Where string
+	Where string `json:"where"`
 	// What is wrong with it.
-	What string
+	What string `json:"what"`
 }
 
 func (p Problem) String() string { return p.Where + ": " + p.What }

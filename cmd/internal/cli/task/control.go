@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -9,16 +10,62 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
+// CancelCmd is `pawl cancel`.
+type CancelCmd struct {
+	OneTask
+	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
+	Detach bool   `short:"d" help:"Do not wait for a running call to come back."`
+}
+
+// Run cancels a task and waits for its end.
+func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.find(ctx, s)
+	if err != nil {
+		return err
+	}
+	before, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id, Reason: c.Reason})
+	if err == nil && !c.Detach && task.GetEndTime() == nil {
+		task, err = await(ctx, s, task, func(*executorv1.Task) bool { return false })
+	}
+	if err != nil {
+		return err
+	}
+	return showCancelled(u, task, before.GetEndTime() != nil)
+}
+
+func showCancelled(u *ui.UI, task *executorv1.Task, before bool) error {
+	if u.JSON {
+		return u.Document(task)
+	}
+	st, id, state := u.OutStyle(), ui.ShortID(task.GetId()), ui.StatusName(task.GetStatus())
+	switch {
+	case before:
+		u.Printf("task %s had ended before: %s\n", id, st.StatusStyle(state))
+	case task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED:
+		u.Printf("%s task %s is cancelled\n", st.Yellow("⊘"), id)
+	case task.GetEndTime() != nil:
+		u.Printf("task %s ended before it could be cancelled: %s\n", id, st.StatusStyle(state))
+		return ui.Exit(ui.Failed)
+	default:
+		u.Printf("task %s ends when its running call has come back\n", id)
+	}
+	return nil
+}
+
 // PauseCmd is `pawl pause`.
 type PauseCmd struct {
-	Task   string `arg:"" complete:"task" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
+	OneTask
 	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
 	Detach bool   `short:"d" help:"Do not wait for a running call to come back."`
 }
 
 // Run pauses a task and waits until it stands still.
 func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := taskID(ctx, s, c.Task)
+	id, err := c.find(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -81,7 +128,7 @@ type UnpauseCmd struct {
 
 // Run lets a paused task go on.
 func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := taskID(ctx, s, c.Task)
+	id, err := c.find(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -89,9 +136,9 @@ func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if err != nil {
 		return err
 	}
-	task, err := s.Tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{
-		Id: id, Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}},
-	})
+	req := unpause()
+	req.Id = id
+	task, err := s.Tasks.ResumeTask(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -99,7 +146,7 @@ func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 		return showUnpaused(u, before, task)
 	}
 	t := attend(u, s, id, before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
-	t.open, t.until = waitIDs(task), task.GetLastSeq() // asked before the pause: no event asks again
+	t.open, t.until = waitIDs(task.GetWaits()), task.GetLastSeq() // asked before the pause: no event asks again
 	return t.run(ctx)
 }
 
@@ -111,10 +158,52 @@ func showUnpaused(u *ui.UI, before, task *executorv1.Task) error {
 	return left(u, task)
 }
 
-func waitIDs(task *executorv1.Task) []string {
-	ids := make([]string, 0, len(task.GetWaits()))
-	for _, w := range task.GetWaits() {
+func waitIDs(waits []*executorv1.Wait) []string {
+	ids := make([]string, 0, len(waits))
+	for _, w := range waits {
 		ids = append(ids, w.GetId())
 	}
 	return ids
+}
+
+// DeleteCmd is `pawl delete`.
+type DeleteCmd struct {
+	Tasks []string `arg:"" name:"task" complete:"task" help:"The tasks: ids, 6 or more characters of their beginning or end, or last."`
+}
+
+// Run deletes tasks; one that cannot be deleted holds up no other.
+func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	var ids []string // all of them first: the last task is another one once it is deleted
+	for _, ref := range c.Tasks {
+		id, err := taskID(ctx, s, ref)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	deleted := []string{}
+	var only error
+	for _, id := range ids {
+		_, err := s.Tasks.DeleteTask(ctx, &executorv1.DeleteTaskRequest{Id: id})
+		switch {
+		case err == nil:
+			deleted = append(deleted, id)
+			u.Say("task %s is deleted", ui.ShortID(id))
+		case len(ids) == 1:
+			only = err
+		default:
+			u.Warn("task %s: %s", ui.ShortID(id), ui.AsError(err).Message)
+		}
+	}
+	if u.JSON {
+		if err := u.Document(map[string][]string{"deleted": deleted}); err != nil {
+			return err
+		}
+	}
+	if failed := len(ids) - len(deleted); failed > 0 && only == nil {
+		return ui.Errorf("%d of %d tasks are not deleted", failed, len(ids))
+	}
+	return only
 }

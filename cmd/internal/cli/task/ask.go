@@ -1,0 +1,262 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// Asker asks a person for the answer to a wait.
+type Asker struct{ *ui.Prompter }
+
+// Answer is what the person decided.
+type Answer struct {
+	// Leave: the wait stays open and the command ends.
+	Leave bool
+	// Cancel: the task is to end.
+	Cancel bool
+	// Resume is the answer to send; its task id is not set. Nil if Leave or Cancel is true.
+	Resume *executorv1.ResumeTaskRequest
+}
+
+// errCancel says that the task is to end.
+var errCancel = errors.New("the task is to be cancelled")
+
+// detach leaves a wait open.
+var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leave the question open and end this command"}
+
+// Ask asks for the answer to a wait. The end of the input leaves it open.
+func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
+	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
+		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused,
+	}[wait.GetKind()]
+	if ask == nil {
+		return Answer{Leave: true}, fmt.Errorf("this version of pawl cannot answer a wait of kind %s", wait.GetKind())
+	}
+	req, err := ask(ctx, wait)
+	switch {
+	case errors.Is(err, errCancel):
+		return Answer{Cancel: true}, nil
+	case errors.Is(err, io.EOF):
+		p.Print("\n")
+		return Answer{Leave: true}, nil
+	case err != nil || req == nil:
+		return Answer{Leave: true}, err
+	}
+	req.WaitId = wait.GetId()
+	return Answer{Resume: req}, nil
+}
+
+// approval asks whether a step may run, shows exactly what would run, and lets the person change it. Nil leaves the wait open, as in those below.
+func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	tool := p.Tool(wait.GetToolId())
+	p.Print("    %s\n", p.Style.Dim(tool+" would run with"))
+	p.Print("%s\n", ui.PrettyJSON(wait.GetInputJson(), "    "))
+	p.Lapses(wait.GetDeadline())
+	for edited := ""; ; {
+		run := ui.Choice{Word: "approve", Also: []string{"y", "yes"}, Means: "run it with this input"}
+		if edited != "" {
+			run.Label = "the edited input"
+		}
+		word, err := p.Choose(ctx, run,
+			ui.Choice{Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool too without asking"},
+			ui.Choice{Word: "edit", Means: "change the input first"},
+			ui.Choice{Word: "reject", Also: []string{"n", "no"}, Means: "do not run it; the task is cancelled"}, detach)
+		if err != nil {
+			return nil, err
+		}
+		switch word {
+		case "approve":
+			if yes, err := p.sure(ctx, wait, "approve"); err != nil || yes {
+				return approve(edited, nil), err
+			}
+		case "grant":
+			p.Print("    %s\n", p.Style.Yellow("later calls of "+tool+" in this task will run without asking"+upTo(wait)))
+			if yes, err := p.sure(ctx, wait, "approve them all"); err != nil || yes {
+				return approve(edited, &executorv1.Grant{MaxRisk: wait.GetRisk().GetLevel()}), err
+			}
+		case "edit":
+			current := cmp.Or(edited, wait.GetInputJson())
+			changed, err := p.Change(ctx, current)
+			if err != nil {
+				return nil, err
+			}
+			if changed != current {
+				edited = changed
+			}
+		case "reject":
+			return p.reject(ctx)
+		default:
+			return nil, nil
+		}
+	}
+}
+
+// upTo is the risk that a grant covers, if one was assessed.
+func upTo(wait *executorv1.Wait) string {
+	if name := ui.EnumName(wait.GetRisk().GetLevel()); name != "" {
+		return ", up to risk " + name
+	}
+	return ""
+}
+
+// sure wants the word yes, in full, before something of high risk.
+func (p Asker) sure(ctx context.Context, wait *executorv1.Wait, what string) (bool, error) {
+	if wait.GetRisk().GetLevel() != commonv1.RiskLevel_RISK_LEVEL_HIGH {
+		return true, nil
+	}
+	p.Print("    %s\n", p.Style.Red("! HIGH RISK"+because(wait.GetRisk().GetReason())))
+	return p.Yes(ctx, what)
+}
+
+func (p Asker) reject(ctx context.Context) (*executorv1.ResumeTaskRequest, error) {
+	reason, err := p.why(ctx)
+	return reject(reason), err
+}
+
+func (p Asker) why(ctx context.Context) (string, error) {
+	return p.Read(ctx, "    why (may be empty): ")
+}
+
+// input asks for what a tool's server wants to know in the middle of a call.
+func (p Asker) input(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	server, _, _ := strings.Cut(p.Tool(wait.GetToolId()), "/")
+	action, content, err := p.Input(ctx, ui.Input{
+		ID: wait.GetId(), Server: server, Schema: wait.GetParamsSchemaJson(), URL: wait.GetUrl(), Deadline: wait.GetDeadline(),
+	})
+	switch {
+	case err != nil || action == ui.InputLeave:
+		return nil, err
+	case action == ui.InputDecline:
+		return input(executorv1.InputAnswer_ACTION_DECLINE, ""), nil
+	}
+	return input(executorv1.InputAnswer_ACTION_ACCEPT, content), nil
+}
+
+// outcome asks for the outcome of a call: only a person can find out, and each answer says what it risks.
+func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" was called with"), ui.PrettyJSON(wait.GetInputJson(), "    "))
+	p.Print("    %s\n", p.Style.Red("it may have had its effect, and it may not: look before you answer"))
+	choices := []ui.Choice{
+		{Word: "retry", Means: "call it again with the same input; the effect may happen twice"},
+		{Word: "output", Means: "it ran, and you say what it gave"},
+		{Word: "skip", Means: "go on without it; its outcome stays unknown"},
+		{Word: "cancel", Means: "end the task"},
+	}
+	for _, c := range choices {
+		p.Print("      %s\n", p.Style.Dim(ui.Pad(c.Word, 6)+"  "+c.Means))
+	}
+	p.Lapses(wait.GetDeadline())
+	for {
+		word, err := p.Choose(ctx, append(choices, detach)...)
+		if err != nil {
+			return nil, err
+		}
+		switch word {
+		case "retry": // nothing else in Pawl may make an effect happen twice
+			if yes, err := p.Yes(ctx, "call it again"); err != nil || yes {
+				return retry(), err
+			}
+		case "output":
+			if output, err := p.output(ctx); err != nil || output != "" {
+				return outputOf(output), err
+			}
+		case "skip":
+			reason, err := p.why(ctx)
+			return skip(reason), err
+		case "cancel":
+			return p.reject(ctx)
+		default:
+			return nil, nil
+		}
+	}
+}
+
+// output reads the result of the tool: an object as it is, any other text as the message of the output; "" if there is none.
+func (p Asker) output(ctx context.Context) (string, error) {
+	text, err := p.Read(ctx, "    what it gave, as text or as a JSON object (empty: another answer): ")
+	if err != nil || text == "" {
+		return "", err
+	}
+	if !strings.HasPrefix(text, "{") {
+		return "{" + ui.Member("message", ui.JSONText(text)) + "}", nil
+	}
+	exact, err := ui.Object(text)
+	if err != nil {
+		p.Complain("not used: %s", ui.Line(err.Error()))
+	}
+	return exact, nil
+}
+
+// paused asks whether a paused task shall go on.
+func (p Asker) paused(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	p.Print("    %s\n", p.Style.Dim("the task is paused"+because(strings.TrimPrefix(wait.GetMessage(), "paused"))))
+	word, err := p.Choose(ctx, ui.Choice{Word: "unpause", Also: []string{"y", "yes"}, Means: "let the task go on"},
+		ui.Choice{Word: "cancel", Label: "the task", Means: "end the task"}, detach)
+	switch {
+	case err != nil || word == detach.Word:
+		return nil, err
+	case word == "cancel":
+		return nil, errCancel
+	}
+	return unpause(), nil
+}
+
+// params asks for each parameter that is missing. An empty line leaves one as it is; if all are left, the person may say
+// it in words, or leave the wait open.
+func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	fields, err := ui.Fields(wait.GetParamsSchemaJson())
+	if err != nil {
+		return nil, err
+	}
+	if in := wait.GetInputJson(); in != "" && in != "{}" {
+		p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" has so far"), ui.PrettyJSON(in, "    "))
+	}
+	p.Lapses(wait.GetDeadline())
+	if len(fields) > 0 {
+		p.Print("    %s\n", p.Style.Dim("an empty line leaves a parameter as it is; Ctrl-D leaves the task waiting"))
+	}
+	var have map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is no object has nothing of what is asked for
+	var object []string
+	for _, f := range fields {
+		_, there := have[f.Name]
+		value, err := p.field(ctx, f, f.Required && !there)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			object = append(object, ui.Member(f.Name, value))
+		}
+	}
+	if len(object) > 0 {
+		return params("{"+strings.Join(object, ",")+"}", ""), nil
+	}
+	words, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" in your own words (empty: leave the task waiting): ")
+	if err != nil || words == "" {
+		return nil, err
+	}
+	return params("", words), nil
+}
+
+// field asks for one value until it fits; nil where the person left it out. What is required is left out only by a second empty
+// line, for those who want to say it in their own words.
+func (p Asker) field(ctx context.Context, f ui.Field, required bool) (json.RawMessage, error) {
+	if required {
+		f.Description = strings.TrimSpace(f.Description + " [required]")
+	}
+	value, err := p.Value(ctx, f, "")
+	if err != nil || value != nil || !required {
+		return value, err
+	}
+	p.Complain("%s is required; an empty line once more leaves it out", ui.Line(f.Name))
+	return p.Value(ctx, f, "")
+}

@@ -1,0 +1,183 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+)
+
+// Text makes s harmless for a terminal and keeps its lines: escape sequences, other control characters and the
+// characters that reorder text are shown instead of obeyed.
+func Text(s string) string {
+	return clean(s, func(r rune) (rune, bool) { return r, r == '\n' || r == '\t' })
+}
+
+// Line is Text on one line: line ends and tabs become spaces.
+func Line(s string) string {
+	return clean(s, func(r rune) (rune, bool) { return ' ', r == '\n' || r == '\t' })
+}
+
+// clean shows what is harmful; space says which white space is taken as what.
+func clean(s string, space func(rune) (rune, bool)) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, harmful) {
+		return s
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	var b strings.Builder
+	for i, r := range s {
+		if as, ok := space(r); ok {
+			b.WriteRune(as)
+			continue
+		}
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case !harmful(r):
+			b.WriteRune(r)
+		case r < 0x20:
+			b.WriteRune(0x2400 + r) // the pictures of control characters: ESC is ␛
+		case r == 0x7f:
+			b.WriteRune('␡')
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// harmful says whether a terminal obeys r, or r makes text read otherwise than it is.
+func harmful(r rune) bool {
+	switch {
+	case unicode.IsControl(r): // C0, DEL and C1
+		return true
+	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f, r == 0x061c:
+		return true // bidirectional overrides, isolates and marks
+	case r == 0x2028, r == 0x2029:
+		return true // line and paragraph separators
+	case r == 0x200b, r == 0x2060, r == 0xfeff:
+		return true // no width, so two inputs that differ would look the same
+	}
+	return r >= 0xe0000 && r <= 0xe007f // tag characters: invisible text
+}
+
+// Width counts the columns that s takes on a terminal.
+func Width(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+// Fit cuts s to at most n columns, ending in … where something was cut. n <= 0 does not cut.
+func Fit(s string, n int) string {
+	if n <= 0 || Width(s) <= n {
+		return s
+	}
+	used := 0
+	for i, r := range s {
+		w := runeWidth(r)
+		if used+w > n-1 {
+			return s[:i] + "…"
+		}
+		used += w
+	}
+	return s
+}
+
+// Pad fills s with spaces up to n columns.
+func Pad(s string, n int) string {
+	if w := Width(s); w < n {
+		return s + strings.Repeat(" ", n-w)
+	}
+	return s
+}
+
+func runeWidth(r rune) int {
+	if r < 0x300 {
+		return 1
+	}
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// Wrap makes a text harmless and breaks its lines between words, where they would be wider than a terminal of so many columns; 0 breaks
+// none. The first line begins at the column used, and all others at hang, or further to the left where little room would be left. What has no
+// space stays whole, as does a command of pawl up to the next mark: paths, addresses and commands are copied.
+func Wrap(text string, columns, used, hang int) string {
+	const little, left = 24, 4
+	if columns > 0 && columns-hang < little {
+		hang = min(hang, left)
+	}
+	var b strings.Builder
+	for i, line := range strings.Split(strings.TrimRight(Text(text), "\n"), "\n") {
+		if i > 0 {
+			b.WriteString("\n" + strings.Repeat(" ", hang))
+			used = hang
+		}
+		body := strings.TrimLeft(line, " ")
+		own := len(line) - len(body)
+		b.WriteString(line[:own])
+		used += own
+		for j, word := range words(body) {
+			switch {
+			case j == 0:
+			case columns > 0 && used+1+Width(word) > columns:
+				b.WriteString("\n" + strings.Repeat(" ", hang+own))
+				used = hang + own
+			default:
+				b.WriteByte(' ')
+				used++
+			}
+			b.WriteString(word)
+			used += Width(word)
+		}
+	}
+	return b.String()
+}
+
+// words are what stays together of a line.
+func words(line string) []string {
+	var list []string
+	command := false
+	for _, word := range strings.Split(line, " ") {
+		if command {
+			list[len(list)-1] += " " + word
+		} else {
+			list = append(list, word)
+		}
+		bare := strings.TrimLeft(word, "(`")
+		command = (command || bare == "pawl") && !strings.ContainsAny(word[max(len(word)-1, 0):], ",;:.)`")
+	}
+	return list
+}
+
+// stderrOf is what the pool puts before the end of a program's stderr.
+const stderrOf = "; its stderr ends with: "
+
+// Failure is an error of a server, with what its program wrote in lines of its own.
+func Failure(text string) string {
+	if said, tail, ok := strings.Cut(text, stderrOf); ok && strings.Contains(strings.TrimSpace(tail), "\n") {
+		return said + strings.TrimRight(stderrOf, " ") + "\n" + strings.TrimRight(tail, "\n")
+	}
+	return text
+}
+
+// Brief is the beginning of an error of a server, without what its program wrote, where its id is said already.
+func Brief(id, text string) string {
+	said, _, _ := strings.Cut(strings.TrimSpace(text), stderrOf)
+	first, _, cut := strings.Cut(said, "\n")
+	if cut {
+		first += " …"
+	}
+	return strings.TrimPrefix(first, "MCP server "+id+": ")
+}
