@@ -233,6 +233,19 @@ var (
 			if rapid.Bool().Draw(t, "going on") {
 				s["on_error"] = "continue"
 			}
+			if rapid.IntRange(0, 3).Draw(t, "trying again") == 0 {
+				s["retry"] = map[string]any{"attempts": 2}
+			}
+			of := func(what string) string {
+				return "steps." + rapid.SampledFrom(ids).Draw(t, what)
+			}
+			if len(ids) > 0 && rapid.IntRange(0, 3).Draw(t, "with a condition") == 0 {
+				s["if"] = rapid.SampledFrom([]string{"goal == 'g'", of("reads") + ".status == 'success'", of("has") + ".status != 'skipped' || goal != 'g'"}).Draw(t, "condition")
+			}
+			if len(ids) > 0 && rapid.IntRange(0, 3).Draw(t, "with a list") == 0 {
+				s["foreach"] = rapid.SampledFrom([]any{"[1, 2, 3]", []any{template(t, ids), "b"}, of("lists") + ".status == 'success' ? ['x'] : []", "[]"}).Draw(t, "list")
+				s["input"] = map[string]any{"pattern": "${item}" + template(t, ids), "n": "${index}"}
+			}
 			steps, ids = append(steps, s), append(ids, id)
 		}
 		text, err := json.Marshal(map[string]any{"steps": steps})

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/result"
@@ -14,42 +15,57 @@ import (
 // written for one that went through.
 func (r *run) answer(cutShort string) (string, error) {
 	l := r.lang
-	done := r.tc.GetHistory()
+	err := r.replay()
 	if cutShort != "" {
 		return l.Say("The playbook ended early: %s", "playbook 提前结束：%s", strings.TrimSpace(cutShort)) + "\n\n" + r.summary(), nil
 	}
-	if err := r.verify(); err != nil {
+	if err != nil {
 		return "", err
 	}
-	if r.Answer == "" || len(done) < len(r.Steps) {
+	if r.Answer == "" || r.at.step < len(r.Steps) {
 		return r.summary(), nil
 	}
-	text, err := r.text(r.Answer, len(r.Steps))
+	text, err := r.fill(r.Answer, r.at, false)
 	if err != nil {
 		return "", unusable(r.Steps[0].Line, "the answer cannot be made: %w", err)
 	}
-	return text, nil
+	return strictjson.Content(text), nil
 }
 
-// summary lists the result of each step.
+// summary lists the result of each step, and of each item of a `foreach`.
 func (r *run) summary() string {
-	l := r.lang
-	title := r.flowName()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", title)
+	fmt.Fprintf(&b, "%s\n", r.flowName())
+	calls := r.calls
 	for i := range r.Steps {
-		if i >= len(r.tc.GetHistory()) {
-			fmt.Fprintf(&b, "\n%d. %s — %s", i+1, r.Steps[i].Tool, l.Pick("not reached", "未执行"))
-			continue
+		called := false
+		for ; len(calls) > 0 && calls[0].step == i; calls = calls[1:] {
+			if called = true; len(calls) > 1 && calls[1].step == i && calls[1].item == calls[0].item {
+				continue // it was tried again
+			}
+			e := calls[0].entry
+			what := e.GetDescription()
+			if what == "" {
+				what = r.defaultDescription(calls[0].place)
+			}
+			fmt.Fprintf(&b, "\n%d. %s (%s) — %s", i+1, what, e.GetToolId(), r.outcome(e))
 		}
-		e := r.tc.GetHistory()[i]
-		what := e.GetDescription()
-		if what == "" {
-			what = r.defaultDescription(i)
+		if !called {
+			fmt.Fprintf(&b, "\n%d. %s — %s", i+1, r.Steps[i].Tool, r.uncalled(i))
 		}
-		fmt.Fprintf(&b, "\n%d. %s (%s) — %s", i+1, what, e.GetToolId(), r.outcome(e))
 	}
 	return b.String()
+}
+
+// uncalled says why a step has no call.
+func (r *run) uncalled(i int) string {
+	switch r.states[i].status {
+	case skipped:
+		return r.lang.Pick("skipped: its condition is false", "已跳过：条件不成立")
+	case success:
+		return r.lang.Pick("done: the list is empty", "完成：列表为空")
+	}
+	return r.lang.Pick("not reached", "未执行")
 }
 
 func (r *run) outcome(e *plannerv1.HistoryEntry) string {

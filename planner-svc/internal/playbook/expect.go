@@ -2,11 +2,12 @@ package playbook
 
 import (
 	"fmt"
-	"math/big"
 	"regexp"
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/traits"
 	"go.yaml.in/yaml/v3"
 
 	"pawl.dev/services/jsonref"
@@ -26,19 +27,15 @@ func (r *reader) expectations(n *yaml.Node) ([]Expectation, []use) {
 	var uses []use
 	for _, item := range n.Content {
 		e := Expectation{Line: item.Line}
-		r.members(item, "an expectation", func(key string, v *yaml.Node) bool {
-			if key == "path" {
-				if e.Path = r.text(v, key); e.Path != "" && !pathPattern.MatchString(e.Path) {
-					r.wrong(v, "`path` must be names and indexes with dots between them, such as structured.files.0")
-				}
-				return true
+		keys := []member{{"path", func(v *yaml.Node) {
+			if e.Path = r.text(v, "path"); e.Path != "" && !pathPattern.MatchString(e.Path) {
+				r.wrong(v, "`path` must be names and indexes with dots between them, such as structured.files.0")
 			}
-			if !slices.Contains(operators, key) {
-				return false
-			}
-			e.Checks = append(e.Checks, r.check(key, v, &uses))
-			return true
-		}, append([]string{"path"}, operators...)...)
+		}}}
+		for _, op := range operators {
+			keys = append(keys, member{op, func(v *yaml.Node) { e.Checks = append(e.Checks, r.check(op, v, &uses)) }})
+		}
+		r.members(item, "an expectation", keys...)
 		if item.Kind == yaml.MappingNode && len(e.Checks) == 0 {
 			r.wrong(item, "an expectation needs one of "+strings.Join(operators, ", "))
 		}
@@ -118,80 +115,30 @@ func (c *check) words(operand string) string {
 }
 
 func (c *check) test(value, operand string) bool {
+	v, o := values.NativeToValue(celValue(value)), values.NativeToValue(celValue(operand))
 	switch c.op {
 	case "equals":
-		return equal(value, operand)
+		return types.Equal(v, o) == types.True
 	case "not_equals":
-		return !equal(value, operand)
+		return types.Equal(v, o) != types.True
 	case "contains":
-		return contains(value, operand)
+		if text, ok := v.Value().(string); ok {
+			return strings.Contains(text, strictjson.Content(operand))
+		}
+		container, ok := v.(traits.Container)
+		return ok && container.Contains(o) == types.True
 	case "matches":
 		return c.pattern.MatchString(strictjson.Content(value))
 	}
-	a, okA := numeric(value)
-	b, okB := numeric(operand)
-	if !okA || !okB {
+	if strictjson.Kind(value) != "number" || strictjson.Kind(operand) != "number" {
 		return false
 	}
-	if c.op == "gte" {
-		return a.Cmp(b) >= 0
+	switch order, _ := v.(traits.Comparer).Compare(o).(types.Int); c.op {
+	case "gte":
+		return order >= 0
+	default:
+		return order <= 0
 	}
-	return a.Cmp(b) <= 0
-}
-
-// numeric reads a number exactly. Exponents are refused beyond what is worth computing.
-func numeric(raw string) (*big.Rat, bool) {
-	if strictjson.Kind(raw) != "number" || len(raw) > 400 {
-		return nil, false
-	}
-	if i := strings.IndexAny(raw, "eE"); i >= 0 && len(raw)-i > 5 {
-		return nil, false
-	}
-	return new(big.Rat).SetString(raw)
-}
-
-// equal compares JSON: numbers by value, objects without regard to order.
-func equal(a, b string) bool {
-	kind := strictjson.Kind(a)
-	if kind != strictjson.Kind(b) {
-		return false
-	}
-	switch kind {
-	case "number":
-		x, okX := numeric(a)
-		y, okY := numeric(b)
-		return okX && okY && x.Cmp(y) == 0 || a == b
-	case "string":
-		return strictjson.Content(a) == strictjson.Content(b)
-	case "array":
-		return slices.EqualFunc(slices.Collect(strictjson.Items(a)), slices.Collect(strictjson.Items(b)), equal)
-	case "object":
-		x, errX := strictjson.ParseObject(a)
-		y, errY := strictjson.ParseObject(b)
-		if errX != nil || errY != nil || len(x.Keys()) != len(y.Keys()) {
-			return false
-		}
-		return !slices.ContainsFunc(x.Keys(), func(k string) bool {
-			v, _ := x.Get(k)
-			w, ok := y.Get(k)
-			return !ok || !equal(v, w)
-		})
-	}
-	return a == b
-}
-
-// contains looks for a part of a text, an element of an array, or the name of a member.
-func contains(value, operand string) bool {
-	switch strictjson.Kind(value) {
-	case "string":
-		return strings.Contains(strictjson.Content(value), strictjson.Content(operand))
-	case "array":
-		return slices.ContainsFunc(slices.Collect(strictjson.Items(value)), func(item string) bool { return equal(item, operand) })
-	case "object":
-		o, err := strictjson.ParseObject(value)
-		return err == nil && o.Has(strictjson.Content(operand))
-	}
-	return false
 }
 
 func shorten(raw string) string {

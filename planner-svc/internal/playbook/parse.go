@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cel.dev/cel-go/cel"
 	"go.yaml.in/yaml/v3"
 
 	"pawl.dev/services/jsonref"
@@ -18,8 +19,13 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// goalName is what references call the task's goal.
-const goalName = "goal"
+// What references call the task's goal and inputs, and the item of a `foreach` with its place.
+const (
+	goalName   = "goal"
+	inputsName = "inputs"
+	itemName   = "item"
+	indexName  = "index"
+)
 
 var (
 	idPattern   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
@@ -86,6 +92,8 @@ func syntaxError(err error) problem {
 // reader collects problems while it reads, so that a person can mend them all at once.
 type reader struct {
 	problems []problem
+	env      *cel.Env // nil until the first expression
+	inputs   *struct{}
 }
 
 func (r *reader) wrong(n *yaml.Node, message string) {
@@ -96,21 +104,11 @@ func (r *reader) playbook(root *yaml.Node) *Playbook {
 	p := &Playbook{}
 	var answer []use
 	var steps *yaml.Node
-	r.members(root, "the playbook", func(key string, v *yaml.Node) bool {
-		switch key {
-		case "name":
-			p.Name = r.text(v, key)
-		case "goal":
-			p.Goal = r.text(v, key)
-		case "answer":
-			p.Answer, answer = r.template(v, key)
-		case "steps":
-			steps = v
-		default:
-			return false
-		}
-		return true
-	}, "name", "goal", "steps", "answer")
+	r.members(root, "the playbook",
+		member{"name", func(v *yaml.Node) { p.Name = r.text(v, "name") }},
+		member{"goal", func(v *yaml.Node) { p.Goal = r.text(v, "goal") }},
+		member{"steps", func(v *yaml.Node) { steps = v }},
+		member{"answer", func(v *yaml.Node) { p.Answer, answer = r.template(v, "answer") }})
 	switch {
 	case root.Kind != yaml.MappingNode:
 	case steps == nil:
@@ -126,57 +124,98 @@ func (r *reader) playbook(root *yaml.Node) *Playbook {
 
 func (r *reader) steps(p *Playbook, n *yaml.Node) {
 	for i, item := range n.Content {
-		step, uses, later := r.step(i, item)
+		step, uses := r.step(i, item)
+		var given []string
+		if step.Foreach != nil {
+			given = []string{itemName, indexName}
+		}
 		for j, other := range p.Steps {
 			if other.ID == step.ID {
 				r.wrong(item, "the id "+step.ID+" is taken by step "+strconv.Itoa(j+1)+"; ids are unique")
 			}
+			if slices.Contains(given, other.ID) {
+				r.wrong(item, "`foreach` calls its items `item` and `index`; give step "+strconv.Itoa(j+1)+" another id")
+			}
 		}
 		p.Steps = append(p.Steps, step)
-		r.checkUses(p, i, p.stepName(i), uses)
-		r.checkUses(p, i+1, p.stepName(i), later)
+		r.checkUses(p, i, p.stepName(i), uses.condition)
+		r.checkUses(p, i, p.stepName(i), uses.call, given...)
+		r.checkUses(p, i+1, p.stepName(i), uses.result, given...)
 	}
 }
 
-// step reads one step. Uses are references that are resolved before it runs, later ones after it ran.
-func (r *reader) step(i int, n *yaml.Node) (s Step, uses, later []use) {
+// stepUses are the references of a step, by when they are resolved.
+type stepUses struct{ condition, call, result []use }
+
+// step reads one step.
+func (r *reader) step(i int, n *yaml.Node) (s Step, uses stepUses) {
 	s = Step{ID: defaultID(i), Input: "{}", Line: n.Line}
 	what := "step " + strconv.Itoa(i+1)
-	r.members(n, what, func(key string, v *yaml.Node) bool {
-		var found []use
-		switch key {
-		case "id":
-			s.ID = r.id(v)
-		case "tool":
-			s.Tool = r.tool(v)
-		case "description":
-			s.Description, found = r.template(v, key)
-		case "input":
-			s.Input, found = r.object(v)
-		case "expect":
-			s.Expect, later = r.expectations(v)
-		case "on_error":
-			s.Continue = r.oneOf(v, key, "stop", "continue") == "continue"
-		case "risk":
-			s.Risk = risk.Parse(r.oneOf(v, key, "low", "medium", "high"))
-		default:
-			return false
-		}
-		uses = append(uses, found...)
-		return true
-	}, "id", "tool", "description", "input", "expect", "on_error", "risk")
+	var list, description, input []use
+	r.members(n, what,
+		member{"id", func(v *yaml.Node) { s.ID = r.id(v) }},
+		member{"tool", func(v *yaml.Node) { s.Tool = r.tool(v) }},
+		member{"description", func(v *yaml.Node) { s.Description, description = r.template(v, "description") }},
+		member{"if", func(v *yaml.Node) { s.If, uses.condition = r.expression(v, "if", cel.BoolType) }},
+		member{"foreach", func(v *yaml.Node) { s.Foreach, list = r.foreach(v) }},
+		member{"input", func(v *yaml.Node) { s.Input, input = r.object(v) }},
+		member{"expect", func(v *yaml.Node) { s.Expect, uses.result = r.expectations(v) }},
+		member{"retry", func(v *yaml.Node) { s.Attempts = r.retry(v) }},
+		member{"on_error", func(v *yaml.Node) { s.Continue = r.oneOf(v, "on_error", "stop", "continue") == "continue" }},
+		member{"risk", func(v *yaml.Node) { s.Risk = risk.Parse(r.oneOf(v, "risk", "low", "medium", "high")) }})
+	uses.condition, uses.call = append(uses.condition, list...), append(description, input...)
 	if n.Kind == yaml.MappingNode && s.Tool == "" {
 		r.wrong(n, what+" has no `tool`")
 	}
-	return s, uses, later
+	return s, uses
 }
 
-// checkUses checks that references are to the goal or to one of the first n steps.
-func (r *reader) checkUses(p *Playbook, n int, what string, uses []use) {
+// foreach reads a list: written out, a reference to one, or an expression.
+func (r *reader) foreach(n *yaml.Node) (*foreach, []use) {
+	f := &foreach{}
+	var uses []use
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		f.template = r.json(n, 0, &uses)
+	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${"):
+		f.template, uses = r.template(n, "foreach")
+	default:
+		f.expression, uses = r.expression(n, "foreach", cel.ListType(cel.DynType))
+	}
+	return f, uses
+}
+
+// maxAttempts bounds how often a step is tried.
+const maxAttempts = 10
+
+func (r *reader) retry(n *yaml.Node) (attempts int) {
+	r.members(n, "`retry`", member{"attempts", func(v *yaml.Node) {
+		var err error
+		if attempts, err = strconv.Atoi(v.Value); err != nil || attempts < 2 || attempts > maxAttempts {
+			r.wrong(v, "`attempts` must be a number from 2 to "+strconv.Itoa(maxAttempts)+", the first attempt included")
+		}
+	}})
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.wrong(n, "`retry` needs `attempts`")
+	}
+	return attempts
+}
+
+// checkUses checks that references are to the goal, to inputs, to what else is given, or to one of the first n steps.
+func (r *reader) checkUses(p *Playbook, n int, what string, uses []use, given ...string) {
 	for _, u := range uses {
-		if u.ref.Name == goalName {
+		switch {
+		case u.text != "": // a step in any case
+		case slices.Contains(given, u.ref.Name):
+			continue
+		case u.ref.Name == goalName:
 			if len(u.ref.Path) > 0 {
-				r.problems = append(r.problems, problem{u.line, u.ref.String() + ": the goal is a text and has no members"})
+				r.problems = append(r.problems, problem{u.line, u.String() + ": the goal is a text and has no members"})
+			}
+			continue
+		case u.ref.Name == inputsName && r.inputs != nil:
+			if len(u.ref.Path) > 0 {
+				r.checkInput(u.line, what, u.ref.Path[0])
 			}
 			continue
 		}
@@ -185,10 +224,14 @@ func (r *reader) checkUses(p *Playbook, n int, what string, uses []use) {
 			ids = append(ids, s.ID)
 		}
 		if !slices.Contains(ids, u.ref.Name) {
-			r.problems = append(r.problems, problem{u.line, what + " refers to " + u.ref.String() + ", but no step before it is called " +
-				u.ref.Name + "; it can refer to " + list(append([]string{goalName}, ids...))})
+			r.problems = append(r.problems, problem{u.line, what + " refers to " + u.String() + ", but no step before it is called " +
+				u.ref.Name + "; it can refer to " + list(slices.Concat([]string{goalName}, given, ids))})
 		}
 	}
+}
+
+// checkInput checks that the playbook declares an input.
+func (r *reader) checkInput(line int, what, name string) {
 }
 
 func (r *reader) id(n *yaml.Node) string {

@@ -139,6 +139,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(full)
 	f.Add("steps:\n- {tool: a/b, input: {a: &x [*x]}}\n")
 	f.Add("steps: [{tool: a/b, expect: [{path: x, equals: {a: [1e5, \"${goal}\"]}}]}]\nanswer: $${x}\n")
+	f.Add("steps:\n- {id: a, tool: a/b, if: \"goal != ''\", foreach: [1], retry: {attempts: 2}, input: {a: \"${item}\"}}\n- {tool: a/b, foreach: \"steps['a'].output.filter(x, x > 1)\"}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := Parse(text)
 		if err != nil {

@@ -77,7 +77,7 @@ func (m *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirst
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.GetFirstInputParamsResponse{InputJson: p.input, Missing: r.tool(p.Tool).Missing(p.template), Usage: &commonv1.Usage{}}, nil
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: p.GetInputJson(), Missing: p.GetMissing(), Usage: &commonv1.Usage{}}, nil
 }
 
 func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
@@ -87,7 +87,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	}
 	return &run{
 		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name),
-		cache: m.tools, tools: map[string]*catalog.Tool{},
+		cache: m.tools, tools: map[string]*catalog.Tool{}, states: make([]state, len(p.Steps)), inputs: "{}",
 	}, nil
 }
 
@@ -117,15 +117,19 @@ func (m *Planner) Parse(text string) (*Playbook, error) {
 }
 
 // due returns the step that calls the tool now. again says that an input of the step has failed: the step is in the history already.
-func (r *run) due(toolID string, again bool) (*planned, error) {
-	i := len(r.tc.GetHistory())
-	if again && i > 0 && i <= len(r.Steps) && r.Steps[i-1].Tool == toolID && r.tc.GetHistory()[i-1].GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-		i--
+func (r *run) due(toolID string, again bool) (*plannerv1.PlannedStep, error) {
+	err := r.replay()
+	p := r.at
+	if n := len(r.calls); again && n > 0 && r.calls[n-1].entry.GetToolId() == toolID && r.calls[n-1].entry.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
+		p, err = r.calls[n-1].place, nil
 	}
-	if i >= len(r.Steps) || r.Steps[i].Tool != toolID {
-		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, i+1)
+	if err != nil {
+		return nil, err
 	}
-	return r.plan(i)
+	if p.step == len(r.Steps) || r.Steps[p.step].Tool != toolID {
+		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, p.step+1)
+	}
+	return r.propose(p)
 }
 
 // pieceBytes is about how long a piece of a text is. All of it is there at once: shorter ones would cost everybody on the way as

@@ -1,6 +1,7 @@
 package playbook
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -22,6 +23,8 @@ type Playbook struct {
 	Steps  []Step
 	Answer string // JSON string with references; or ""
 
+	Inputs *struct{}
+
 	byID map[string]int // the steps' places
 }
 
@@ -32,11 +35,20 @@ type Step struct {
 	Description string // JSON string with references; or ""
 	Input       string // JSON object with references
 	Expect      []Expectation
-	Continue    bool // a failure does not end the playbook
+	Continue    bool        // a failure does not end the playbook
+	If          *expression // nil: always
+	Foreach     *foreach    // nil: once
+	Attempts    int         // how often it is tried; 0 and 1: once
 	Risk        commonv1.RiskLevel
 	Line        int
 
 	template *strictjson.Object // Input, taken apart
+}
+
+// foreach is the list of a step that is called for each of its items: an expression or a JSON template.
+type foreach struct {
+	expression *expression
+	template   string
 }
 
 // Expectation is what must hold of a step's output.
@@ -70,7 +82,10 @@ func (p *Playbook) ToolIDs() []string {
 type use struct {
 	ref  jsonref.Ref
 	line int
+	text string // as an expression has it; "" is ref's own
 }
+
+func (u use) String() string { return cmp.Or(u.text, u.ref.String()) }
 
 // problem is something that is wrong with a playbook.
 type problem struct {

@@ -16,6 +16,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 // run is a playbook with what was done of it. It is used for one answer, by one goroutine.
@@ -25,6 +26,11 @@ type run struct {
 	lang  lang.Lang
 	cache *catalog.Cache
 	tools map[string]*catalog.Tool // those that were looked at
+
+	inputs string  // JSON object
+	states []state // of the steps
+	calls  []call  // those that have ended, in order
+	at     place   // the call that is due
 }
 
 // tool returns a tool of the task, nil if there is none.
@@ -39,113 +45,102 @@ func (r *run) tool(id string) *catalog.Tool {
 	return t
 }
 
-// planned is a step with its references resolved.
-type planned struct {
-	*Step
-	description string
-	input       string
-}
-
-// next returns the step after the history, nil where nothing is left. The history must be that of the playbook, and have
-// come out as it expects.
-func (r *run) next() (*planned, error) {
-	if err := r.verify(); err != nil {
-		return nil, err
+// propose makes the step of a call. References to steps that are only planned stay in it; jsonref.ErrNotYet, if they cannot.
+func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
+	s := &r.Steps[p.step]
+	t := r.tool(s.Tool)
+	if t == nil {
+		return nil, unusable(s.Line, "%s: %s", r.stepName(p.step), r.noTool(s.Tool))
 	}
-	i := len(r.tc.GetHistory())
-	if i == len(r.Steps) {
-		return nil, nil
-	}
-	return r.plan(i)
-}
-
-// verify checks what was done: the right tools, no failure where the playbook stops at one, and every expectation.
-func (r *run) verify() error {
-	history := r.tc.GetHistory()
-	if len(history) > len(r.Steps) {
-		return failed("the task has done %d steps, but the playbook has %d; it is not the one that the task began with", len(history), len(r.Steps))
-	}
-	for i, e := range history {
-		s := &r.Steps[i]
-		if e.GetToolId() != s.Tool {
-			return failed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(i), s.Tool, e.GetToolId())
-		}
-		if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-			if s.Continue || e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED {
-				continue // the second: a person said to go on without it
-			}
-			return failed("%s (%s) of the playbook failed: %s", r.stepName(i), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
-		}
-		for _, x := range s.Expect {
-			if err := x.holds(output(e), r.lookup(i+1)); err != nil {
-				return failed("%s (%s) of the playbook did not come out as expected (line %d): %w", r.stepName(i), s.Tool, x.Line, err).
-					With("line", strconv.Itoa(x.Line))
-			}
-		}
-	}
-	return nil
-}
-
-// plan resolves the references of a step.
-func (r *run) plan(i int) (*planned, error) {
-	s := &r.Steps[i]
-	if r.tool(s.Tool) == nil {
-		return nil, unusable(s.Line, "%s: %s", r.stepName(i), r.noTool(s.Tool))
-	}
-	input, err := r.resolve(s.Input, i)
+	open := !r.ended(append(namesIn(s.Input), namesIn(s.Description)...), p.step)
+	input, err := r.fill(s.Input, p, open)
 	if err != nil {
-		return nil, unusable(s.Line, "%s (%s): its input cannot be made: %w", r.stepName(i), s.Tool, err)
+		return nil, unusable(s.Line, "%s (%s): its input cannot be made: %w", r.stepName(p.step), s.Tool, err)
 	}
-	description, err := r.description(i)
-	if err != nil {
-		return nil, unusable(s.Line, "%s (%s): its description cannot be made: %w", r.stepName(i), s.Tool, err)
+	description := r.defaultDescription(p)
+	if s.Description != "" {
+		if description, err = r.fill(s.Description, p, open); err != nil {
+			return nil, unusable(s.Line, "%s (%s): its description cannot be made: %w", r.stepName(p.step), s.Tool, err)
+		}
+		description = strictjson.Content(description)
 	}
-	return &planned{Step: s, input: input, description: description}, nil
+	in := s.template
+	if risk.ByInput(t) {
+		if open {
+			return nil, jsonref.ErrNotYet
+		}
+		if in, err = strictjson.ParseObject(input); err != nil {
+			return nil, fmt.Errorf("playbook: %w", err)
+		}
+	}
+	return &plannerv1.PlannedStep{
+		ToolId: s.Tool, Description: description, InputJson: input, Missing: t.Missing(s.template),
+		Risk: r.raised(risk.Assess(r.lang, t, in), s.Risk), Unresolved: open,
+	}, nil
 }
 
-func (r *run) description(i int) (string, error) {
-	if r.Steps[i].Description == "" {
-		return r.defaultDescription(i), nil
+func (r *run) defaultDescription(p place) string {
+	text := r.Steps[p.step].ID
+	if text == defaultID(p.step) {
+		text = fmt.Sprintf("Step %d of %d", p.step+1, len(r.Steps))
 	}
-	return r.text(r.Steps[i].Description, i)
+	if st := &r.states[p.step]; r.Steps[p.step].Foreach != nil && st.count > 0 {
+		text += fmt.Sprintf(" (item %d of %d)", p.item+1, st.count)
+	}
+	return text
 }
 
-// resolve puts the outputs of the first n steps into a template.
-func (r *run) resolve(template string, n int) (string, error) {
-	if !strings.Contains(template, "${") {
+// fill puts what a call may refer to into a template. With open the result is a template again, in which steps that are only planned
+// have the ids that the task will give them.
+func (r *run) fill(template string, p place, open bool) (text string, err error) {
+	switch {
+	case !strings.Contains(template, "${"):
 		return template, nil
-	}
-	return jsonref.Resolve(template, r.lookup(n))
-}
-
-func (r *run) defaultDescription(i int) string {
-	if id := r.Steps[i].ID; id != defaultID(i) {
-		return id
-	}
-	return fmt.Sprintf("Step %d of %d", i+1, len(r.Steps))
-}
-
-// text resolves a template that is a text. A value that is no text is written as JSON.
-func (r *run) text(template string, n int) (string, error) {
-	raw, err := r.resolve(template, n)
-	return strictjson.Content(raw), err
-}
-
-// lookup gives the goal and the outputs of the first n steps. A step that failed has an error instead of an output.
-func (r *run) lookup(n int) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		if name == goalName {
-			goal := r.tc.GetGoal()
-			if strings.TrimSpace(goal) == "" {
-				goal = r.Goal
+	case open:
+		text, _, err = jsonref.Partial(template, r.lookup(p), func(name string) (string, bool) {
+			if r.ended([]string{name}, p.step) {
+				return "", false
 			}
-			return strictjson.Quote(goal), true
+			return r.states[r.byID[name]].ahead, true // no name: jsonref.ErrNotYet
+		})
+		return text, err
+	}
+	if text, err = jsonref.Resolve(template, r.lookup(p)); err != nil {
+		err = fmt.Errorf("%w%s", err, r.withoutOutput(namesIn(template)))
+	}
+	return text, err
+}
+
+// lookup gives what a call may refer to: the goal, the inputs, its item and index, and the outputs of the steps before it. A step
+// that failed has an error instead of an output.
+func (r *run) lookup(p place) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if p.step < len(r.Steps) && r.Steps[p.step].Foreach != nil {
+			switch items := r.states[p.step].items; {
+			case name == itemName && p.item < len(items):
+				return items[p.item], true
+			case name == indexName:
+				return strconv.Itoa(p.item), true
+			}
 		}
-		if i, ok := r.byID[name]; ok && i < n && i < len(r.tc.GetHistory()) {
-			return output(r.tc.GetHistory()[i]), true
+		switch {
+		case name == goalName:
+			return strictjson.Quote(r.goal()), true
+		case name == inputsName && r.Inputs != nil:
+			return r.inputs, true
+		}
+		if i, ok := r.byID[name]; ok && i < p.step && r.states[i].status != "" {
+			return r.states[i].output, true
 		}
 		return "", false
 	}
+}
+
+func (r *run) goal() string {
+	if goal := r.tc.GetGoal(); strings.TrimSpace(goal) != "" {
+		return goal
+	}
+	return r.Goal
 }
 
 // output is what references see of a step.

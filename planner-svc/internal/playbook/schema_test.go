@@ -23,15 +23,19 @@ func TestPublishedSchema(t *testing.T) {
 	}
 	for book, valid := range map[string]bool{
 		book: true,
-		"steps: [{tool: a/b, id: x, description: d, input: {a: 1}, expect: [{path: message, exists: true, equals: 1, not_equals: 2, contains: x, matches: y, gte: 1, lte: 2}], on_error: continue, risk: high}]\nname: n\ngoal: g\nanswer: a": true,
-		"steps: []":                            false,
-		"steps: [{tool: a/b, iff: x}]":         false,
-		"steps: [{tool: x}]":                   false,
-		"steps: [{tool: a/b, id: goal}]":       false,
-		"steps: [{tool: a/b, risk: none}]":     false,
-		"steps: [{tool: a/b, expect: [{}]}]":   false,
-		"step: [{tool: a/b}]":                  false,
-		"steps: [{tool: a/b, on_error: skip}]": false,
+		"steps: [{tool: a/b, id: x, description: d, input: {a: 1}, expect: [{path: message, exists: true, equals: 1, not_equals: 2, contains: x, matches: y, gte: 1, lte: 2}], on_error: continue, risk: high, if: goal == 'x', foreach: [1], retry: {attempts: 2}}]\nname: n\ngoal: g\nanswer: a": true,
+		"steps: [{tool: a/b, if: true, foreach: \"['a']\"}]": true,
+		"steps: [{tool: a/b, retry: {attempts: 1}}]":         false,
+		"steps: [{tool: a/b, retry: {}}]":                    false,
+		"steps: [{tool: a/b, foreach: {a: 1}}]":              false,
+		"steps: []":                                          false,
+		"steps: [{tool: a/b, iff: x}]":                       false,
+		"steps: [{tool: x}]":                                 false,
+		"steps: [{tool: a/b, id: goal}]":                     false,
+		"steps: [{tool: a/b, risk: none}]":                   false,
+		"steps: [{tool: a/b, expect: [{}]}]":                 false,
+		"step: [{tool: a/b}]":                                false,
+		"steps: [{tool: a/b, on_error: skip}]":               false,
 	} {
 		var doc any
 		if err := yaml.Unmarshal([]byte(book), &doc); err != nil {

@@ -42,15 +42,20 @@ func (r *run) whole() error {
 func (r *run) wrongWith(i int) string {
 	s := &r.Steps[i]
 	t := r.tool(s.Tool)
+	if s.If != nil && len(s.If.steps) == 0 {
+		if holds, err := r.holds(s.If); err == nil && !holds {
+			return ""
+		}
+	}
 	switch {
 	case t == nil:
 		return r.noTool(s.Tool)
 	case s.Continue || t.Schema == nil: // it may fail; or the tool has to say
 		return ""
 	}
-	input, open, err := r.partial(s.Input, i)
-	if err != nil || open {
-		return "" // it is told when it is due
+	input, err := r.fill(s.Input, place{step: i}, false)
+	if err != nil {
+		return "" // it is not known yet, or told when it is due
 	}
 	var invalid *schema.Invalid
 	if !errors.As(t.Schema.Validate(input), &invalid) {

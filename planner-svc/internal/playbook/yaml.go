@@ -14,24 +14,35 @@ import (
 // maxDepth bounds how deep an input may be nested.
 const maxDepth = 64
 
-// members calls do for each member of a mapping and complains about what it does not take, about keys that occur twice, and
-// about what is no mapping.
-func (r *reader) members(n *yaml.Node, what string, do func(key string, v *yaml.Node) bool, known ...string) {
+// member is a key that a mapping may have, with what reads its value.
+type member struct {
+	key  string
+	read func(v *yaml.Node)
+}
+
+// members reads the members of a mapping and complains about unknown keys, about keys that occur twice, and about what is no mapping.
+func (r *reader) members(n *yaml.Node, what string, known ...member) {
 	if n.Kind != yaml.MappingNode {
 		r.wrong(n, what+" must have `key: value` lines")
 		return
 	}
 	var seen []string
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		if slices.Contains(seen, k.Value) {
+		k := n.Content[i]
+		at := slices.IndexFunc(known, func(m member) bool { return m.key == k.Value })
+		switch {
+		case slices.Contains(seen, k.Value):
 			r.wrong(k, "`"+k.Value+"` is given twice")
-			continue
+		case at < 0:
+			var keys []string
+			for _, m := range known {
+				keys = append(keys, m.key)
+			}
+			r.wrong(k, what+" has an unknown key `"+k.Value+"`; it can have "+strings.Join(keys, ", "))
+		default:
+			known[at].read(n.Content[i+1])
 		}
 		seen = append(seen, k.Value)
-		if !do(k.Value, v) {
-			r.wrong(k, what+" has an unknown key `"+k.Value+"`; it can have "+strings.Join(known, ", "))
-		}
 	}
 }
 

@@ -1,0 +1,268 @@
+package playbook
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/jsonref"
+	"pawl.dev/services/strictjson"
+)
+
+// maxItems bounds how often a `foreach` calls its tool.
+const maxItems = 1000
+
+// The statuses of steps that have ended, as expressions see them.
+const (
+	success = "success"
+	skipped = "skipped"
+	failure = "error"
+)
+
+// place is a call within a playbook: a step, which of its items, and how many attempts at it have failed.
+type place struct{ step, item, failed int }
+
+// call is a call that has ended.
+type call struct {
+	place
+	entry *plannerv1.HistoryEntry
+}
+
+// state is how far a step has come.
+type state struct {
+	status  string         // "" until it has ended
+	entered bool           // its `if` and `foreach` were evaluated
+	count   int            // how many calls it has: one without `foreach`
+	items   []string       // JSON of the items, if it has `foreach`
+	outputs []string       // JSON, of the calls that have ended
+	worst   string         // the status of the last of them that did not succeed
+	output  string         // JSON of the whole step, once it has ended
+	value   map[string]any // the same for expressions; made when it is needed
+	ahead   string         // the id of its call if that is planned ahead and can be referred to
+}
+
+// replay finds the call that is due from the history. Conditions and lists are evaluated again; they depend on the playbook, the inputs
+// and the history alone, so that the same history always leads to the same place. It fails if the history is not that of the
+// playbook, or did not come out as the playbook expects.
+func (r *run) replay() error {
+	p, err := r.enter(0)
+	for _, e := range r.tc.GetHistory() {
+		if err != nil {
+			return err
+		}
+		if p.step == len(r.Steps) {
+			return failed("the task has done %d steps, but the playbook has %d; it is not the one that the task began with", len(r.tc.GetHistory()), len(r.calls))
+		}
+		s, st := &r.Steps[p.step], &r.states[p.step]
+		if e.GetToolId() != s.Tool {
+			return failed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(p.step), s.Tool, e.GetToolId())
+		}
+		r.calls = append(r.calls, call{p, e})
+		if p.failed+1 < s.Attempts && r.mayRetry(e) {
+			p.failed++
+			continue
+		}
+		if err := r.verify(p, e); err != nil {
+			return err
+		}
+		st.add(e, s.Foreach != nil)
+		p, err = r.after(p)
+	}
+	r.at = p
+	return err
+}
+
+// mayRetry reports whether a call failed so that it can be made again: certainly, or without harm.
+func (r *run) mayRetry(e *plannerv1.HistoryEntry) bool {
+	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_ERROR {
+		return false
+	}
+	t := r.tool(e.GetToolId())
+	return e.GetOutcome() != commonv1.Outcome_OUTCOME_UNKNOWN || t != nil && (t.Reads() || t.GetIdempotent())
+}
+
+// after returns the call after one that has ended or is planned; its step is len(r.Steps) if none is left. The error is
+// jsonref.ErrNotYet if that depends on the result of a call that is only planned.
+func (r *run) after(p place) (place, error) {
+	if p.item+1 < r.states[p.step].count {
+		return place{step: p.step, item: p.item + 1}, nil
+	}
+	return r.enter(p.step + 1)
+}
+
+// enter evaluates the conditions and lists of the steps from i on, up to the first one that has a call, and returns that call.
+func (r *run) enter(i int) (place, error) {
+	for ; i < len(r.Steps); i++ {
+		s, st := &r.Steps[i], &r.states[i]
+		if !st.entered {
+			if err := r.enterStep(i); err != nil {
+				if !errors.Is(err, jsonref.ErrNotYet) {
+					err = unusable(s.Line, "%s (%s): %w", r.stepName(i), s.Tool, err)
+				}
+				return place{step: i}, err
+			}
+			st.entered = true
+		}
+		if st.count > 0 {
+			break
+		}
+	}
+	return place{step: i}, nil
+}
+
+func (r *run) enterStep(i int) error {
+	s, st := &r.Steps[i], &r.states[i]
+	if s.If != nil {
+		holds, err := r.holds(s.If)
+		switch {
+		case err != nil:
+			return err
+		case !holds:
+			st.status, st.output = skipped, `{"error":"it was skipped: its \"if\" is false"}`
+			return nil
+		}
+	}
+	if s.Foreach == nil {
+		st.count = 1
+		return nil
+	}
+	items, err := r.items(s.Foreach, i)
+	if err != nil {
+		return err
+	}
+	if st.items, st.count = items, len(items); len(items) == 0 {
+		st.status, st.output = success, "[]"
+	}
+	return nil
+}
+
+func (r *run) holds(x *expression) (bool, error) {
+	if !r.ended(x.steps, len(r.Steps)) {
+		return false, jsonref.ErrNotYet
+	}
+	value, err := r.eval(x)
+	if err != nil {
+		return false, fmt.Errorf("its `if` cannot be evaluated: %w", err)
+	}
+	holds, ok := value.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("its `if` must be true or false, but is a %s", value.Type().TypeName())
+	}
+	return holds, nil
+}
+
+// items returns the items of a `foreach`, as JSON.
+func (r *run) items(f *foreach, i int) ([]string, error) {
+	names := namesIn(f.template)
+	if f.expression != nil {
+		names = f.expression.steps
+	}
+	if !r.ended(names, i) {
+		return nil, jsonref.ErrNotYet
+	}
+	list, err := r.list(f, i)
+	if err != nil {
+		return nil, fmt.Errorf("its `foreach` cannot be evaluated: %w", err)
+	}
+	if kind := strictjson.Kind(list); kind != "array" {
+		return nil, fmt.Errorf("its `foreach` must be a list, but is a %s", kind)
+	}
+	items := slices.Collect(strictjson.Items(list))
+	if len(items) > maxItems {
+		return nil, fmt.Errorf("its `foreach` has %d items; it takes at most %d", len(items), maxItems)
+	}
+	return items, nil
+}
+
+func (r *run) list(f *foreach, i int) (string, error) {
+	if f.expression == nil {
+		return r.fill(f.template, place{step: i}, false)
+	}
+	value, err := r.eval(f.expression)
+	if err != nil {
+		return "", err
+	}
+	return toJSON(value)
+}
+
+// ended reports whether those of the first n steps that are named have ended.
+func (r *run) ended(names []string, n int) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		i, ok := r.byID[name]
+		return ok && i < n && r.states[i].status == ""
+	})
+}
+
+// add takes the result of a call, and makes that of the step if it was the last one.
+func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
+	st.outputs = append(st.outputs, output(e))
+	if status := statusOf(e); status != success {
+		st.worst = status
+	}
+	if len(st.outputs) < st.count {
+		return
+	}
+	st.status, st.output = cmp.Or(st.worst, success), st.outputs[0]
+	if list {
+		st.output = strictjson.Array(st.outputs)
+	}
+}
+
+func statusOf(e *plannerv1.HistoryEntry) string {
+	switch e.GetResult() {
+	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
+		return success
+	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		return skipped
+	}
+	return failure
+}
+
+// verify checks a call that has ended: no failure where the playbook stops at one, and every expectation.
+func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
+	s := &r.Steps[p.step]
+	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
+		if s.Continue || e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED {
+			return nil // the second: a person said to go on without it
+		}
+		return failed("%s (%s) of the playbook failed: %s", r.stepName(p.step), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
+	}
+	before := r.lookup(p)
+	lookup := func(name string) (string, bool) {
+		if name == s.ID {
+			return output(e), true
+		}
+		return before(name)
+	}
+	for _, x := range s.Expect {
+		if err := x.holds(output(e), lookup); err != nil {
+			return failed("%s (%s) of the playbook did not come out as expected (line %d): %w", r.stepName(p.step), s.Tool, x.Line, err).
+				With("line", strconv.Itoa(x.Line))
+		}
+	}
+	return nil
+}
+
+// withoutOutput explains which of the steps have no output; "" if all have one.
+func (r *run) withoutOutput(names []string) (text string) {
+	for _, name := range names {
+		if i, ok := r.byID[name]; ok && r.Steps[i].Foreach == nil && r.states[i].status != "" && r.states[i].status != success {
+			why, _ := strictjson.Member(r.states[i].output, "error")
+			text += fmt.Sprintf("; %s has no output: %s", name, strictjson.Content(why))
+		}
+	}
+	return text
+}
+
+// namesIn returns the names that a template refers to.
+func namesIn(template string) (names []string) {
+	refs, _ := jsonref.Refs(template) // checked when it was parsed
+	for _, ref := range refs {
+		names = append(names, ref.Name)
+	}
+	return names
+}
