@@ -3,6 +3,7 @@ package registry
 import (
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,18 +15,14 @@ const Hidden = "***"
 // secretWords are in the names of query parameters whose values are secrets.
 var secretWords = []string{"key", "token", "secret", "password", "passwd", "pwd", "auth", "sig", "credential"}
 
-// MaskURL is an address without what may be secret in it: user and password, and query values that are called like keys. The rest
+// MaskURL returns an address without what may be secret in it: user and password, and query values that are called like keys. The rest
 // stays as it was written.
 func MaskURL(address string) string {
 	a := cutAddress(address)
 	if a.user != "" {
 		a.user = Hidden
 	}
-	for i, p := range a.query {
-		if p.secret() {
-			a.query[i].value = Hidden
-		}
-	}
+	a.replace(func(string, int, string) string { return Hidden })
 	return a.String()
 }
 
@@ -34,44 +31,47 @@ func MaskURL(address string) string {
 func UnmaskURL(address, old string) (string, error) {
 	a, before := cutAddress(address), cutAddress(old)
 	if a.scheme+a.host != before.scheme+before.host {
-		before = writtenAddress{}
+		before = &writtenAddress{}
 	}
 	if a.user == Hidden && before.user != "" {
 		a.user = before.user
 	}
-	seen := make(map[string]int)
-	for i, p := range a.query {
-		nth := seen[p.name]
-		seen[p.name]++
-		if p.value != Hidden || !p.secret() {
-			continue
+	kept := make(map[string]string)
+	before.replace(func(name string, nth int, value string) string {
+		kept[place(name, nth)] = value
+		return value
+	})
+	missing := ""
+	a.replace(func(name string, nth int, value string) string {
+		if value != Hidden {
+			return value
 		}
-		value, ok := before.value(p.name, nth)
-		if !ok {
-			return "", invalid("http.url", "its parameter %q has no value to keep; send one instead of %s", p.name, Hidden)
+		if kept[place(name, nth)] == "" {
+			missing = name
 		}
-		a.query[i].value = value
+		return kept[place(name, nth)]
+	})
+	if missing != "" {
+		return "", invalid("http.url", "its parameter %q has no value to keep; send one instead of %s", missing, Hidden)
 	}
 	return a.String(), nil
 }
 
-// Secrets are the values of headers, and those of the address that MaskURL hides, as they are written and as they are sent.
+// Secrets returns the values of headers, and those of the address that MaskURL hides, as they are written and as they are sent.
 func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 	all := make(map[string]string, len(headers))
 	maps.Copy(all, headers)
 	a := cutAddress(t.URL)
 	_, password, _ := strings.Cut(a.user, ":")
 	all["@"], all["@:"] = a.user, password
-	for i, p := range a.query {
-		if !p.secret() {
-			continue
-		}
-		at := "?" + strconv.Itoa(i)
-		all[at] = p.value
-		if plain, err := url.QueryUnescape(p.value); err == nil {
+	a.replace(func(name string, nth int, value string) string {
+		at := "?" + place(name, nth)
+		all[at] = value
+		if plain, err := url.QueryUnescape(value); err == nil {
 			all[at+"+"] = plain
 		}
-	}
+		return value
+	})
 	return all
 }
 
@@ -80,86 +80,47 @@ func HasUser(address string) bool { return cutAddress(address).user != "" }
 
 // writtenAddress is a URL in pieces, each as it was written: parsing and writing it would change more than its secrets.
 type writtenAddress struct {
-	scheme string // with ://
-	user   string // without the @
-	at     string // the @, where there is one
-	host   string
-	path   string
-	query  []param
-	hasAny bool   // there is a ?
-	rest   string // from the # on
+	scheme   string // with ://
+	user, at string // at is the @, if there is one
+	host     string
+	path     string
+	query    string // with the ?
+	fragment string // with the #
 }
 
-// param is one piece of a query.
-type param struct {
-	name, value string
-	equals      bool
-}
+var addressPieces = regexp.MustCompile(`(?s)^([^?#]*?://)?(?:([^/?#]*)(@))?([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$`)
 
-func cutAddress(address string) writtenAddress {
-	var a writtenAddress
-	if i := strings.IndexByte(address, '#'); i >= 0 {
-		address, a.rest = address[:i], address[i:]
-	}
-	address, query, hasAny := strings.Cut(address, "?")
-	a.hasAny = hasAny
-	if query != "" {
-		for piece := range strings.SplitSeq(query, "&") {
-			var p param
-			p.name, p.value, p.equals = strings.Cut(piece, "=")
-			a.query = append(a.query, p)
-		}
-	}
-	if scheme, after, ok := strings.Cut(address, "://"); ok {
-		a.scheme, address = scheme+"://", after
-	}
-	a.host = address
-	if i := strings.IndexByte(address, '/'); i >= 0 {
-		a.host, a.path = address[:i], address[i:]
-	}
-	if i := strings.LastIndexByte(a.host, '@'); i >= 0 {
-		a.user, a.at, a.host = a.host[:i], "@", a.host[i+1:]
-	}
-	return a
+func cutAddress(address string) *writtenAddress {
+	m := addressPieces.FindStringSubmatch(address) // it fits any text
+	return &writtenAddress{m[1], m[2], m[3], m[4], m[5], m[6], m[7]}
 }
 
 // String puts the pieces together.
-func (a writtenAddress) String() string {
-	text := a.scheme + a.user + a.at + a.host + a.path
-	pieces := make([]string, 0, len(a.query))
-	for _, p := range a.query {
-		piece := p.name
-		if p.equals {
-			piece += "=" + p.value
-		}
-		pieces = append(pieces, piece)
-	}
-	if a.hasAny {
-		text += "?" + strings.Join(pieces, "&")
-	}
-	return text + a.rest
+func (a *writtenAddress) String() string {
+	return a.scheme + a.user + a.at + a.host + a.path + a.query + a.fragment
 }
 
-// secret reports whether a parameter's value is one, by its name. Rather one too many: what is hidden by mistake is kept all the same.
-func (p param) secret() bool {
-	if p.value == "" {
-		return false
+// replace replaces the values of the parameters that are secrets; nth numbers those of one name, from 0.
+func (a *writtenAddress) replace(with func(name string, nth int, value string) string) {
+	pieces := strings.Split(a.query, "&")
+	seen := make(map[string]int)
+	for i, piece := range pieces {
+		name, value, _ := strings.Cut(piece, "=")
+		name = strings.TrimPrefix(name, "?")
+		if value != "" && isSecret(name) {
+			pieces[i] = strings.TrimSuffix(piece, value) + with(name, seen[name], value)
+		}
+		seen[name]++
 	}
-	name, err := url.QueryUnescape(p.name)
+	a.query = strings.Join(pieces, "&")
+}
+
+// place names a parameter.
+func place(name string, nth int) string { return name + "=" + strconv.Itoa(nth) }
+
+// isSecret reports whether a parameter's value is a secret, by its name. In doubt it is: what is hidden by mistake is kept all the same.
+func isSecret(name string) bool {
+	name, err := url.QueryUnescape(name)
 	name = strings.ToLower(name)
 	return err != nil || slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
-}
-
-// value is that of the nth parameter of a name.
-func (a writtenAddress) value(name string, nth int) (string, bool) {
-	for _, p := range a.query {
-		if p.name != name {
-			continue
-		}
-		if nth == 0 {
-			return p.value, p.value != ""
-		}
-		nth--
-	}
-	return "", false
 }

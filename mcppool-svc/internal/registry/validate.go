@@ -49,18 +49,7 @@ func (s *Server) Validate() error {
 	if !IsSlug(s.ID) {
 		return invalid("id", "%q is not a slug: lower-case letters, digits, hyphens and underscores, 64 at most", s.ID)
 	}
-	for name, p := range s.Policies {
-		if name == "" || p.Effect < 0 || p.Effect > 3 || p.RiskFloor < 0 || p.RiskFloor > 3 {
-			return invalid("tool_policies", "the policy of tool %q cannot be used", name)
-		}
-	}
-	switch {
-	case s.MaxConnections < 0 || s.MaxConnections > MostConnections:
-		return invalid("max_connections", "is not between 0 and %d", MostConnections)
-	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
-		return invalid("cache_ttl", "is not between 0 and %s", humantime.Text(LongestCache))
-	}
-	if err := s.Sampling.validate(); err != nil {
+	if err := s.validateBounds(); err != nil {
 		return err
 	}
 	switch {
@@ -75,15 +64,25 @@ func (s *Server) Validate() error {
 	}
 }
 
-func (s *Sampling) validate() error {
-	switch {
-	case s == nil:
+// validateBounds checks what only operators may say of tools, connections, kept results and models.
+func (s *Server) validateBounds() error {
+	for name, p := range s.Policies {
+		if name == "" || p.Effect < 0 || p.Effect > 3 || p.RiskFloor < 0 || p.RiskFloor > 3 {
+			return invalid("tool_policies", "the policy of tool %q cannot be used", name)
+		}
+	}
+	switch p := s.Sampling; {
+	case s.MaxConnections < 0 || s.MaxConnections > MostConnections:
+		return invalid("max_connections", "is not between 0 and %d", MostConnections)
+	case s.CacheTTL < 0 || s.CacheTTL > LongestCache:
+		return invalid("cache_ttl", "is not between 0 and %s", humantime.Text(LongestCache))
+	case p == nil:
 		return nil
-	case len(s.Model) > 200:
+	case len(p.Model) > 200:
 		return invalid("sampling.model", "has more than 200 characters")
-	case s.MaxTokens < 0 || s.MaxTokens > MostSampleTokens:
+	case p.MaxTokens < 0 || p.MaxTokens > MostSampleTokens:
 		return invalid("sampling.max_tokens", "is not between 0 and %d", MostSampleTokens)
-	case s.MaxRequests < 0 || s.MaxRequests > MostSampleRequests:
+	case p.MaxRequests < 0 || p.MaxRequests > MostSampleRequests:
 		return invalid("sampling.max_requests", "is not between 0 and %d", MostSampleRequests)
 	}
 	return nil
