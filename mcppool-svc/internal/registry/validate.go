@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
 	"pawl.dev/services/humantime"
 )
 
@@ -67,7 +69,7 @@ func (s *Server) Validate() error {
 // validateBounds checks what only operators may say of tools, connections, kept results and models.
 func (s *Server) validateBounds() error {
 	for name, p := range s.Policies {
-		if name == "" || p.Effect < 0 || p.Effect > 3 || p.RiskFloor < 0 || p.RiskFloor > 3 {
+		if name == "" || commonv1.Effect_name[int32(p.Effect)] == "" || commonv1.RiskLevel_name[int32(p.RiskFloor)] == "" {
 			return invalid("tool_policies", "the policy of tool %q cannot be used", name)
 		}
 	}
