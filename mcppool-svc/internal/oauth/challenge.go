@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -76,101 +77,34 @@ type rawChallenge struct {
 	params map[string]string
 }
 
+// A challenge begins with its scheme, perhaps followed by a text like a credential; parameters are tokens or quoted texts.
+var (
+	schemePattern = regexp.MustCompile(`^[ \t,]*(` + word + `)(?:[ \t]+(?:` + word + `|/)+=*[ \t]*(?:,|$))?[ \t]*`)
+	paramPattern  = regexp.MustCompile(`(?s)^[ \t,]*(` + word + `)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|(` + word + `))`)
+	escaped       = regexp.MustCompile(`(?s)\\(.)`)
+)
+
+const word = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+
 // parseChallenges reads as far as it understands.
 func parseChallenges(text string) []rawChallenge {
 	var list []rawChallenge
-	s := scanner{rest: text}
 	for {
-		s.skip(" \t,")
-		name := s.token()
-		if name == "" {
-			return list
-		}
-		spaced := s.skip(" \t")
-		if len(list) > 0 && s.peek() == '=' {
-			value, ok := s.value()
-			if !ok {
-				return list
+		if m := paramPattern.FindStringSubmatch(text); m != nil && len(list) > 0 {
+			name, value := strings.ToLower(m[1]), m[3]+escaped.ReplaceAllString(m[2], "$1")
+			if params := list[len(list)-1].params; params[name] == "" {
+				params[name] = value
 			}
-			if params := list[len(list)-1].params; params[strings.ToLower(name)] == "" {
-				params[strings.ToLower(name)] = value
-			}
+			text = text[len(m[0]):]
 			continue
 		}
-		if s.peek() == '=' {
-			return list // a parameter of nothing
+		m := schemePattern.FindStringSubmatch(text)
+		if m == nil {
+			return list
 		}
-		list = append(list, rawChallenge{scheme: name, params: map[string]string{}})
-		if spaced {
-			s.token68()
+		if text = text[len(m[0]):]; strings.HasPrefix(text, "=") {
+			return list // a parameter that cannot be read, or one of nothing
 		}
+		list = append(list, rawChallenge{scheme: m[1], params: map[string]string{}})
 	}
-}
-
-type scanner struct{ rest string }
-
-func (s *scanner) peek() byte {
-	if s.rest == "" {
-		return 0
-	}
-	return s.rest[0]
-}
-
-// skip reports whether there was anything to skip.
-func (s *scanner) skip(set string) bool {
-	before := len(s.rest)
-	s.rest = strings.TrimLeft(s.rest, set)
-	return len(s.rest) < before
-}
-
-func (s *scanner) while(is func(byte) bool) string {
-	n := 0
-	for n < len(s.rest) && is(s.rest[n]) {
-		n++
-	}
-	out := s.rest[:n]
-	s.rest = s.rest[n:]
-	return out
-}
-
-func (s *scanner) token() string { return s.while(isTokenByte) }
-
-// token68 skips the credential-like text that a scheme may have instead of parameters.
-func (s *scanner) token68() {
-	before := s.rest
-	found := s.while(func(b byte) bool { return isTokenByte(b) || b == '/' })
-	s.skip("=")
-	s.skip(" \t")
-	if found == "" || s.rest != "" && s.peek() != ',' {
-		s.rest = before
-	}
-}
-
-// value reads `= value`, a token or a quoted text.
-func (s *scanner) value() (string, bool) {
-	s.rest = s.rest[1:]
-	s.skip(" \t")
-	if s.peek() != '"' {
-		value := s.token()
-		return value, value != ""
-	}
-	var b strings.Builder
-	for i := 1; i < len(s.rest); i++ {
-		switch c := s.rest[i]; c {
-		case '"':
-			s.rest = s.rest[i+1:]
-			return b.String(), true
-		case '\\':
-			if i++; i < len(s.rest) {
-				b.WriteByte(s.rest[i])
-			}
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", false
-}
-
-func isTokenByte(b byte) bool {
-	return b > ' ' && b < 0x7f && !strings.ContainsRune("\"(),/:;<=>?@[\\]{}", rune(b))
 }

@@ -164,7 +164,7 @@ func (l *Logins) Forget(ctx context.Context, server *registry.Server, user strin
 		return ErrNoLogin
 	}
 	if mayChange {
-		if err := l.vault.unbind(bindingKey(server)); err != nil {
+		if err := l.vault.bind(bindingKey(server), ""); err != nil {
 			return err
 		}
 	}
@@ -206,13 +206,7 @@ func (l *Logins) recordNeed(r ref, c challenge, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.needs[r]; !known && len(l.needs) >= maxNeeds {
-		oldest := r
-		for other, n := range l.needs {
-			if was, ok := l.needs[oldest]; !ok || n.at.Before(was.at) {
-				oldest = other
-			}
-		}
-		delete(l.needs, oldest)
+		delete(l.needs, store.Oldest(l.needs, func(n need) time.Time { return n.at }))
 	}
 	l.needs[r] = need{challenge: c, more: more, at: l.now()}
 }

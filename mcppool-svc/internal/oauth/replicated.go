@@ -1,14 +1,11 @@
 package oauth
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // catchUpWait bounds how long a login that is refused waits for what other replicas know of it.
@@ -25,13 +22,14 @@ type Moved struct{ User, Origin string }
 func (l *Logins) Applied(places []replica.Place) []Moved {
 	var moved []Moved
 	for _, p := range places {
-		if p.Bucket != bucketTokens {
-			l.vault.reload(p)
-			continue
-		}
 		r := refOf(p.Key)
 		before, _ := l.vault.token(r)
-		l.vault.reload(p)
+		l.vault.mu.Lock()
+		l.vault.reload(p.Bucket, p.Key)
+		l.vault.mu.Unlock()
+		if p.Bucket != bucketTokens {
+			continue
+		}
 		now, _ := l.vault.token(r)
 		l.mu.Lock()
 		_, needed := l.needs[r]
@@ -61,58 +59,6 @@ func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err er
 		return nil
 	}
 	return now
-}
-
-// reload sets one entry to what is stored.
-func (v *vault) reload(p replica.Place) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.read(p.Bucket, p.Key)
-}
-
-// reloadChanged reads again what another replica wrote instead of these changes. Called with mu held.
-func (v *vault) reloadChanged(changes []store.Change) {
-	for _, c := range changes {
-		if now, err := v.store.Get(c.Bucket, c.Key); err == nil && !bytes.Equal(now, c.Value) {
-			v.read(c.Bucket, c.Key)
-		}
-	}
-}
-
-// read sets one entry to what is stored. A value that this key does not open counts as missing. Called with mu held.
-func (v *vault) read(bucket, key string) {
-	value, err := v.store.Get(bucket, key)
-	if err != nil {
-		return // it stays as it was
-	}
-	switch bucket {
-	case bucketTokens:
-		v.readToken(key, value)
-	case bucketClients:
-		delete(v.clients, key)
-	case bucketIssuers:
-		delete(v.issuers, key)
-	}
-	if value != nil && bucket != bucketTokens {
-		_ = v.load(bucket, key, value) // what cannot be opened is not there
-	}
-}
-
-// readToken is read for a login. Called with mu held.
-func (v *vault) readToken(key string, value []byte) {
-	r := refOf(key)
-	_, rest, _ := strings.Cut(key, "\x00")
-	_, issuer, _ := strings.Cut(rest, "\x00")
-	if t := v.tokens[r]; t != nil && t.Issuer == issuer {
-		delete(v.tokens, r)
-	}
-	if value == nil {
-		if v.tokens[r] == nil {
-			delete(v.sealed, r)
-		}
-		return
-	}
-	_ = v.load(bucketTokens, key, value) // notes what cannot be opened
 }
 
 // Readable reports whether this program knows the format of a stored value, whatever its key.

@@ -13,6 +13,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 const (
@@ -195,28 +196,20 @@ func (l *Logins) unfinished(r ref) bool {
 func (l *Logins) add(state string, o *open) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, mine := l.now(), 0
-	var oldest, oldestMine string
+	now, mine := l.now(), make(map[string]*open)
 	for s, other := range l.open {
 		if other.ref == o.ref || now.After(other.expiry.Add(loginLife)) { // kept a while longer, for unfinished
 			delete(l.open, s)
-			continue
-		}
-		if oldest == "" || other.expiry.Before(l.open[oldest].expiry) {
-			oldest = s
-		}
-		if other.user != o.user {
-			continue
-		}
-		if mine++; oldestMine == "" || other.expiry.Before(l.open[oldestMine].expiry) {
-			oldestMine = s
+		} else if other.user == o.user {
+			mine[s] = other
 		}
 	}
+	expiry := func(o *open) time.Time { return o.expiry }
 	switch {
-	case mine >= maxOpenPerUser:
-		delete(l.open, oldestMine)
+	case len(mine) >= maxOpenPerUser:
+		delete(l.open, store.Oldest(mine, expiry))
 	case len(l.open) >= maxOpen:
-		delete(l.open, oldest)
+		delete(l.open, store.Oldest(l.open, expiry))
 	}
 	l.open[state] = o
 }

@@ -103,15 +103,14 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	return v, lost, nil
 }
 
-func (v *vault) load(bucket, key string, value []byte) error {
+// load takes in a stored value. Called with mu held, or before there are others.
+func (v *vault) load(bucket, key string, value []byte) (err error) {
 	switch bucket {
 	case bucketTokens:
 		r := refOf(key)
 		var t token
-		if err := v.open(bucket, key, value, &t); err != nil {
-			if v.tokens[r] == nil {
-				v.sealed[r] = true
-			}
+		if err = v.open(bucket, key, value, &t); err != nil {
+			v.sealed[r] = v.sealed[r] || v.tokens[r] == nil
 			return err
 		}
 		if old := v.tokens[r]; old == nil || old.Obtained.Before(t.Obtained) {
@@ -120,16 +119,52 @@ func (v *vault) load(bucket, key string, value []byte) error {
 		delete(v.sealed, r)
 	case bucketClients:
 		var c registration
-		if err := v.open(bucket, key, value, &c); err != nil {
-			return err
+		if err = v.open(bucket, key, value, &c); err == nil {
+			v.clients[key] = c
 		}
-		v.clients[key] = c
 	case bucketIssuers:
 		var b binding
-		if err := v.open(bucket, key, value, &b); err != nil {
-			return err
+		if err = v.open(bucket, key, value, &b); err == nil {
+			v.issuers[key] = b.Issuer
 		}
-		v.issuers[key] = b.Issuer
+	}
+	return err
+}
+
+// reload makes one entry what is stored. A value that this key does not open counts as missing. Called with mu held.
+func (v *vault) reload(bucket, key string) {
+	value, err := v.store.Get(bucket, key)
+	if err != nil {
+		return // it stays as it was
+	}
+	switch bucket {
+	case bucketTokens:
+		r := refOf(key)
+		if t := v.tokens[r]; t != nil && key == r.key(t.Issuer) {
+			delete(v.tokens, r)
+		}
+		if value == nil && v.tokens[r] == nil {
+			delete(v.sealed, r)
+		}
+	case bucketClients:
+		delete(v.clients, key)
+	case bucketIssuers:
+		delete(v.issuers, key)
+	}
+	if value != nil {
+		_ = v.load(bucket, key, value) // what cannot be opened is not there
+	}
+}
+
+// commit stores changes and shows what is stored by then: another replica may have written too. Called with writes held.
+func (v *vault) commit(doing string, changes ...store.Change) error {
+	if err := v.store.Apply(changes...); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrStorage, doing, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range changes {
+		v.reload(c.Bucket, c.Key)
 	}
 	return nil
 }
@@ -143,14 +178,15 @@ func refOf(key string) ref {
 }
 
 // seal encrypts a value for one place in the store: elsewhere it cannot be opened. Plain data always marshals.
-func (v *vault) seal(bucket, key string, value any) []byte {
+func (v *vault) seal(bucket, key string, value any) store.Change {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err)
 	}
 	nonce := make([]byte, v.aead.NonceSize(), v.aead.NonceSize()+len(text)+v.aead.Overhead())
 	_, _ = rand.Read(nonce) // never fails
-	return append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, place(bucket, key))...)
+	value = append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, place(bucket, key))...)
+	return store.Change{Bucket: bucket, Key: key, Value: value.([]byte)}
 }
 
 func (v *vault) open(bucket, key string, value []byte, to any) error {
@@ -186,31 +222,22 @@ func (v *vault) put(r ref, t, old *token) (bool, error) {
 	if old != nil && before != old {
 		return false, nil
 	}
-	changes := []store.Change{{Bucket: bucketTokens, Key: r.key(t.Issuer), Value: v.seal(bucketTokens, r.key(t.Issuer), t)}}
+	var changes []store.Change
 	if before != nil && before.Issuer != t.Issuer {
 		changes = append(changes, store.Change{Bucket: bucketTokens, Key: r.key(before.Issuer)})
 	}
-	spare, spareToken := v.oldest(r)
-	if spareToken != nil {
-		changes = append(changes, store.Change{Bucket: bucketTokens, Key: spare.key(spareToken.Issuer)})
+	if spare, found := v.oldest(r); found != nil {
+		changes = append(changes, store.Change{Bucket: bucketTokens, Key: spare.key(found.Issuer)})
 	}
-	err := v.store.Apply(changes...)
-	if err != nil {
-		err = fmt.Errorf("%w: storing a login: %w", ErrStorage, err)
-		if old == nil {
-			return false, err
-		}
+	err := v.commit("storing a login", append(changes, v.seal(bucketTokens, r.key(t.Issuer), t))...)
+	if err != nil && old != nil {
 		// A renewed one counts all the same: the old one may no longer be valid.
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.tokens[r] = t
+		return true, err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.tokens, spare)
-	v.tokens[r] = t
-	delete(v.sealed, r)
-	if err == nil {
-		v.reloadChanged(changes)
-	}
-	return true, err
+	return err == nil, err
 }
 
 // dropRefresh makes a login one that cannot be renewed, in memory only: another replica may have renewed it.
@@ -229,53 +256,89 @@ func (v *vault) dropRefresh(r ref, old *token) {
 func (v *vault) oldest(r ref) (ref, *token) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	var which ref
-	var found *token
-	n := 0
+	mine := make(map[ref]*token)
 	for other, t := range v.tokens {
-		if other.user != r.user || other == r {
-			continue
-		}
-		if n++; found == nil || t.Obtained.Before(found.Obtained) {
-			which, found = other, t
+		if other.user == r.user && other != r {
+			mine[other] = t
 		}
 	}
-	if n < maxTokens {
+	if len(mine) < maxTokens {
 		return ref{}, nil
 	}
-	return which, found
+	which := store.Oldest(mine, func(t *token) time.Time { return t.Obtained })
+	return which, mine[which]
 }
 
 // remove deletes the logins that match, also those that this key does not open, and returns the former.
-func (v *vault) remove(match func(ref) bool) ([]*token, error) {
+func (v *vault) remove(match func(ref) bool) (gone []*token, err error) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
 	var changes []store.Change
-	err := v.store.Load(bucketTokens, func(key string, _ []byte) error {
-		if match(refOf(key)) {
-			changes = append(changes, store.Change{Bucket: bucketTokens, Key: key})
+	err = v.store.Load(bucketTokens, func(key string, _ []byte) error {
+		r := refOf(key)
+		if !match(r) {
+			return nil
 		}
+		if t, _ := v.token(r); t != nil && key == r.key(t.Issuer) {
+			gone = append(gone, t)
+		}
+		changes = append(changes, store.Change{Bucket: bucketTokens, Key: key})
 		return nil
 	})
-	if err == nil && len(changes) > 0 {
-		err = v.store.Apply(changes...)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: deleting a login: %w", ErrStorage, err)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	var gone []*token
-	for r, t := range v.tokens {
-		if match(r) {
-			gone = append(gone, t)
-			delete(v.tokens, r)
-		}
+	if len(changes) == 0 {
+		return nil, nil
 	}
-	for r := range v.sealed {
-		if match(r) {
-			delete(v.sealed, r)
-		}
+	return gone, v.commit("deleting a login", changes...)
+}
+
+func (v *vault) registration(key string) (registration, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	r, ok := v.clients[key]
+	return r, ok
+}
+
+// putRegistration stores a client; if there are too many, the oldest is dropped.
+func (v *vault) putRegistration(key string, r registration) error {
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	changes := []store.Change{v.seal(bucketClients, key, r)}
+	v.mu.RLock()
+	if _, known := v.clients[key]; !known && len(v.clients) >= maxRegistrations {
+		spare := store.Oldest(v.clients, func(r registration) time.Time { return r.Time })
+		changes = append(changes, store.Change{Bucket: bucketClients, Key: spare})
 	}
-	return gone, nil
+	v.mu.RUnlock()
+	return v.commit("storing a registered client", changes...)
+}
+
+// dropRegistration deletes a client. If that cannot be stored, the next login finds out again.
+func (v *vault) dropRegistration(key string) {
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	_ = v.commit("deleting a registered client", store.Change{Bucket: bucketClients, Key: key})
+}
+
+// boundTo is the issuer that a configured client belongs to; empty: none yet.
+func (v *vault) boundTo(key string) string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.issuers[key]
+}
+
+// bind makes a configured client belong to an issuer; an empty one lets it belong to another.
+func (v *vault) bind(key, issuer string) error {
+	if v.boundTo(key) == issuer {
+		return nil
+	}
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	change := store.Change{Bucket: bucketIssuers, Key: key}
+	if issuer != "" {
+		change = v.seal(bucketIssuers, key, binding{issuer})
+	}
+	return v.commit("storing which authorization server a client is of", change)
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -79,9 +78,7 @@ func (m *memory) Apply(changes ...Change) error {
 // Close implements Store.
 func (*memory) Close() error { return nil }
 
-// Oldest returns the key of the value with the earliest time, and of several the first key: the one to drop if there are too many.
-func Oldest[V any](values map[string]V, at func(V) time.Time) string {
-	return slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b string) int {
-		return cmp.Or(at(values[a]).Compare(at(values[b])), cmp.Compare(a, b))
-	})
+// Oldest returns the key of the value with the earliest time: the one to drop if there are too many.
+func Oldest[K comparable, V any](values map[K]V, at func(V) time.Time) K {
+	return slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b K) int { return at(values[a]).Compare(at(values[b])) })
 }
