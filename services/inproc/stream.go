@@ -2,6 +2,7 @@ package inproc
 
 import (
 	"context"
+	"pawl.dev/services/stack"
 	"sync"
 	"sync/atomic"
 
@@ -77,7 +78,7 @@ func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string
 		cs.keepRelease = context.AfterFunc(ctx, cs.release)
 	}
 	go func() {
-		growStack()
+		stack.Reserve()
 		c.serve(ctx, md, s)
 	}()
 	return cs, nil

@@ -3,6 +3,7 @@ package inproc
 import (
 	"context"
 	"fmt"
+	"pawl.dev/services/stack"
 	"sync"
 	"sync/atomic"
 
@@ -36,7 +37,7 @@ func (c *Conn) invoke(ctx context.Context, name string, args, reply any, creds c
 		call.run(ctx, md) // the wait cannot be cancelled, so no goroutine is needed
 	} else {
 		go func() {
-			growStack()
+			stack.Reserve()
 			call.run(ctx, md)
 		}()
 		select {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"pawl.dev/services/stack"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
@@ -92,19 +93,20 @@ func (o *owner) startEffect(b *batch, e flow.Effect) {
 		o.newTurn()
 		return
 	case flow.StopCall:
-		o.effects.Go(func() { o.session.StopCall(context.WithoutCancel(o.e.running), e.Reason) })
+		o.effects.Go(func() { o.session.StopCall(context.WithoutCancel(o.base), e.Reason) })
 		return
 	case flow.Withdraw:
-		o.effects.Go(func() { o.session.Withdraw(context.WithoutCancel(o.e.running), e) })
+		o.effects.Go(func() { o.session.Withdraw(context.WithoutCancel(o.base), e) })
 		return
 	case flow.Call:
 		o.calling, o.attached, o.stopped = true, false, false
 	case flow.Attach:
 		o.calling, o.attached, o.stopped = true, true, false
 	}
-	run, ctx, emit := o.session.Prepare(o.task(b.state), o.history, e), o.ctx, o.emit
+	run, ctx, emit := o.session.Prepare(o.ctx, o.task(b.state), o.history, e), o.ctx, o.emit
 	o.effects.Add(1)
 	go func() {
+		stack.Reserve()
 		run(ctx, emit)
 		o.effects.Done()
 		if o.in.enter() {

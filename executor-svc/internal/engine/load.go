@@ -78,9 +78,12 @@ func (o *owner) read() error {
 		return err
 	}
 	o.resumePending = !o.idle()
-	o.startSpan()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
 	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, turn: anyTurn}) }
+	o.base = o.session.AsUser(o.e.running)
+	o.startSpan()
+	o.cancel()
+	o.newTurn()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"pawl.dev/services/stack"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ type owner struct {
 	turn     int
 	calling  bool
 	attached bool
-	// base is the context of all effects; it carries the task's trace. ctx, cancel and emit are those of the turn's effects.
+	// base is the context of all effects; it carries the task's trace and speaks for its user. ctx, cancel and emit are those of the turn's effects.
 	base   context.Context
 	span   trace.Span
 	ctx    context.Context
@@ -77,6 +78,7 @@ func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
 
 // start loads the task and runs the owner.
 func (o *owner) start() {
+	stack.Reserve()
 	if loaded, again := o.load(); !loaded {
 		o.release(again)
 		return
@@ -110,7 +112,7 @@ func (o *owner) release(again bool) {
 		}
 	}
 	if o.session != nil {
-		o.session.Leave(context.WithoutCancel(o.e.running), !again && state.Ended(o.state.GetStatus()))
+		o.session.Leave(context.WithoutCancel(o.base), !again && state.Ended(o.state.GetStatus()))
 	}
 	o.effects.Wait()
 	if o.span != nil {

@@ -22,17 +22,15 @@ func TraceParent(ctx context.Context) string {
 // startSpan makes effects part of the task's trace, which starts with the request that created it. The span of a recovered task also
 // links to that request.
 func (o *owner) startSpan() {
-	if o.head.GetTraceParent() == "" || o.span != nil {
+	if o.head.GetTraceParent() == "" {
 		return
 	}
-	ctx := propagation.TraceContext{}.Extract(o.e.running, propagation.MapCarrier{traceParent: o.head.GetTraceParent()})
+	ctx := propagation.TraceContext{}.Extract(o.base, propagation.MapCarrier{traceParent: o.head.GetTraceParent()})
 	options := []trace.SpanStartOption{trace.WithAttributes(attribute.String("pawl.task.id", o.id), attribute.String("pawl.flow", o.head.GetFlow()))}
 	if o.recovered() {
 		options = append(options, trace.WithAttributes(attribute.Bool("pawl.task.recovered", true)), trace.WithLinks(trace.LinkFromContext(ctx)))
 	}
 	o.base, o.span = otel.Tracer("pawl.dev/executor-svc").Start(ctx, "task", options...)
-	o.cancel()
-	o.newTurn()
 }
 
 // recovered reports whether the task was running when its last owner died.

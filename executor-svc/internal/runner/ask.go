@@ -24,7 +24,7 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
 	for try := 1; ; try++ {
-		callCtx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.PlannerTimeout)
+		callCtx, cancel := context.WithTimeout(ctx, s.r.cfg.PlannerTimeout)
 		res, err := askOnce(callCtx, s, c, call)
 		cancel()
 		if err != nil {

@@ -27,19 +27,19 @@ type call struct {
 	location                location // of its server
 	// stopping: the call was told to stop. Nothing more is sent for it, and its questions are dropped.
 	stopping atomic.Bool
-	// lifetime is done once the call has ended or is no longer waited for.
-	lifetime context.Context
-	end      context.CancelFunc
+	// ctx is done once the call has ended or is no longer waited for.
+	ctx context.Context
+	end context.CancelFunc
 }
 
 // start makes a call of the step's attempt the session's call.
-func (s *Session) start(st *storagev1.ActiveStep, attempt uint32) *call {
+func (s *Session) start(ctx context.Context, st *storagev1.ActiveStep, attempt uint32) *call {
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
 		id: flow.RoundID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
 		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
 	}
-	c.lifetime, c.end = context.WithCancel(context.Background())
+	c.ctx, c.end = context.WithCancel(ctx)
 	s.use(c.location)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,8 +48,8 @@ func (s *Session) start(st *storagev1.ActiveStep, attempt uint32) *call {
 }
 
 // callTool calls a tool and emits what is known of the outcome, which is never guessed. next, if not nil, makes the step that follows.
-func (s *Session) callTool(t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
-	c := s.start(st, attempt)
+func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
+	c := s.start(ctx, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
 	return s.run(c, st, next, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		released := s.r.releases.take(s.head.GetUserSub(), len(msg.GetCall().GetAckCallIds()))
@@ -81,8 +81,8 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 }
 
 // attachCall gets the outcome of a call that was made before; the answers it waits for are delivered first.
-func (s *Session) attachCall(st *storagev1.ActiveStep, e flow.Attach) Run {
-	c := s.start(st, e.Attempt)
+func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, e flow.Attach) Run {
+	c := s.start(ctx, st, e.Attempt)
 	c.stopping.Store(e.Stopping)
 	return s.run(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		if !e.Stopping {
@@ -104,16 +104,13 @@ func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppo
 
 // run follows a call to its end and emits the outcome.
 func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context, *follower) (*mcppoolv1.CallResult, error)) Run {
-	return func(ctx context.Context, emit func(flow.Input)) {
+	return func(_ context.Context, emit func(flow.Input)) {
 		defer c.end()
-		ctx, cancel := context.WithCancel(s.asUser(ctx))
-		defer cancel()
-		defer context.AfterFunc(c.lifetime, cancel)()
 		f := &follower{
 			call: c, emit: emit, log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(),
 			asked: flow.Asked{Ordinal: c.ordinal, Attempt: c.attempt},
 		}
-		res, err := follow(ctx, f)
+		res, err := follow(c.ctx, f)
 		if err != nil {
 			emit(s.failed(f, st, err))
 			return

@@ -85,7 +85,7 @@ func TestCallBehindARefusedCredential(t *testing.T) {
 		},
 	}
 	s, task := session(p, nil)
-	got, ok := run(t, s, s.callTool(task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+	got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 	if !ok || got.Err != nil || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN {
 		t.Errorf("it came to %+v", got)
 	}
@@ -99,7 +99,7 @@ func TestAttachRefused(t *testing.T) {
 				return errs.New(code, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, "not you")
 			}}
 			s, task := session(p, nil)
-			got, ok := run(t, s, s.attachCall(task.State.GetActiveSteps()[0], flow.Attach{Ordinal: 1, Attempt: 1})).(flow.Called)
+			got, ok := run(t, s, s.attachCall(t.Context(), task.State.GetActiveSteps()[0], flow.Attach{Ordinal: 1, Attempt: 1})).(flow.Called)
 			if !ok || got.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN || !got.Lost {
 				t.Errorf("%v: it came to %+v", code, got)
 			}
@@ -126,7 +126,7 @@ func TestKnownEndAfterAQuestion(t *testing.T) {
 			return err
 		}}
 		s, task := session(p, nil)
-		got, ok := run(t, s, s.callTool(task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+		got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 		if !ok || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN || got.Err.GetErrMsg() != "no" {
 			t.Errorf("it came to %+v", got)
 		}
@@ -156,7 +156,7 @@ func TestStoppedWhileOpening(t *testing.T) {
 	s, task := session(p, func(c grpc.ClientConnInterface) grpc.ClientConnInterface {
 		return opening{c, func() { s.call.stopping.Store(true) }}
 	})
-	got, ok := run(t, s, s.callTool(task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+	got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 	if !ok || got.Outcome != commonv1.Outcome_OUTCOME_NOT_EXECUTED {
 		t.Errorf("it came to %+v", got)
 	}
@@ -180,7 +180,7 @@ func TestStoppedBetweenAnswers(t *testing.T) {
 	for _, id := range []string{"q1", "q2"} {
 		st.Answers = append(st.Answers, &storagev1.InputAnswer{InputId: id, Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: "{}"})
 	}
-	run(t, s, s.attachCall(st, flow.Attach{Ordinal: 1, Attempt: 1, Fresh: true}))
+	run(t, s, s.attachCall(t.Context(), st, flow.Attach{Ordinal: 1, Attempt: 1, Fresh: true}))
 	if len(given) != 1 || given[0] != "q1" {
 		t.Errorf("the pool was given %v", given)
 	}

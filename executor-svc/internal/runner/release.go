@@ -63,7 +63,7 @@ func (s *Session) takeAcks(poolID string) []string {
 // Leave ends the session. The pools learn which results are durable and, if the task has ended, that it needs its connections no
 // longer. If that fails, a pool forgets results and closes idle connections after a while.
 func (s *Session) Leave(ctx context.Context, ended bool) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), releaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	s.mu.Lock()
 	later := ended && s.r.cfg.Replicas == nil && s.tools.mayReleaseLater()

@@ -89,7 +89,8 @@ func uses(ctx context.Context, t *testing.T, r *Runner, id, user string, servers
 		t.Fatal(err)
 	}
 	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
-	s.callTool(task, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
+	ctx = s.AsUser(ctx)
+	s.callTool(ctx, task, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
 	s.Leave(ctx, true)
 }
 

@@ -103,22 +103,22 @@ func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, roun
 	return &Session{r: r, id: id, epoch: epoch, head: head, rounds: rounds, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
 }
 
-// Run is an effect ready to run: it passes its results to emit, in order.
+// Run is an effect ready to run: it passes its results to emit, in order. Its context is that of Prepare.
 type Run func(ctx context.Context, emit func(flow.Input))
 
 // Prepare reads what an effect needs of the task, so that the effect can run while the task changes.
-func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
+func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, e flow.Effect) Run {
 	switch e := e.(type) {
 	case flow.Call:
 		if st := step(t, e.Ordinal); flow.FromHistory(st) {
 			return readOutput(log, st, e.Attempt)
 		}
-		return s.callTool(t, step(t, e.Ordinal), e.Attempt, s.stepAfter(log))
+		return s.callTool(ctx, t, step(t, e.Ordinal), e.Attempt, s.stepAfter(log))
 	case flow.Attach:
 		if st := step(t, e.Ordinal); flow.FromHistory(st) {
 			return readOutput(log, st, e.Attempt)
 		}
-		return s.attachCall(step(t, e.Ordinal), e)
+		return s.attachCall(ctx, step(t, e.Ordinal), e)
 	}
 	s.setAhead(nil)
 	switch e := e.(type) {
@@ -140,8 +140,9 @@ func (s *Session) Prepare(t *flow.Task, log *history.Log, e flow.Effect) Run {
 	return nil
 }
 
-// asUser makes calls in the name of the task's user: a task outlives the credential it was created with.
-func (s *Session) asUser(ctx context.Context) context.Context {
+// AsUser makes calls in the name of the task's user: a task outlives the credential it was created with. The methods of a session expect
+// a context that comes from it.
+func (s *Session) AsUser(ctx context.Context) context.Context {
 	return identity.OnBehalfOf(ctx, s.head.GetUserSub())
 }
 

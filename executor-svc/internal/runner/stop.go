@@ -26,9 +26,9 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 	}
 	c.stopping.Store(true)
 	time.AfterFunc(s.r.cfg.StopGrace, c.end)
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
+	ctx, cancel := context.WithTimeout(ctx, s.r.cfg.StopGrace)
 	defer cancel()
-	defer context.AfterFunc(c.lifetime, cancel)()
+	defer context.AfterFunc(c.ctx, cancel)()
 	for {
 		err := s.cancelAnywhere(ctx, c.location, &mcppoolv1.CancelCallRequest{CallId: c.id, Reason: reason})
 		if err == nil || ctx.Err() != nil {
@@ -47,7 +47,7 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 
 // Withdraw ends a call whose questions no person is going to answer. If that fails, the pool gives the questions up after a while.
 func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), s.r.cfg.StopGrace)
+	ctx, cancel := context.WithTimeout(ctx, s.r.cfg.StopGrace)
 	defer cancel()
 	id := flow.RoundID(s.id, w.Ordinal, w.Attempt, w.Round)
 	mcpID, _ := flow.ToolName(w.ToolID)

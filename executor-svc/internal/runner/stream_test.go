@@ -78,7 +78,7 @@ func calls(ctx context.Context, t *testing.T, r *Runner, id, user, pool string) 
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: pool}
 	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
 	s := r.Session(id, 1, head, nil)
-	s.callTool(task, st, 1, nil)(ctx, func(in flow.Input) {
+	s.callTool(ctx, task, st, 1, nil)(ctx, func(in flow.Input) {
 		if c, ok := in.(flow.Called); !ok || c.Err != nil {
 			t.Errorf("%s came to %+v", id, in)
 		}
@@ -156,7 +156,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 		task := &flow.Task{ID: "t", Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
 		for range 50 {
 			s := r.Session("t", 1, head, nil)
-			s.callTool(task, st, 1, nil)(gone, func(in flow.Input) {
+			s.callTool(gone, task, st, 1, nil)(gone, func(in flow.Input) {
 				if c, ok := in.(flow.Called); !ok || c.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN { // which the next owner finds out
 					t.Errorf("it came to %+v", in)
 				}

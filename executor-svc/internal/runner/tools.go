@@ -127,7 +127,7 @@ func (s *Session) listTools(ctx context.Context, l *list) error {
 
 // askPool makes a call that only reads, and waits within limit for a pool that cannot be reached.
 func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(s.asUser(ctx), limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		res, err := reach(ctx, s, "MCP pool", call)

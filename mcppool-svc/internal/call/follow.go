@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"pawl.dev/services/stack"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -71,7 +72,10 @@ func (c *Caller) start(ctx, running context.Context, x *execution, send Send) er
 	if err != nil {
 		return err
 	}
-	go x.run(running)
+	go func() {
+		stack.Reserve()
+		x.run(running)
+	}()
 	return c.stream(ctx, x.call, f, send)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"pawl.dev/services/stack"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -74,6 +75,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 	defer r.end()
 	returned := make(chan response, 1)
 	go func() {
+		stack.Reserve()
 		out := response{err: exited()}
 		defer func() {
 			if v := recover(); v != nil {

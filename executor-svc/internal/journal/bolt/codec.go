@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -64,7 +65,8 @@ type payload struct {
 // A message without large strings is stored in wire form. Otherwise a zero byte goes first, which begins no message, then
 // the number of cuts, for each cut its distance from the one before, its size and its hash, and then the rest of the message.
 func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
-	if proto.Size(m) <= large {
+	if size := proto.Size(m); size <= large {
+		dst = slices.Grow(dst, size+checksumSize)
 		dst, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(dst, m)
 		return dst, nil, err
 	}

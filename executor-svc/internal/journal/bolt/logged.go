@@ -56,10 +56,10 @@ type file struct {
 	applying   sync.Mutex // held while the file is written; guards fileBroken. Locked before writing
 	fileBroken error
 
-	writing    sync.Mutex // held while the log is written; guards log and logBroken. Locked before visible
-	logBroken  error
-	recordSize int          // of the last batch
-	pending    atomic.Int64 // bytes of the log that are not frozen
+	writing   sync.Mutex // held while the log is written; guards log, logBroken and record. Locked before visible
+	logBroken error
+	record    []byte       // memory for the next record
+	pending   atomic.Int64 // bytes of the log that are not frozen
 
 	visible sync.RWMutex // guards what follows
 	fresh   *overlay
@@ -98,7 +98,7 @@ func (f *file) update(write func(t *table) (changed bool, err error), published 
 	if f.logBroken != nil {
 		return f.logBroken
 	}
-	b := &batch{record: make([]byte, 0, f.recordSize)}
+	b := &batch{record: f.record[:0]}
 	changed := false
 	err := f.read("changing the journal", func(t *table) (err error) {
 		b.overlay, b.sequence, t.batch = f.fresh.Copy(), f.sequence, b
@@ -112,7 +112,9 @@ func (f *file) update(write func(t *table) (changed bool, err error), published 
 	if b.sequence != f.sequence {
 		b.record = binary.AppendUvarint(append(b.record, entrySequence), b.sequence)
 	}
-	f.recordSize = min(len(b.record), maxRecord)
+	if f.record = b.record; cap(f.record) > maxRecord {
+		f.record = nil
+	}
 	before := f.log.Last()
 	if err := f.syncLog(func() error { return f.log.Append(b.record) }); err != nil {
 		if f.log.Last() != before { // it was written

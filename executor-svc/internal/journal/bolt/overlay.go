@@ -29,7 +29,7 @@ func newOverlay() *overlay {
 // batch is a set of changes that become durable together as one record of the log.
 type batch struct {
 	overlay *overlay
-	// record holds the changes as the log stores them; the keys and values in overlay are parts of it.
+	// record holds the changes as the log stores them.
 	record []byte
 	// sequence is the number that was given out last.
 	sequence uint64
@@ -52,22 +52,19 @@ func (b *batch) put(key, value []byte) error {
 	case len(value) > bbolt.MaxValueSize:
 		return bolterrors.ErrValueTooLarge
 	}
-	b.record = append(b.record, entryPut)
-	c := &change{key: b.append(key)}
-	c.value = b.append(value)
-	b.overlay.Set(c)
+	b.record = appendSized(appendSized(append(b.record, entryPut), key), value)
+	b.overlay.Set(&change{key: key, value: value})
 	return nil
 }
 
 func (b *batch) delete(key []byte) {
-	b.record = append(b.record, entryDelete)
-	b.overlay.Set(&change{key: b.append(key), deleted: true})
+	b.record = appendSized(append(b.record, entryDelete), key)
+	b.overlay.Set(&change{key: key, deleted: true})
 }
 
-// append adds bytes behind their length to the record, and returns the copy in it, which never changes again.
-func (b *batch) append(data []byte) []byte {
-	b.record = append(binary.AppendUvarint(b.record, uint64(len(data))), data...)
-	return b.record[len(b.record)-len(data) : len(b.record) : len(b.record)]
+// appendSized appends data behind its length.
+func appendSized(record, data []byte) []byte {
+	return append(binary.AppendUvarint(record, uint64(len(data))), data...)
 }
 
 var errRecord = errors.New("a record of the log is not one of a journal")
@@ -130,7 +127,7 @@ func (t *table) Get(key []byte) []byte {
 	return t.base.Get(key)
 }
 
-// Put stores a copy of a value.
+// Put stores a value. It keeps key and value, which must not change afterwards.
 func (t *table) Put(key, value []byte) error {
 	if t.batch == nil {
 		return errReadOnly
@@ -138,7 +135,7 @@ func (t *table) Put(key, value []byte) error {
 	return t.batch.put(key, value)
 }
 
-// Delete removes a key, if it is there.
+// Delete removes a key, if it is there. It keeps the key, which must not change afterwards.
 func (t *table) Delete(key []byte) error {
 	if t.batch == nil {
 		return errReadOnly
