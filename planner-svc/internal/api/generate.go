@@ -92,7 +92,7 @@ func invalid(field, message string) error {
 func requestOf(req *plannerv1.GenerateRequest) *llm.Request {
 	r := &llm.Request{
 		System: req.GetSystem(), MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
-		Messages: make([]llm.Message, 0, len(req.GetMessages())), ToolChoice: llm.ToolChoice{Mode: toolModes[req.GetToolChoice()]},
+		Messages: make([]llm.Message, 0, len(req.GetMessages())), ToolChoice: toolChoices[req.GetToolChoice()],
 	}
 	for _, t := range req.GetTools() {
 		schema := t.GetInputSchemaJson()
@@ -114,7 +114,7 @@ func requestOf(req *plannerv1.GenerateRequest) *llm.Request {
 	return r
 }
 
-var toolModes = map[plannerv1.ModelToolChoice]llm.ToolMode{
+var toolChoices = map[plannerv1.ModelToolChoice]llm.ToolChoice{
 	plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE:     llm.ToolsNone,
 	plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_REQUIRED: llm.ToolsRequired,
 }

@@ -122,6 +122,29 @@ func TestRetriesUntilAnswered(t *testing.T) {
 	}
 }
 
+// TestLongAnswer ends an answer that has no end.
+func TestLongAnswer(t *testing.T) {
+	piece := "data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("x", 1<<20) + "\"}}]}\n\n"
+	reply, err := modelOf("openai", 2, func(*http.Request, string) *http.Response { return events(strings.Repeat(piece, 6))() }).Generate(t.Context(), hello(), nil)
+	if llm.ClassOf(err) != llm.Broken || !strings.Contains(err.Error(), "more than 4 MiB") || len(reply.Text) != 4<<20 {
+		t.Errorf("%d bytes: %v", len(reply.Text), err)
+	}
+}
+
+// TestRetriesWithinBudget sends no more requests than the caller reserved.
+func TestRetriesWithinBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for most, want := range map[uint32]uint32{0: 3, 1: 1, 2: 2, 5: 3} {
+			r := hello()
+			r.MaxRequests = most
+			reply, err := modelOf("openai", 2, func(*http.Request, string) *http.Response { return status(529, "") }).Generate(t.Context(), r, nil)
+			if llm.ClassOf(err) != llm.Unavailable || reply.Usage.Requests != want {
+				t.Errorf("of %d: %+v, %v", most, reply.Usage, err)
+			}
+		}
+	})
+}
+
 // TestNoRetryAfterText does not repeat a request whose answer was passed on in part.
 func TestNoRetryAfterText(t *testing.T) {
 	sent := 0

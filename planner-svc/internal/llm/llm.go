@@ -49,7 +49,6 @@ type Request struct {
 
 	Tools      []Tool
 	ToolChoice ToolChoice
-	Sequential bool // at most one tool call per reply
 
 	Output *Output // the reply's text must be JSON of this schema; nil if it is free text
 
@@ -114,8 +113,6 @@ type Tool struct {
 	Name        string // matches ^[A-Za-z0-9_-]{1,64}$
 	Description string
 	Parameters  string // JSON Schema of an object
-	// Strict asks the provider to keep exactly to the schema. It is dropped if the schema is outside of the provider's strict subset.
-	Strict bool
 }
 
 // ToolCall is a call that the model wants.
@@ -132,22 +129,15 @@ type ToolResult struct {
 	IsError bool
 }
 
-// ToolMode says whether the model may or must call tools.
-type ToolMode int
+// ToolChoice says whether the model may or must call tools.
+type ToolChoice int
 
-// The modes.
+// The choices.
 const (
-	ToolsAuto     ToolMode = iota // the model decides
-	ToolsNone                     // it must not call any
-	ToolsRequired                 // it must call at least one
-	ToolsNamed                    // it must call ToolChoice.Name
+	ToolsAuto     ToolChoice = iota // the model decides
+	ToolsNone                       // it must not call any
+	ToolsRequired                   // it must call at least one
 )
-
-// ToolChoice says which tools the model may or must call.
-type ToolChoice struct {
-	Mode ToolMode
-	Name string // of ToolsNamed
-}
 
 // Output is the form of a structured reply.
 type Output struct {
@@ -166,14 +156,6 @@ type CallDelta struct {
 	Index     int    // the call's position in Reply.Calls
 	ID, Name  string // in the call's first delta
 	Arguments string // more of it
-}
-
-// Size returns the delta's length in bytes.
-func (d Delta) Size() int {
-	if d.Call == nil {
-		return len(d.Text)
-	}
-	return len(d.Text) + len(d.Call.Name) + len(d.Call.Arguments)
 }
 
 // Stop is the reason why a reply ended.

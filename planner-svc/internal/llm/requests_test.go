@@ -35,25 +35,23 @@ func conversation() *llm.Request {
 			{Parts: []llm.Part{{Text: "and be quick"}, {Text: " "}}, CacheHere: true},
 		},
 		Tools: []llm.Tool{
-			{Name: "read", Description: "Reads a file", Parameters: read, Strict: true},
+			{Name: "read", Description: "Reads a file", Parameters: read},
 			{Name: "now", Parameters: ""},
-			{Name: "odd", Parameters: `{"anyOf":[{"required":["größe"]}],"properties":{"größe":{"type":"integer"},"b":{}},"required":["größe","b"]}`, Strict: true},
+			{Name: "odd", Parameters: `{"anyOf":[{"required":["größe"]}],"properties":{"größe":{"type":"integer"},"b":{}},"required":["größe","b"]}`},
 		},
-		Sequential: true, MaxTokens: 100, Temperature: &temperature, Stop: []string{"END"}, CacheKey: "task-1", CachePrefix: true,
+		MaxTokens: 100, Temperature: &temperature, Stop: []string{"END"}, CacheKey: "task-1", CachePrefix: true,
 	}
 }
 
 // TestRequests compares what is sent with the files of testdata. UPDATE=1 rewrites them.
 func TestRequests(t *testing.T) {
-	named := conversation()
-	named.ToolChoice = llm.ToolChoice{Mode: llm.ToolsNamed, Name: "read"}
 	required := conversation()
-	required.ToolChoice.Mode, required.Sequential = llm.ToolsRequired, false
+	required.ToolChoice = llm.ToolsRequired
 	none := conversation()
-	none.ToolChoice.Mode = llm.ToolsNone
+	none.ToolChoice = llm.ToolsNone
 	for _, provider := range []string{"openai", "openai_own", "anthropic"} {
 		for name, r := range map[string]*llm.Request{
-			"plain": hello(), "structured": structured(), "tools": conversation(), "tools_named": named, "tools_required": required, "tools_none": none,
+			"plain": hello(), "structured": structured(), "tools": conversation(), "tools_required": required, "tools_none": none,
 		} {
 			file := filepath.Join("testdata", provider, "request_"+name+".json")
 			if strings.HasPrefix(name, "tools_") {
@@ -66,9 +64,9 @@ func TestRequests(t *testing.T) {
 				}
 				if file == "" {
 					want := map[string]string{
-						"openai/tools_named": `{"function":{"name":"read"},"type":"function"}`, "openai/tools_required": `"required"`, "openai/tools_none": `"none"`,
-						"anthropic/tools_named": `{"disable_parallel_tool_use":true,"name":"read","type":"tool"}`, "anthropic/tools_required": `{"type":"any"}`,
-						"anthropic/tools_none": `{"type":"none"}`,
+						"openai/tools_required": `"required"`, "openai/tools_none": `"none"`,
+						"anthropic/tools_required": `{"type":"any"}`,
+						"anthropic/tools_none":     `{"type":"none"}`,
 					}[strings.TrimSuffix(provider, "_own")+"/"+name]
 					if !strings.Contains(strings.Join(strings.Fields(got), ""), `"tool_choice":`+want) {
 						t.Errorf("sent %s, want the choice %s", got, want)
@@ -170,21 +168,21 @@ func TestCost(t *testing.T) {
 	for _, tt := range []struct {
 		usage llm.Usage
 		price *llm.Price
-		nano  uint64
+		pico  llm.Money
 		known bool
 	}{
-		{counted, price, 1200*3000 + 34*15000, true},
-		{cached, price, 176*3000 + 1024*300 + 34*15000, true},
-		{written, price, 76*3000 + 1024*300 + 100*3750 + 34*15000, true},
+		{counted, price, (1200*3 + 34*15) * 1e6, true},
+		{cached, price, 176*3e6 + 1024*3e5 + 34*15e6, true},
+		{written, price, 76*3e6 + 1024*3e5 + 100*3_750_000 + 34*15e6, true},
 		{counted, nil, 0, false},
 		{llm.Usage{Requests: 1}, nil, 0, true}, // a failed request has no tokens, and costs nothing
-		{begun, price, 1200*3000 + 15000, false},
-		{llm.Usage{Input: 3}, &llm.Price{Input: 0.0375}, 113, true}, // 112.5
+		{begun, price, 1200*3e6 + 15e6, false},
+		{llm.Usage{Input: 3}, &llm.Price{Input: 0.0375}, 112_500, true},
 		{counted, &llm.Price{}, 0, true},
 	} {
 		cost, known := tt.usage.PricedBy(tt.price).ExactCost()
-		if cost.NanoUSD() != tt.nano || known != tt.known {
-			t.Errorf("%+v at %+v: %d, %v; want %d, %v", tt.usage, tt.price, cost.NanoUSD(), known, tt.nano, tt.known)
+		if cost != tt.pico || known != tt.known {
+			t.Errorf("%+v at %+v: %d, %v; want %d, %v", tt.usage, tt.price, cost, known, tt.pico, tt.known)
 		}
 	}
 	sum := counted.PricedBy(price).Add(cached.PricedBy(nil)).Add(begun.PricedBy(price))

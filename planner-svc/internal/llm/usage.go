@@ -3,18 +3,12 @@ package llm
 // Money is an amount in units of 10⁻¹² US dollars, in which the price of a single token is an integer.
 type Money int64
 
-// Dollar is one US dollar.
-const Dollar Money = 1e12
-
-// NanoUSD returns the amount in billionths of a US dollar, rounded.
-func (m Money) NanoUSD() uint64 { return uint64(max(m, 0)+500) / 1000 }
-
 // Price is what a million tokens cost, in US dollars with at most six decimals.
 type Price struct {
-	Input       float64 `yaml:"input"`
-	Output      float64 `yaml:"output"`
-	CachedInput float64 `yaml:"cachedInput"`
-	CacheWrite  float64 `yaml:"cacheWrite"`
+	Input       float64
+	Output      float64
+	CachedInput float64
+	CacheWrite  float64
 }
 
 // perToken returns the exact price of one token.

@@ -1,3 +1,5 @@
+// Package models is the operator's list of named language models: which there are, how each is reached, and within which bounds they are
+// asked. It knows no task, and no protocol of a provider.
 package models
 
 import (
@@ -83,7 +85,7 @@ func (b *Book) Find(name string) (*Model, error) {
 }
 
 // provided makes a model that is named as PROVIDER:MODEL.
-func (b *Book) provided(name string) (*Model, error) {
+func (b *Book) provided(name string) (m *Model, err error) {
 	e, err := providerEntry(name, b.getenv)
 	if err == nil && e == nil {
 		return nil, modelError("there is no model %.100q%s", name, b.hint(name))
@@ -91,7 +93,6 @@ func (b *Book) provided(name string) (*Model, error) {
 	if err == nil {
 		err = e.check()
 	}
-	var m *Model
 	if err == nil {
 		m, err = e.model(b, "")
 	}
@@ -121,15 +122,14 @@ func (b *Book) Choose(name string, hints []string) (*Model, error) {
 	return b.list[0], nil
 }
 
-// hint says how to name a model.
+// hint says how to name a model: for a file, the names most similar to a wrong one, or all names.
 func (b *Book) hint(wrong string) string {
-	if b.file != "" {
-		return b.nearest(wrong) + "; an operator lists models in the file of --models"
+	if b.file == "" {
+		return "; name one as openai:MODEL, anthropic:MODEL or ollama:MODEL (docs/models.md), or give the planner a file of models as --models FILE or PAWL_MODELS"
 	}
-	return "; name one as openai:MODEL, anthropic:MODEL or ollama:MODEL (docs/models.md), or give the planner a file of models as --models FILE or PAWL_MODELS"
+	return b.nearest(wrong) + "; an operator lists models in the file of --models"
 }
 
-// nearest lists the names most similar to a wrong one, or all names.
 func (b *Book) nearest(wrong string) string {
 	names := make([]string, 0, len(b.list))
 	for _, m := range b.list {

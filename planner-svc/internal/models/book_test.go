@@ -3,7 +3,6 @@ package models
 import (
 	"context"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,19 +70,5 @@ func TestLimitPerUser(t *testing.T) {
 	}
 	if len(b.busy) != 0 {
 		t.Errorf("still counted: %v", b.busy)
-	}
-}
-
-func TestEndlessAnswer(t *testing.T) {
-	_, n := bookOf(1, asked(func(_ context.Context, emit func(llm.Delta) error) error {
-		for {
-			if err := emit(llm.Delta{Text: strings.Repeat("x", 1<<20)}); err != nil {
-				return err
-			}
-		}
-	}))
-	_, err := n.Generate(as(t.Context(), "ann"), &llm.Request{}, nil)
-	if e := errs.From(err); e.Code != codes.Internal || e.Metadata["model_error"] != "BROKEN" || !strings.Contains(e.Message, "4 MiB") {
-		t.Errorf("%+v", e)
 	}
 }

@@ -71,23 +71,18 @@ type price struct {
 }
 
 // duration is a number of seconds, or a text such as "90s".
-type duration time.Duration
+type duration float64
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (d *duration) UnmarshalYAML(n *yaml.Node) error {
-	var seconds float64
-	if n.Decode(&seconds) == nil {
-		if seconds < 0 || seconds > maxTimeout.Seconds() {
-			return fmt.Errorf("line %d: %v s is not between 0 and %v", n.Line, seconds, maxTimeout)
-		}
-		*d = duration(seconds * float64(time.Second))
+	if n.Decode((*float64)(d)) == nil {
 		return nil
 	}
 	parsed, err := time.ParseDuration(n.Value)
 	if err != nil {
 		return fmt.Errorf(`line %d: %.40q is neither a number of seconds nor a duration such as "90s"`, n.Line, n.Value)
 	}
-	*d = duration(parsed)
+	*d = duration(parsed.Seconds())
 	return nil
 }
 
@@ -107,29 +102,41 @@ func (e *entry) check() error {
 		return errors.New("`key` is missing: env:NAME or file:PATH")
 	case e.Organization != "" && e.Provider != providerOpenAI:
 		return errors.New("`organization` is known to the provider openai alone")
-	case e.Timeout < 0 || time.Duration(e.Timeout) > maxTimeout:
-		return fmt.Errorf("`timeout` is not between 0 and %v", maxTimeout)
-	}
-	return errors.Join(e.checkNumbers(), checkURL(e.BaseURL), checkHeaders(e.Headers), e.Price.check())
-}
-
-func (e *entry) checkNumbers() error {
-	retries := 0
-	if e.Retries != nil {
-		retries = *e.Retries
-	}
-	for _, n := range []struct {
-		key        string
-		value, max int
-	}{{"maxTokens", e.MaxTokens, maxMaxTokens}, {"contextWindow", e.ContextWindow, maxWindow}, {"retries", retries, maxRetries}, {"atOnce", e.AtOnce, maxAtOnce}} {
-		if n.value < 0 || n.value > n.max {
-			return fmt.Errorf("`%s` is not between 0 and %d", n.key, n.max)
-		}
-	}
-	if e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens {
+	case e.Price != nil && (e.Price.Input == nil || e.Price.Output == nil):
+		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
+	case e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens:
 		return errors.New("`contextWindow` must be larger than `maxTokens`, which is a part of it")
 	}
+	return errors.Join(e.checkNumbers(), checkURL(e.BaseURL), checkHeaders(e.Headers))
+}
+
+// checkNumbers says which number is out of its bounds.
+func (e *entry) checkNumbers() error {
+	type number struct {
+		key        string
+		value, max float64
+	}
+	numbers := []number{
+		{"maxTokens", float64(e.MaxTokens), maxMaxTokens}, {"contextWindow", float64(e.ContextWindow), maxWindow}, {"atOnce", float64(e.AtOnce), maxAtOnce},
+		{"retries", float64(valueOr(e.Retries, 0)), maxRetries}, {"timeout", float64(e.Timeout), maxTimeout.Seconds()},
+	}
+	if p := e.Price; p != nil {
+		numbers = append(numbers, number{"price.input", valueOr(p.Input, 0), maxPrice}, number{"price.output", valueOr(p.Output, 0), maxPrice},
+			number{"price.cachedInput", valueOr(p.CachedInput, 0), maxPrice}, number{"price.cacheWrite", valueOr(p.CacheWrite, 0), maxPrice})
+	}
+	for _, n := range numbers {
+		if !(n.value >= 0 && n.value <= n.max) { // NaN is not
+			return fmt.Errorf("`%s` is not between 0 and %v", n.key, n.max)
+		}
+	}
 	return nil
+}
+
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
 }
 
 func checkURL(text string) error {
@@ -161,21 +168,6 @@ func checkHeaders(headers map[string]string) error {
 	return nil
 }
 
-func (p *price) check() error {
-	if p == nil {
-		return nil
-	}
-	if p.Input == nil || p.Output == nil {
-		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
-	}
-	for _, amount := range []*float64{p.Input, p.Output, p.CachedInput, p.CacheWrite} {
-		if amount != nil && !(*amount >= 0 && *amount <= maxPrice) {
-			return fmt.Errorf("`price`: %v is not between 0 and %d dollars for a million tokens", *amount, maxPrice)
-		}
-	}
-	return nil
-}
-
 // cacheWriteFactor is what Anthropic charges for tokens that it writes to its five-minute cache, in prices of other input.
 const cacheWriteFactor = 1.25
 
@@ -184,17 +176,11 @@ func (p *price) of(provider string) *llm.Price {
 	if p == nil {
 		return nil
 	}
-	out := &llm.Price{Input: *p.Input, Output: *p.Output, CachedInput: *p.Input, CacheWrite: *p.Input}
+	factor := 1.0
 	if provider == providerAnthropic {
-		out.CacheWrite *= cacheWriteFactor
+		factor = cacheWriteFactor
 	}
-	if p.CachedInput != nil {
-		out.CachedInput = *p.CachedInput
-	}
-	if p.CacheWrite != nil {
-		out.CacheWrite = *p.CacheWrite
-	}
-	return out
+	return &llm.Price{Input: *p.Input, Output: *p.Output, CachedInput: valueOr(p.CachedInput, *p.Input), CacheWrite: valueOr(p.CacheWrite, *p.Input*factor)}
 }
 
 // info describes the entry's model.
@@ -202,7 +188,7 @@ func (e *entry) info() llm.Info {
 	window, reply := known(e.Model)
 	i := llm.Info{
 		Name: e.Name, Description: e.Description, Provider: e.Provider, ProviderModel: e.Model,
-		Tools: e.Tools == nil || *e.Tools, Images: e.Images == nil || *e.Images, Schema: llm.SchemaNative,
+		Tools: valueOr(e.Tools, true), Images: valueOr(e.Images, true), Schema: llm.SchemaNative,
 		MaxTokens: cmp.Or(e.MaxTokens, reply, defaultMaxTokens), ContextWindow: cmp.Or(e.ContextWindow, window), Price: e.Price.of(e.Provider),
 	}
 	if e.MaxTokens == 0 && i.ContextWindow > 0 {
@@ -211,7 +197,7 @@ func (e *entry) info() llm.Info {
 	if e.Provider == providerAnthropic {
 		i.Schema = llm.SchemaByTool
 	}
-	if e.Schema != nil && !*e.Schema {
+	if !valueOr(e.Schema, true) {
 		i.Schema = llm.SchemaInPrompt
 	}
 	if i.Description == "" {
@@ -229,18 +215,13 @@ func (e *entry) model(b *Book, folder string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := wire.Config{Info: e.info(), BaseURL: e.BaseURL, Organization: e.Organization, Credentials: credentials, Retries: defaultRetries, HTTP: b.web}
-	if e.Retries != nil {
-		cfg.Retries = *e.Retries
-	}
+	cfg := wire.Config{Info: e.info(), BaseURL: e.BaseURL, Organization: e.Organization, Credentials: credentials, Retries: valueOr(e.Retries, defaultRetries), HTTP: b.web}
 	m := &Model{
-		book: b, info: cfg.Info, timeout: cmp.Or(time.Duration(e.Timeout), defaultTimeout), slots: make(chan struct{}, cmp.Or(e.AtOnce, defaultAtOnce)),
+		Model: openai.New(cfg), book: b, info: cfg.Info, timeout: cmp.Or(time.Duration(float64(e.Timeout)*float64(time.Second)), defaultTimeout),
+		slots: make(chan struct{}, cmp.Or(e.AtOnce, defaultAtOnce)),
 	}
-	switch e.Provider {
-	case providerAnthropic:
+	if e.Provider == providerAnthropic {
 		m.Model = anthropic.New(cfg)
-	default:
-		m.Model = openai.New(cfg)
 	}
 	return m, nil
 }

@@ -39,14 +39,11 @@ func Open(path string, taken []string, getenv func(string) (string, bool)) (*Boo
 	}
 	book := NewBook(getenv)
 	book.file = path
-	for i, e := range f.Models {
-		if err := book.addEntry(e, taken, filepath.Dir(path)); err != nil {
-			return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
-		}
-	}
-	for i, e := range f.Models {
-		if err := book.setFallback(e); err != nil {
-			return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
+	for _, add := range []func(*entry) error{func(e *entry) error { return book.addEntry(e, taken, filepath.Dir(path)) }, book.setFallback} {
+		for i, e := range f.Models {
+			if err := add(e); err != nil {
+				return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
+			}
 		}
 	}
 	return book, nil
@@ -64,11 +61,10 @@ func (b *Book) addEntry(e *entry, taken []string, folder string) error {
 		return fmt.Errorf("the name %q is there twice", e.Name)
 	}
 	m, err := e.model(b, folder)
-	if err != nil {
-		return err
+	if err == nil {
+		b.list = append(b.list, m)
 	}
-	b.list = append(b.list, m)
-	return nil
+	return err
 }
 
 // setFallback connects a model with its fallback, once all models are there.
@@ -90,12 +86,7 @@ func (b *Book) setFallback(e *entry) error {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	raw, err := os.ReadFile(path)
 	if err == nil && len(raw) > maxFile {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}

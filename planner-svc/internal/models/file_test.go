@@ -217,9 +217,48 @@ func TestFallback(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", tt, reply, err)
 		}
 		cost, known := reply.Usage.ExactCost()
-		if want := uint64(tt.requests-3)/3*20_000 + 10_000; !known || cost.NanoUSD() != want {
-			t.Errorf("%+v cost %d, want %d", tt, cost.NanoUSD(), want)
+		if want := (llm.Money(tt.requests-3)/3*20 + 10) * 1e6; !known || cost != want {
+			t.Errorf("%+v cost %d, want %d", tt, cost, want)
 		}
+	}
+}
+
+// TestFallbackWithinBudget gives the fallback the requests that are left, and does not ask it without any.
+func TestFallbackWithinBudget(t *testing.T) {
+	down := scripted{err: &llm.Error{Class: llm.Unavailable, Message: "HTTP 529"}}
+	for most, want := range map[uint32]string{3: "a", 4: "b"} {
+		b, first := bookOf(1, down)
+		var left uint32
+		_, second := bookOf(1, limited{&left})
+		first.info.Name, second.info.Name = "a", "b"
+		first.book, second.book, first.fallback = b, b, second
+		reply, _ := first.Generate(t.Context(), &llm.Request{MaxRequests: most}, nil)
+		if reply.Name != want || left != most-3 {
+			t.Errorf("%d requests: %s answers, with %d left", most, reply.Name, left)
+		}
+	}
+}
+
+// limited notes how many requests it may send.
+type limited struct{ most *uint32 }
+
+func (l limited) Info() llm.Info { return llm.Info{} }
+
+func (l limited) Generate(_ context.Context, r *llm.Request, _ func(llm.Delta) error) (*llm.Reply, error) {
+	*l.most = r.MaxRequests
+	return &llm.Reply{}, nil
+}
+
+// TestImagesFalse refuses pictures for a model that is said to take none.
+func TestImagesFalse(t *testing.T) {
+	_, m := bookOf(1, scripted{text: "yes"})
+	r := &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{{Kind: llm.Image}}}}}
+	if _, err := m.Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), "images: false") {
+		t.Error(err)
+	}
+	m.info.Images = true
+	if _, err := m.Generate(t.Context(), r, nil); err != nil {
+		t.Error(err)
 	}
 }
 

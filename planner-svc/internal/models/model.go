@@ -3,7 +3,7 @@ package models
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,11 +15,8 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-const (
-	// maxText bounds a whole request, and maxOutput a reply; in bytes.
-	maxText   = 16 << 20
-	maxOutput = 4 << 20
-)
+// maxText bounds a whole request, in bytes.
+const maxText = 16 << 20
 
 // Model is a named model. It bounds what is asked of the provider's model, asks the fallback if that fails, and names itself in errors,
 // which are *errs.Error.
@@ -48,7 +45,7 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, onDelta func(llm.D
 	var spent llm.Usage
 	for {
 		started := false
-		reply, err := m.ask(ctx, r, func(d llm.Delta) error {
+		reply, err := m.ask(ctx, r, spent.Requests, func(d llm.Delta) error {
 			started = true
 			if onDelta == nil {
 				return nil
@@ -58,18 +55,15 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, onDelta func(llm.D
 		spent = spent.Add(reply.Usage)
 		reply.Usage = spent
 		var e *llm.Error
-		if started || m.fallback == nil || !errors.As(err, &e) || !e.Temporary() {
+		if started || m.fallback == nil || spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary() {
 			return reply, err
 		}
 		m = m.fallback
 	}
 }
 
-// errTooLong ends a reply without end.
-var errTooLong = errors.New("the answer is too long")
-
-// ask asks the provider's model alone.
-func (m *Model) ask(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+// ask asks the provider's model alone, after so many requests to others.
+func (m *Model) ask(ctx context.Context, r *llm.Request, requests uint32, onDelta func(llm.Delta) error) (*llm.Reply, error) {
 	reply := &llm.Reply{Name: m.info.Name}
 	limited, cancel := context.WithTimeoutCause(ctx, m.timeout, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"the model %q took longer than %v; ask for less, or raise its `timeout`", m.info.Name, m.timeout))
@@ -83,26 +77,27 @@ func (m *Model) ask(ctx context.Context, r *llm.Request, onDelta func(llm.Delta)
 	if ctx.Err() != nil { // the caller left while waiting
 		return reply, context.Cause(ctx)
 	}
-	bounded, err := m.bound(r)
-	if err != nil {
-		return reply, m.explain(err)
+	bounded, err := m.bound(r, requests)
+	if err == nil {
+		reply, err = m.Model.Generate(limited, bounded, onDelta)
 	}
-	left := maxOutput
-	reply, err = m.Model.Generate(limited, bounded, func(d llm.Delta) error {
-		if left -= d.Size(); left < 0 {
-			return errTooLong
-		}
-		return onDelta(d)
-	})
-	reply.Name = m.info.Name
-	reply.Usage = reply.Usage.PricedBy(m.info.Price)
-	return reply, m.explain(err)
+	reply.Name, reply.Usage = m.info.Name, reply.Usage.PricedBy(m.info.Price)
+	var e *llm.Error
+	if errors.As(err, &e) {
+		err = e.Public(m.info.Name)
+	}
+	return reply, err
 }
 
-// bound returns the request within what the model can do.
-func (m *Model) bound(r *llm.Request) (*llm.Request, error) {
+// bound returns the request within what the model can do and what is left after so many requests.
+func (m *Model) bound(r *llm.Request, requests uint32) (*llm.Request, error) {
 	if len(r.Tools) > 0 && !m.info.Tools {
 		return nil, &llm.Error{Class: llm.BadRequest, Message: "it is configured with `tools: false`"}
+	}
+	if !m.info.Images && slices.ContainsFunc(r.Messages, func(one llm.Message) bool {
+		return slices.ContainsFunc(one.Parts, func(p llm.Part) bool { return p.Kind == llm.Image })
+	}) {
+		return nil, &llm.Error{Class: llm.BadRequest, Message: "it is configured with `images: false`"}
 	}
 	bounded := *r
 	if r.MaxTokens <= 0 || r.MaxTokens > m.info.MaxTokens {
@@ -111,6 +106,7 @@ func (m *Model) bound(r *llm.Request) (*llm.Request, error) {
 	if m.info.Schema == llm.SchemaInPrompt {
 		bounded.Output = nil
 	}
+	bounded.MaxRequests -= min(bounded.MaxRequests, requests)
 	return &bounded, nil
 }
 
@@ -121,18 +117,6 @@ func userOf(ctx context.Context) string {
 		return ""
 	}
 	return p.Sub
-}
-
-// explain names the model in an error of its provider.
-func (m *Model) explain(err error) error {
-	var e *llm.Error
-	switch {
-	case errors.Is(err, errTooLong):
-		e = &llm.Error{Class: llm.Broken, Message: fmt.Sprintf("its answer has more than %d MiB", maxOutput>>20)}
-	case !errors.As(err, &e):
-		return err
-	}
-	return e.Public(m.info.Name)
 }
 
 func checkSize(r *llm.Request) error {

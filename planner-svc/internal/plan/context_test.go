@@ -151,8 +151,14 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	limited := task()
+	limited.ModelCallsLeft = proto.Uint32(4)
+	f := native(wrong, says("ok"))
+	if one(t, f, limited); f.requests[0].MaxRequests != 4 || f.requests[1].MaxRequests != 3 {
+		t.Errorf("%d and %d requests are reserved", f.requests[0].MaxRequests, f.requests[1].MaxRequests)
+	}
+	limited = task()
 	limited.OutputTokensLeft = proto.Uint64(100)
-	f := native(says("ok"))
+	f = native(says("ok"))
 	if one(t, f, limited); f.requests[0].MaxTokens != 100 {
 		t.Errorf("the reply may have %d tokens", f.requests[0].MaxTokens)
 	}

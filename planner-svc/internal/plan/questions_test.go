@@ -140,7 +140,7 @@ func TestGenerateAnswer(t *testing.T) {
 		if err != nil || text != "Not finished." || res.GetGoalResult() != plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED || res.GetUsage().GetModelCalls() != 1 {
 			t.Errorf("%v %q %v", res, text, err)
 		}
-		if r := f.requests[0]; r.ToolChoice.Mode != llm.ToolsNone || !strings.Contains(show(r), "25 steps") || (len(r.Tools) > 0) != tools {
+		if r := f.requests[0]; r.ToolChoice != llm.ToolsNone || !strings.Contains(show(r), "25 steps") || (len(r.Tools) > 0) != tools {
 			t.Error(show(r))
 		}
 	}

@@ -48,7 +48,7 @@ type decoder struct {
 	plain  uint64      // tokens of the prompt that were neither read from nor written to the cache
 }
 
-func (d *decoder) event(_ string, data []byte) error {
+func (d *decoder) event(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
 		return &llm.Error{Class: llm.Broken, Message: "a piece of its answer is not the JSON of a message: " + err.Error(), Err: err}

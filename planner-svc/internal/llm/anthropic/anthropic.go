@@ -1,7 +1,8 @@
+// Package anthropic implements models over Anthropic's messages.
 package anthropic
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -14,40 +15,22 @@ const (
 	version = "2023-06-01"
 )
 
-// Model implements llm.Model.
-type Model struct {
-	cfg wire.Config
-	url string
-}
-
 // New makes a model. It sends nothing before the first request.
-func New(cfg wire.Config) *Model {
-	base := cfg.BaseURL
-	if base == "" {
-		base = ownURL
-	}
-	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1")
-	return &Model{cfg: cfg, url: base + "/v1/messages"}
-}
-
-// Info implements llm.Model.
-func (m *Model) Info() llm.Info { return m.cfg.Info }
-
-// Generate implements llm.Model.
-func (m *Model) Generate(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
-	body, err := m.request(r)
-	if err != nil {
-		return &llm.Reply{}, err
-	}
-	newDecoder := func(a *wire.Answer) wire.Decoder {
-		return (&decoder{Answer: a, byTool: body.forced, calls: map[int]int{}}).event
-	}
-	return wire.Generate(ctx, &m.cfg, m.url, header, body, newDecoder, onDelta)
-}
-
-func header(h http.Header, c wire.Credentials) {
-	h.Set("Anthropic-Version", version)
-	if c.Key != "" {
-		h.Set("X-Api-Key", c.Key)
+func New(cfg wire.Config) *wire.Model {
+	base := strings.TrimSuffix(strings.TrimRight(cmp.Or(cfg.BaseURL, ownURL), "/"), "/v1")
+	return &wire.Model{
+		Config: cfg, URL: base + "/v1/messages",
+		Header: func(h http.Header, c wire.Credentials) {
+			h.Set("Anthropic-Version", version)
+			if c.Key != "" {
+				h.Set("X-Api-Key", c.Key)
+			}
+		},
+		Encode: func(r *llm.Request) (any, func(*wire.Answer) wire.Decoder, error) {
+			body, err := encode(&cfg.Info, r)
+			return body, func(a *wire.Answer) wire.Decoder {
+				return (&decoder{Answer: a, byTool: r.Output != nil, calls: map[int]int{}}).event
+			}, err
+		},
 	}
 }

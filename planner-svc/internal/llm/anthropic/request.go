@@ -32,8 +32,6 @@ type request struct {
 	StopSequences []string    `json:"stop_sequences,omitempty"`
 	Temperature   *float64    `json:"temperature,omitempty"`
 	Stream        bool        `json:"stream"`
-
-	forced bool // the reply's schema is the only tool
 }
 
 type cacheControl struct {
@@ -80,9 +78,9 @@ type source struct {
 	Data      string `json:"data"`
 }
 
-// request returns r as the messages API has it.
-func (m *Model) request(r *llm.Request) (*request, error) {
-	q := &request{Model: m.cfg.Info.ProviderModel, MaxTokens: r.MaxTokens, StopSequences: slices.DeleteFunc(slices.Clone(r.Stop), wire.Blank), Stream: true}
+// encode returns r as the messages API has it.
+func encode(info *llm.Info, r *llm.Request) (*request, error) {
+	q := &request{Model: info.ProviderModel, MaxTokens: r.MaxTokens, StopSequences: slices.DeleteFunc(slices.Clone(r.Stop), blank), Stream: true}
 	if r.Temperature != nil {
 		t := min(*r.Temperature, maxTemperature)
 		q.Temperature = &t
@@ -104,32 +102,25 @@ func (m *Model) request(r *llm.Request) (*request, error) {
 	return q, q.setMessages(r.Messages)
 }
 
+var toolChoices = map[llm.ToolChoice]*toolChoice{llm.ToolsNone: {Type: "none"}, llm.ToolsRequired: {Type: "any"}}
+
 func (q *request) setTools(r *llm.Request) error {
-	tools, choice := r.Tools, r.ToolChoice
-	if o := r.Output; o != nil {
+	tools := r.Tools
+	if o := r.Output; o != nil { // the reply's schema is the only tool, whose call is forced
 		if len(tools) > 0 {
 			return &llm.Error{Class: llm.BadRequest, Message: "a request to this provider has either tools or a schema of its reply"}
 		}
-		q.forced = true
 		tools = []llm.Tool{{Name: o.Name, Description: "Gives the answer.", Parameters: o.Schema}}
-		choice = llm.ToolChoice{Mode: llm.ToolsNamed, Name: o.Name}
+		q.ToolChoice = &toolChoice{Type: "tool", Name: o.Name, Sequential: true}
+	} else if len(tools) > 0 {
+		q.ToolChoice = toolChoices[r.ToolChoice]
 	}
 	for _, t := range tools {
-		schema, err := schemaOf(t.Parameters)
+		schema, err := schemaOf(t)
 		if err != nil {
-			return &llm.Error{Class: llm.BadRequest, Message: fmt.Sprintf("the schema of %q is no JSON object: %v", t.Name, err), Err: err}
+			return err
 		}
 		q.Tools = append(q.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema})
-	}
-	if len(tools) == 0 {
-		return nil
-	}
-	kind := map[llm.ToolMode]string{llm.ToolsAuto: "auto", llm.ToolsNone: "none", llm.ToolsRequired: "any", llm.ToolsNamed: "tool"}[choice.Mode]
-	if sequential := (r.Sequential || q.forced) && choice.Mode != llm.ToolsNone; sequential || choice.Mode != llm.ToolsAuto {
-		q.ToolChoice = &toolChoice{Type: kind, Sequential: sequential}
-	}
-	if choice.Mode == llm.ToolsNamed {
-		q.ToolChoice.Name = choice.Name
 	}
 	return nil
 }
@@ -138,13 +129,8 @@ func (q *request) setTools(r *llm.Request) error {
 var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // schemaOf returns a tool's schema as the provider takes it. Properties whose names it rejects are left out.
-func schemaOf(raw string) (json.RawMessage, error) {
-	o, err := wire.Parameters(raw)
-	if err != nil {
-		return nil, err
-	}
-	text, _ := o.Get("properties")
-	props, err := strictjson.ParseObject(text)
+func schemaOf(t llm.Tool) (json.RawMessage, error) {
+	o, props, err := wire.Parameters(t.Name, t.Parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +147,7 @@ func schemaOf(raw string) (json.RawMessage, error) {
 		o.Set("properties", props.String())
 		o.Set("required", strictjson.Array(names))
 	}
-	return wire.Raw(o), nil
+	return json.RawMessage(o.String()), nil
 }
 
 // setMessages sets the messages, with consecutive ones of a role as one: tool results must be in the message after their calls.
@@ -213,7 +199,7 @@ func blocksOf(m llm.Message) ([]block, error) {
 			}
 			others = append(others, block{Type: "image", Source: &source{"base64", p.MIME, base64.StdEncoding.EncodeToString(p.Data)}})
 		default:
-			if !wire.Blank(p.Text) {
+			if !blank(p.Text) {
 				others = append(others, block{Type: "text", Text: p.Text})
 			}
 		}
@@ -230,5 +216,7 @@ func inputOf(arguments string) json.RawMessage {
 		o = &strictjson.Object{}
 		o.Set("arguments", strictjson.Quote(arguments))
 	}
-	return wire.Raw(o)
+	return json.RawMessage(o.String())
 }
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }

@@ -47,7 +47,7 @@ type decoder struct {
 	calls   map[int]int // index in Reply.Calls by the provider's index
 }
 
-func (d *decoder) event(_ string, data []byte) error {
+func (d *decoder) event(data []byte) error {
 	if string(data) == "[DONE]" {
 		return wire.ErrDone
 	}

@@ -11,47 +11,34 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// readEvents passes the server-sent events of r to handle. An event that the end of r completes counts too: not all servers end with an
-// empty line.
-func readEvents(r io.Reader, contentType string, handle func(kind string, data []byte) error) error {
+// readEvents passes the data of the server-sent events of r to handle. An event that the end of r completes counts too: not all servers end
+// with an empty line.
+func readEvents(r io.Reader, contentType string, handle Decoder) error {
 	lines := bufio.NewReaderSize(r, 16<<10)
-	kind, seen := "", false
 	var data []byte
-	dispatch := func() error {
-		k, d := kind, data
-		kind, data = "", nil
-		if len(d) == 0 {
-			return nil
-		}
-		return handle(k, d)
-	}
-	for {
+	for begun := false; ; {
 		line, end := lines.ReadBytes('\n')
 		if end != nil && end != io.EOF {
 			return end
 		}
 		line = bytes.TrimRight(line, "\r\n")
-		if !seen && len(bytes.TrimSpace(line)) > 0 {
-			seen = true
-			if bytes.ContainsAny(bytes.TrimSpace(line)[:1], "{[<") {
+		if start := bytes.TrimSpace(line); !begun && len(start) > 0 {
+			begun = true
+			if bytes.ContainsAny(start[:1], "{[<") {
 				return notEvents(contentType, line, lines)
 			}
 		}
-		field, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(field) {
-		case "event":
-			kind = string(value)
-		case "data":
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			if data != nil {
 				data = append(data, '\n')
 			}
-			data = append(data, value...)
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 		}
-		if len(line) == 0 || end == io.EOF {
-			if err := dispatch(); err != nil {
+		if (len(line) == 0 || end == io.EOF) && len(data) > 0 {
+			if err := handle(data); err != nil {
 				return err
 			}
+			data = nil
 		}
 		if end == io.EOF {
 			return nil

@@ -1,33 +1,27 @@
 package wire
 
 import (
-	"encoding/json"
-	"strings"
+	"fmt"
 
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/llm"
 )
 
-// Parameters returns a tool's schema as providers take it: an object at the top without alternatives there. The caller checks arguments
-// against the original schema.
-func Parameters(schema string) (*strictjson.Object, error) {
-	o, err := strictjson.ParseObject(schema)
-	if err != nil {
-		return nil, err
+// Parameters returns the schema of that name and its properties as providers take it: an object at the top without alternatives there.
+// The caller checks arguments against the original schema.
+func Parameters(name, schema string) (o, properties *strictjson.Object, err error) {
+	if o, err = strictjson.ParseObject(schema); err != nil {
+		return nil, nil, &llm.Error{Class: llm.BadRequest, Message: fmt.Sprintf("the schema of %q is no JSON object: %v", name, err), Err: err}
 	}
-	if t, _ := o.Get("type"); t != `"object"` {
-		o.Set("type", `"object"`)
+	o.Set("type", `"object"`)
+	text, _ := o.Get("properties")
+	if properties, err = strictjson.ParseObject(text); err != nil {
+		properties = &strictjson.Object{}
 	}
-	if !o.Has("properties") {
-		o.Set("properties", "{}")
-	}
+	o.Set("properties", properties.String())
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
 		o.Delete(key)
 	}
-	return o, nil
+	return o, properties, nil
 }
-
-// Raw returns o as JSON to be embedded in a message.
-func Raw(o *strictjson.Object) json.RawMessage { return json.RawMessage(o.String()) }
-
-// Blank reports whether a text has nothing but space.
-func Blank(text string) bool { return strings.TrimSpace(text) == "" }

@@ -1,9 +1,12 @@
 package openai
 
 import (
+	"encoding/json"
 	"slices"
 
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
 // Keywords of JSON Schema by what OpenAI's strict mode does with them.
@@ -22,6 +25,36 @@ var (
 // maxDepth bounds the nesting of a strict schema.
 const maxDepth = 10
 
+// schemaOf returns the schema of a tool or reply as the provider takes it, and whether it is in the strict subset if that is wanted.
+func schemaOf(name, schema string, wantStrict bool) (json.RawMessage, bool, error) {
+	o, _, err := wire.Parameters(name, schema)
+	if err != nil {
+		return nil, false, err
+	}
+	if wantStrict {
+		if strict, ok := strictSchema(o.String(), 0); ok {
+			return json.RawMessage(strict), true, nil
+		}
+	}
+	return json.RawMessage(withItems(o.String())), false, nil
+}
+
+// withItems returns a schema in which all arrays have items: the provider rejects one without.
+func withItems(raw string) string {
+	o, err := strictjson.ParseObject(raw)
+	if err != nil {
+		return raw
+	}
+	for _, key := range o.Keys() {
+		value, _ := o.Get(key)
+		o.Set(key, eachSchema(key, value, withItems))
+	}
+	if kind, _ := o.Get("type"); kind == `"array"` && !o.Has("items") {
+		o.Set("items", "{}")
+	}
+	return o.String()
+}
+
 // strictSchema returns a schema without the keywords that strict mode rejects, and false if it has no equivalent there: each object must
 // require all of its properties and allow no others.
 func strictSchema(raw string, depth int) (string, bool) {
@@ -29,30 +62,23 @@ func strictSchema(raw string, depth int) (string, bool) {
 	if err != nil || depth > maxDepth || len(o.Keys()) == 0 {
 		return "", false
 	}
+	fits := closed(o)
 	for _, key := range slices.Clone(o.Keys()) {
 		value, _ := o.Get(key)
 		switch {
 		case slices.Contains(droppedKeywords, key):
 			o.Delete(key)
-			continue
 		case !slices.Contains(strictKeywords, key):
 			return "", false
+		case key != "additionalProperties":
+			o.Set(key, eachSchema(key, value, func(inner string) string {
+				inner, ok := strictSchema(inner, depth+1)
+				fits = fits && ok
+				return inner
+			}))
 		}
-		ok := true
-		switch key {
-		case "properties", "$defs", "definitions":
-			value, ok = strictMembers(value, depth)
-		case "anyOf":
-			value, ok = strictItems(value, depth)
-		case "items":
-			value, ok = strictSchema(value, depth+1)
-		}
-		if !ok {
-			return "", false
-		}
-		o.Set(key, value)
 	}
-	return o.String(), closed(o)
+	return o.String(), fits
 }
 
 // closed reports whether an object schema requires all of its properties and allows no others; other schemas are closed.
@@ -72,30 +98,27 @@ func closed(o *strictjson.Object) bool {
 	return !slices.ContainsFunc(all.Keys(), func(name string) bool { return !slices.Contains(names, strictjson.Quote(name)) })
 }
 
-func strictMembers(raw string, depth int) (string, bool) {
-	o, err := strictjson.ParseObject(raw)
-	if err != nil {
-		return "", false
-	}
-	for _, key := range o.Keys() {
-		value, _ := o.Get(key)
-		value, ok := strictSchema(value, depth+1)
-		if !ok {
-			return "", false
+// eachSchema returns the value of a keyword in which the schemas are changed.
+func eachSchema(key, value string, change func(string) string) string {
+	switch key {
+	case "properties", "patternProperties", "$defs", "definitions":
+		o, err := strictjson.ParseObject(value)
+		if err != nil {
+			return value
 		}
-		o.Set(key, value)
-	}
-	return o.String(), true
-}
-
-func strictItems(raw string, depth int) (string, bool) {
-	items := slices.Collect(strictjson.Items(raw))
-	for i, item := range items {
-		value, ok := strictSchema(item, depth+1)
-		if !ok {
-			return "", false
+		for _, name := range o.Keys() {
+			member, _ := o.Get(name)
+			o.Set(name, change(member))
 		}
-		items[i] = value
+		return o.String()
+	case "anyOf", "oneOf", "allOf", "prefixItems":
+		items := slices.Collect(strictjson.Items(value))
+		for i, item := range items {
+			items[i] = change(item)
+		}
+		return strictjson.Array(items)
+	case "items", "additionalProperties", "not", "if", "then", "else":
+		return change(value)
 	}
-	return strictjson.Array(items), len(items) > 0
+	return value
 }

@@ -1,2 +1,0 @@
-// Package anthropic implements models over Anthropic's messages.
-package anthropic
