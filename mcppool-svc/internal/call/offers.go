@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
@@ -23,6 +26,7 @@ const rpcResourceNotFound = -32002
 
 // subject names what a request beside tool calls is about, for its errors.
 type subject struct {
+	kind     string // such as: resource
 	what     string // such as: resource "file:///a"
 	missing  commonv1.ErrorReason
 	has      func(mcp.Capabilities) bool
@@ -38,6 +42,70 @@ func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([
 		return err
 	})
 	return entries, err
+}
+
+func aboutResource(uri string) subject {
+	return subject{
+		kind: "resource", what: fmt.Sprintf("resource %.200q", uri), missing: commonv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
+		has: func(c mcp.Capabilities) bool { return c.Resources }, offering: "resources",
+	}
+}
+
+func aboutPrompt(name string) subject {
+	return subject{
+		kind: "prompt", what: fmt.Sprintf("prompt %.200q", name), missing: commonv1.ErrorReason_ERROR_REASON_PROMPT_NOT_FOUND,
+		has: func(c mcp.Capabilities) bool { return c.Prompts }, offering: "prompts",
+	}
+}
+
+// Read reads a resource.
+func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1.ReadResourceResponse, error) {
+	return fetch(ctx, c, use, aboutResource(uri), readContents, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
+		return o.ReadResource(ctx, uri)
+	})
+}
+
+// Prompt returns a prompt with its places filled in.
+func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, arguments map[string]string) (*mcppoolv1.GetPromptResponse, error) {
+	return fetch(ctx, c, use, aboutPrompt(name), readMessages, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
+		return o.GetPrompt(ctx, name, arguments)
+	})
+}
+
+// Complete says how an argument may go on.
+func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion) (*mcppoolv1.CompleteResponse, error) {
+	about := aboutPrompt(what.Prompt)
+	if what.URITemplate != "" {
+		about = aboutResource(what.URITemplate)
+	}
+	about.kind, about.has, about.offering = "completion", func(c mcp.Capabilities) bool { return c.Completions }, "completions"
+	return fetch(ctx, c, use, about, readCompletion, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
+		return o.Complete(ctx, what)
+	})
+}
+
+// fetch makes a request and reads its result, which may be as long as that of a tool.
+func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error),
+	ask func(context.Context, mcp.Offers) (json.RawMessage, error),
+) (*T, error) {
+	var raw json.RawMessage
+	err := c.offered(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
+		raw, err = ask(ctx, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "the %s of MCP server %s has %.1f MiB; the limit is %.1f",
+			about.kind, use.Server.ID, float64(len(raw))/(1<<20), float64(limit)/(1<<20))
+	}
+	out, err := read(raw)
+	if err != nil {
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+			"MCP server %s gave a %s that cannot be read: %w", use.Server.ID, about.kind, err)
+	}
+	return out, nil
 }
 
 // offered makes a request beside tool calls, within the time of a call.
@@ -105,12 +173,7 @@ func (a subject) explain(server *registry.Server, err error) error {
 // saysMissing recognises a missing thing in a server's error message: MCP gives it the code of invalid parameters.
 func saysMissing(message string) bool {
 	m := strings.ToLower(message)
-	for _, words := range []string{"not found", "unknown", "does not exist", "no such"} {
-		if strings.Contains(m, words) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"not found", "unknown", "does not exist", "no such"}, func(words string) bool { return strings.Contains(m, words) })
 }
 
 // tooSlow is the cause of a request's end that took too long.
@@ -122,9 +185,3 @@ func (t tooSlow) Error() string {
 
 // Is makes it a deadline.
 func (tooSlow) Is(target error) bool { return errors.Is(target, context.DeadlineExceeded) }
-
-// unreadable returns the error of a response that is not valid MCP.
-func unreadable(server *registry.Server, what string, err error) *errs.Error {
-	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
-		"MCP server %s gave a %s that cannot be read: %w", server.ID, what, err)
-}

@@ -167,22 +167,6 @@ func readMember(key string, raw json.RawMessage, to any) error {
 	return nil
 }
 
-// member is one of an object, and what it is read into.
-type member struct {
-	key string
-	to  any
-}
-
-// members decodes the members that are present.
-func members(fields map[string]json.RawMessage, all ...member) error {
-	for _, m := range all {
-		if err := readMember(m.key, fields[m.key], m.to); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // rawContent is one block of a result; which fields count depends on the type.
 type rawContent struct {
 	typ, text, data, mimeType, uri, name, description string
