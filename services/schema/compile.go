@@ -28,7 +28,6 @@ type Schema struct {
 	raw      string
 	compiled *jsonschema.Schema // nil: everything fits
 	plan     *plan
-	quick    *quick // nil: the schema has more than it knows
 }
 
 // Compile reads a schema: draft 2020-12 where it does not say which. "", "{}" and "true" accept everything. References
@@ -50,7 +49,7 @@ func Compile(raw string) (*Schema, error) {
 		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 			"the JSON Schema cannot be used: %w", err)
 	}
-	s := &Schema{raw: raw, compiled: c, plan: p, quick: newQuick(c)}
+	s := &Schema{raw: raw, compiled: c, plan: p}
 	compiled.put(raw, s)
 	return s, nil
 }

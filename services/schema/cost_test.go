@@ -34,6 +34,7 @@ func TestExponentialWorkIsRefused(t *testing.T) {
 		{"recursion, deep", twice, nested(100), true},
 		{"many values", pattern, "[" + strings.Repeat("1,", 100_000) + "1]", false},
 		{"too many values", pattern, "[" + strings.Repeat("1,", 1_100_000) + "1]", true},
+		{"dynamic recursion", `{"$dynamicAnchor":"n","properties":{"a":{"$dynamicRef":"#n"}}}`, nested(100), false},
 		{"a large enum for many", `{"items":{"enum":[` + strings.Repeat(`"x",`, 10_000) + `1]}}`, "[" + strings.Repeat("1,", 10_000) + "1]", true},
 	}
 	for _, c := range cases {

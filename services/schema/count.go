@@ -1,158 +1,140 @@
 package schema
 
 import (
-	"container/heap"
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // counter adds up how often subschemas are applied. It assumes the worst where it depends on values: that alternatives are
-// all tried, and that conditions hold.
+// all tried, and that conditions hold. Equal applications are counted together, so counting is proportional to the document.
 type counter struct {
 	plan  *plan
 	total float64
 }
 
-// count takes how often each node is applied to a value, and goes on to what is in it. It ends early once the total is
-// too much.
-func (c *counter) count(applied map[*node]float64, v any) {
-	inner := c.spread(applied, kindOf(v))
-	if c.total > maxChecks {
-		return
+// check refuses a document that would take too much work. It is an *Invalid.
+func (p *plan) check(doc any, bytes int) error {
+	if p.cheap(bytes) {
+		return nil
 	}
+	c := counter{plan: p}
+	c.count(map[*part]float64{p.root: 1}, doc)
+	if c.total <= maxChecks {
+		return nil
+	}
+	return &Invalid{Problems: []Problem{{Message: fmt.Sprintf(
+		"it would take more than %d checks by this schema; make it smaller or less nested", maxChecks)}}}
+}
+
+// count takes how often each part is applied to a value, and goes on to what is in it. It ends early once the total is
+// too much.
+func (c *counter) count(applied map[*part]float64, v any) {
+	c.spread(applied, kindOf(v))
 	switch v := v.(type) {
 	case map[string]any:
 		for name, value := range v {
-			c.inner(inner, value, func(s *jsonschema.Schema, apply func(*jsonschema.Schema)) { c.property(s, name, apply) })
+			c.inner(applied, name, func(s *jsonschema.Schema) []*jsonschema.Schema { return []*jsonschema.Schema{s.PropertyNames} })
+			c.inner(applied, value, func(s *jsonschema.Schema) []*jsonschema.Schema { return c.property(s, name) })
 		}
 	case []any:
 		for i, value := range v {
-			c.inner(inner, value, func(s *jsonschema.Schema, apply func(*jsonschema.Schema)) { itemSchemas(s, i, apply) })
+			c.inner(applied, value, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemSchemas(s, i) })
 		}
 	}
 }
 
-// spread follows what is applied to the same value, in the order of ranks, so that each node is complete before what it
-// applies. It returns the nodes that look into the value.
-func (c *counter) spread(applied map[*node]float64, kind string) map[*node]float64 {
-	queue := make(byRank, 0, len(applied))
-	for n := range applied {
-		queue = append(queue, n)
-	}
-	heap.Init(&queue)
-	for len(queue) > 0 {
-		n := heap.Pop(&queue).(*node)
-		times := applied[n]
-		c.total += times * weight(n.schema)
-		if c.total > maxChecks {
-			return nil
-		}
-		if !n.admits(kind) {
-			delete(applied, n) // it ends with its type
+// spread adds what the parts apply to the same value, and removes those that end with the value's type. By rank, each part is complete
+// before what it applies.
+func (c *counter) spread(applied map[*part]float64, kind kinds) {
+	order := slices.Collect(maps.Keys(applied))
+	for i := 0; i < len(order); i++ {
+		if !order[i].admits(kind) {
 			continue
 		}
-		for _, m := range n.same {
-			if _, known := applied[m]; !known {
-				heap.Push(&queue, m)
+		for _, sub := range order[i].same {
+			if _, known := applied[sub]; !known {
+				applied[sub] = 0
+				order = append(order, sub)
 			}
-			applied[m] += times
 		}
 	}
-	return applied
+	slices.SortFunc(order, func(a, b *part) int { return cmp.Compare(a.rank, b.rank) })
+	for _, p := range order {
+		times := applied[p]
+		c.total += times * p.weight
+		if !p.admits(kind) {
+			delete(applied, p)
+			continue
+		}
+		for _, sub := range p.same {
+			applied[sub] += times
+		}
+	}
 }
 
-func (n *node) admits(kind string) bool {
-	return n.types == nil || n.types[kind] || kind == "number" && n.types["integer"]
-}
-
-// inner counts for one value within another.
-func (c *counter) inner(outer map[*node]float64, value any, find func(*jsonschema.Schema, func(*jsonschema.Schema))) {
-	if c.total > maxChecks {
-		return
+// inner counts for one value within another, to which find gives the subschemas.
+func (c *counter) inner(outer map[*part]float64, value any, find func(*jsonschema.Schema) []*jsonschema.Schema) {
+	applied := map[*part]float64{}
+	for p, times := range outer {
+		for _, s := range find(p.schema) {
+			if s != nil {
+				applied[c.plan.parts[s]] += times
+			}
+		}
 	}
-	applied := map[*node]float64{}
-	for n, times := range outer {
-		find(n.schema, func(s *jsonschema.Schema) { applied[c.plan.nodes[s]] += times })
-	}
-	if len(applied) > 0 {
+	if len(applied) > 0 && c.total <= maxChecks {
 		c.count(applied, value)
 	}
 }
 
-func (c *counter) property(s *jsonschema.Schema, name string, apply func(*jsonschema.Schema)) {
+func (c *counter) property(s *jsonschema.Schema, name string) []*jsonschema.Schema {
+	found := []*jsonschema.Schema{s.UnevaluatedProperties}
 	own, named := s.Properties[name]
-	if named {
-		apply(own)
-	}
+	found = append(found, own)
 	for pattern, one := range s.PatternProperties {
 		c.total++
 		if pattern.MatchString(name) {
-			apply(one)
-			named = true
+			found, named = append(found, one), true
 		}
 	}
-	if additional, ok := s.AdditionalProperties.(*jsonschema.Schema); ok && !named {
-		apply(additional)
+	if !named {
+		found = append(found, schemasIn(s.AdditionalProperties)...)
 	}
-	if s.UnevaluatedProperties != nil {
-		apply(s.UnevaluatedProperties)
-	}
-	if s.PropertyNames != nil {
-		c.count(map[*node]float64{c.plan.nodes[s.PropertyNames]: 1}, name)
-	}
+	return found
 }
 
-func itemSchemas(s *jsonschema.Schema, i int, apply func(*jsonschema.Schema)) {
-	rest := s.Items2020
-	switch {
-	case i < len(s.PrefixItems):
-		rest = s.PrefixItems[i]
-	default:
-		switch items := s.Items.(type) {
-		case *jsonschema.Schema:
-			rest = items
-		case []*jsonschema.Schema:
-			if i < len(items) {
-				rest = items[i]
-			} else if additional, ok := s.AdditionalItems.(*jsonschema.Schema); ok {
-				rest = additional
-			}
-		}
+func itemSchemas(s *jsonschema.Schema, i int) []*jsonschema.Schema {
+	tuple, rest := s.PrefixItems, s.Items2020
+	switch items := s.Items.(type) {
+	case *jsonschema.Schema:
+		rest = items
+	case []*jsonschema.Schema:
+		tuple = items
+		rest, _ = s.AdditionalItems.(*jsonschema.Schema)
 	}
-	for _, one := range []*jsonschema.Schema{rest, s.Contains, s.UnevaluatedItems} {
-		if one != nil {
-			apply(one)
-		}
+	if i < len(tuple) {
+		rest = tuple[i]
 	}
+	return []*jsonschema.Schema{rest, s.Contains, s.UnevaluatedItems}
 }
 
-func kindOf(v any) string {
+func kindOf(v any) kinds {
 	switch v.(type) {
 	case map[string]any:
-		return "object"
+		return objectKind
 	case []any:
-		return "array"
+		return arrayKind
 	case string:
-		return "string"
+		return stringKind
 	case json.Number:
-		return "number"
+		return numberKind
 	case bool:
-		return "boolean"
+		return booleanKind
 	}
-	return "null"
-}
-
-// byRank is a heap of nodes.
-type byRank []*node
-
-func (q byRank) Len() int           { return len(q) }
-func (q byRank) Less(i, j int) bool { return q[i].rank < q[j].rank }
-func (q byRank) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *byRank) Push(n any)        { *q = append(*q, n.(*node)) }
-func (q *byRank) Pop() any {
-	last := len(*q) - 1
-	n := (*q)[last]
-	*q = (*q)[:last]
-	return n
+	return nullKind
 }

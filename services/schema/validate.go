@@ -64,7 +64,7 @@ func (s *Schema) ValidateDocument(doc strictjson.Document) error {
 		return nil
 	}
 	text := doc.String()
-	if s.quick != nil && s.plan.cheap(len(text)) && s.quick.fits(text) {
+	if s.plan.cheap(len(text)) && s.plan.fits(s.compiled, text) {
 		return nil
 	}
 	return s.validate(text)

@@ -6,7 +6,7 @@ import (
 )
 
 // The schemas that tools have are decided by the text alone, and what does not fit never is.
-func TestQuick(t *testing.T) {
+func TestFits(t *testing.T) {
 	const all = `{"type":"object","description":"of all","properties":{
 		"path":{"type":"string","minLength":1,"maxLength":5,"description":"where","default":"x"},"mode":{"type":"string","enum":["r","w"]},
 		"limit":{"type":"integer","minimum":1,"maximum":100},"share":{"type":"number"},"deep":{"type":["boolean","null"]},"any":true,"none":{},
@@ -45,14 +45,15 @@ func TestQuick(t *testing.T) {
 		{draft7, `[1]`, false, false},
 		{draft7, `{}`, false, false},
 		{draft7, `"x"`, true, true},
-		{`{"properties":{"a":false}}`, `{"b":1}`, false, true},
+		{`{"properties":{"a":false}}`, `{"b":1}`, true, true},
 		{`{"type":"string","format":"date"}`, `"2020-01-01"`, false, true},
 		{`{"type":"string","pattern":"^a"}`, `"a"`, false, true},
 		{`{"enum":["a",1]}`, `1`, false, true},
 		{`{"enum":["a"]}`, `1`, false, false},
 		{`{"minimum":0.5}`, `1`, false, true},
 		{`{"minimum":1}`, `1.5`, false, true},
-		{`{"items":{"$ref":"#"}}`, `[]`, false, true},
+		{`{"items":{"$ref":"#"}}`, `[]`, true, true},
+		{`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{}}}`, `[1]`, false, true},
 		{`{"type":"object","required":["a"],"additionalProperties":false}`, `{"a":1}`, false, false},
 	}
 	for _, c := range cases {
@@ -60,8 +61,8 @@ func TestQuick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.quick != nil && s.quick.fits(c.doc); got != c.quick {
-			t.Errorf("%s by %.60s: quick says %v, want %v", c.doc, c.schema, got, c.quick)
+		if got := s.plan.fits(s.compiled, c.doc); got != c.quick {
+			t.Errorf("%s by %.60s: fits says %v, want %v", c.doc, c.schema, got, c.quick)
 		}
 		if err := s.Validate(c.doc); (err == nil) != c.fits {
 			t.Errorf("%s by %.60s: %v", c.doc, c.schema, err)
@@ -76,26 +77,26 @@ func TestQuickIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := "[[" + strings.Repeat("1,", 1_100_000) + "1]]"
-	if s.plan.cheap(len(long)) || !s.quick.fits(`[[1]]`) || s.Validate(long) == nil {
+	if s.plan.cheap(len(long)) || !s.plan.fits(s.compiled, `[[1]]`) || s.Validate(long) == nil {
 		t.Error("it was not counted")
 	}
 }
 
-// Where quick says yes, the validator does.
-func FuzzQuick(f *testing.F) {
+// Where fits says yes, the validator does.
+func FuzzFits(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"type":"integer","minimum":1}},"required":["a"],"additionalProperties":{"enum":["x"]}}`, `{"a":1,"b":"x"}`)
 	f.Add(`{"items":{"type":["string","null"],"maxLength":2,"minLength":1},"maxItems":3,"minItems":1}`, `["\ud83d\ude00",null]`)
 	f.Add(`{"maxProperties":1,"minProperties":1,"required":["\u0000"]}`, `{"\u0000":-0}`)
 	f.Add(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","maximum":3}`, `3.0`)
 	f.Fuzz(func(t *testing.T, raw, doc string) {
 		s, err := Compile(raw)
-		if err != nil || s.quick == nil || !s.plan.cheap(len(doc)) {
+		if err != nil || !s.plan.cheap(len(doc)) {
 			return
 		}
 		if _, err := parse(doc); err != nil {
 			return
 		}
-		if !s.quick.fits(doc) {
+		if !s.plan.fits(s.compiled, doc) {
 			return
 		}
 		if err := s.validate(doc); err != nil {

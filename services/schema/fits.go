@@ -1,0 +1,101 @@
+package schema
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"pawl.dev/services/strictjson"
+)
+
+// fits reports whether a value of valid JSON certainly fits, from its text alone, without building a tree. It knows the keywords that most
+// schemas of tools use, and most inputs fit. Everything that it does not accept goes to the validator, which decides and words the
+// errors.
+func (p *plan) fits(s *jsonschema.Schema, value string) bool {
+	if s == nil {
+		return true
+	}
+	part := p.parts[s]
+	if !part.plain || s.Bool != nil {
+		return part.plain && *s.Bool
+	}
+	kind := kindNames[strictjson.Kind(value)]
+	if !part.admits(kind) || kind == numberKind && part.kinds&(numberKind|integerKind) == integerKind && strings.ContainsAny(value, ".eE") {
+		return false
+	}
+	if s.Enum != nil && kind != stringKind {
+		return false
+	}
+	switch kind {
+	case stringKind:
+		return fitsText(s, strictjson.Content(value))
+	case numberKind:
+		return fitsNumber(s, value)
+	case arrayKind:
+		return p.fitsItems(s, value)
+	case objectKind:
+		return p.fitsMembers(s, value)
+	}
+	return true
+}
+
+func fitsText(s *jsonschema.Schema, text string) bool {
+	if s.Enum != nil && !slices.ContainsFunc(s.Enum.Values, func(v any) bool { return v.(string) == text }) {
+		return false
+	}
+	return s.MinLength == nil && s.MaxLength == nil || within(utf8.RuneCountInString(text), s.MinLength, s.MaxLength)
+}
+
+func fitsNumber(s *jsonschema.Schema, number string) bool {
+	if s.Minimum == nil && s.Maximum == nil {
+		return true
+	}
+	n, err := strconv.ParseInt(strictjson.Content(number), 10, 64)
+	return err == nil && (s.Minimum == nil || n >= s.Minimum.Num().Int64()) && (s.Maximum == nil || n <= s.Maximum.Num().Int64())
+}
+
+func (p *plan) fitsItems(s *jsonschema.Schema, array string) bool {
+	items := s.Items2020
+	if before2020, ok := s.Items.(*jsonschema.Schema); ok {
+		items = before2020
+	}
+	n := 0
+	for item := range strictjson.Items(array) {
+		if n++; !p.fits(items, item) {
+			return false
+		}
+	}
+	return within(n, s.MinItems, s.MaxItems)
+}
+
+func (p *plan) fitsMembers(s *jsonschema.Schema, object string) bool {
+	n, found := 0, 0
+	for name, value := range strictjson.Members(object) {
+		n++
+		if slices.Contains(s.Required, name) {
+			found++
+		}
+		property, named := s.Properties[name]
+		if !named {
+			switch others := s.AdditionalProperties.(type) {
+			case bool:
+				if !others {
+					return false
+				}
+			case *jsonschema.Schema:
+				property = others
+			}
+		}
+		if !p.fits(property, value) {
+			return false
+		}
+	}
+	return found == len(s.Required) && within(n, s.MinProperties, s.MaxProperties)
+}
+
+func within(n int, least, most *int) bool {
+	return (least == nil || n >= *least) && (most == nil || n <= *most)
+}

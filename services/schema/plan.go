@@ -1,0 +1,248 @@
+package schema
+
+import (
+	"errors"
+	"maps"
+	"math/big"
+	"reflect"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// A few lines of schema (two references to the same place, nested) make a validator work for years on a small document,
+// and schemas come from strangers. So the work is bounded before it is done: how often each subschema can be applied to a value.
+
+const (
+	// maxChecks bounds one validation: about a second, and the memory of as many problems.
+	maxChecks = 1_000_000
+	// maxEdges bounds a schema: the ways from subschemas to subschemas.
+	maxEdges = 200_000
+	// maxWays is how many ways to subschemas are followed without counting for each document.
+	maxWays = 10_000
+)
+
+// plan is what bounding and quick acceptance need to know of a compiled schema.
+type plan struct {
+	root  *part
+	parts map[*jsonschema.Schema]*part
+	// perByte is how many checks a byte of document can cost at most; 0: unbounded, so each document is counted.
+	perByte float64
+}
+
+// part is one subschema.
+type part struct {
+	schema      *jsonschema.Schema
+	kinds       kinds   // types of values that it admits; 0: all
+	plain       bool    // fits knows all of its keywords
+	weight      float64 // what applying it once costs beside its subschemas, in checks
+	same, inner []*part // applied to the same value, and to what is in the value
+	rank        int     // greater than that of everything that applies it to the same value
+	open        bool    // being visited
+	ways        float64 // from here to subschemas; 0: not yet counted
+}
+
+// kinds is a set of JSON types.
+type kinds uint8
+
+const (
+	nullKind kinds = 1 << iota
+	booleanKind
+	numberKind
+	integerKind
+	stringKind
+	arrayKind
+	objectKind
+)
+
+var kindNames = map[string]kinds{
+	"null": nullKind, "boolean": booleanKind, "number": numberKind, "integer": integerKind, "string": stringKind,
+	"array": arrayKind, "object": objectKind,
+}
+
+// admits reports whether a value of that type can fit.
+func (p *part) admits(kind kinds) bool {
+	return p.kinds == 0 || p.kinds&kind != 0 || kind == numberKind && p.kinds&integerKind != 0
+}
+
+var (
+	errEndless  = errors.New("it refers to itself without going into a value, so no document could ever be checked by it")
+	errTooLarge = errors.New("it has too many parts that refer to each other")
+)
+
+func newPlan(root *jsonschema.Schema) (*plan, error) {
+	p := &plan{parts: map[*jsonschema.Schema]*part{}}
+	p.root = p.add(root)
+	if err := p.addDynamic(); err != nil {
+		return nil, err
+	}
+	next := len(p.parts)
+	for _, part := range p.parts {
+		if part.endless(&next) {
+			return nil, errEndless
+		}
+	}
+	if w := p.root.count(); w <= maxWays {
+		p.perByte = w
+	}
+	return p, nil
+}
+
+// add returns the part of a schema, with all that can be reached from it.
+func (p *plan) add(s *jsonschema.Schema) *part {
+	if known := p.parts[s]; known != nil {
+		return known
+	}
+	added := &part{schema: s, plain: isPlain(s), weight: weight(s)}
+	if s.Types != nil {
+		for _, name := range s.Types.ToStrings() {
+			added.kinds |= kindNames[name]
+		}
+	}
+	p.parts[s] = added
+	for _, sub := range sameValue(s) {
+		added.same = append(added.same, p.add(sub))
+	}
+	for _, sub := range innerValues(s) {
+		added.inner = append(added.inner, p.add(sub))
+	}
+	return added
+}
+
+// weight compares with applying a schema, which takes much longer than comparing a value or a name.
+func weight(s *jsonschema.Schema) float64 {
+	const cheaper = 16
+	compared := len(s.Required)
+	if s.Enum != nil {
+		compared += len(s.Enum.Values)
+	}
+	return 1 + float64(compared)/cheaper
+}
+
+// addDynamic adds the other targets of dynamic references, which are resolved by the path of evaluation.
+func (p *plan) addDynamic() error {
+	var anchored []*part
+	for s, part := range p.parts {
+		if s.RecursiveAnchor || s.DynamicAnchor != "" {
+			anchored = append(anchored, part)
+		}
+	}
+	edges := 0
+	for s, from := range p.parts {
+		for _, to := range anchored {
+			if s.RecursiveRef == nil && s.DynamicRef == nil {
+				break
+			}
+			if leadsTo(s, to.schema) {
+				from.same = append(from.same, to)
+			}
+		}
+		if edges += len(from.same); edges > maxEdges {
+			return errTooLarge
+		}
+	}
+	return nil
+}
+
+// leadsTo reports whether a dynamic reference may lead to another schema than the one that it names.
+func leadsTo(s, to *jsonschema.Schema) bool {
+	return s.RecursiveRef != nil && s.RecursiveRef != to && to.RecursiveAnchor ||
+		s.DynamicRef != nil && s.DynamicRef.Ref != to && s.DynamicRef.Anchor != "" && s.DynamicRef.Anchor == to.DynamicAnchor
+}
+
+// sameValue lists the subschemas that a schema applies to the value that it is applied to itself.
+func sameValue(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := slices.Concat([]*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf,
+		slices.Collect(maps.Values(s.DependentSchemas)))
+	if s.DynamicRef != nil {
+		all = append(all, s.DynamicRef.Ref)
+	}
+	for _, dependency := range s.Dependencies {
+		all = append(all, schemasIn(dependency)...)
+	}
+	return slices.DeleteFunc(all, isNil)
+}
+
+// innerValues lists the subschemas that a schema applies to what is in its value.
+func innerValues(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := slices.Concat([]*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems},
+		s.PrefixItems, slices.Collect(maps.Values(s.Properties)), slices.Collect(maps.Values(s.PatternProperties)),
+		schemasIn(s.AdditionalProperties), schemasIn(s.Items), schemasIn(s.AdditionalItems))
+	return slices.DeleteFunc(all, isNil)
+}
+
+func isNil(s *jsonschema.Schema) bool { return s == nil }
+
+// schemasIn returns the schemas of a keyword that may have one, several, or none.
+func schemasIn(keyword any) []*jsonschema.Schema {
+	switch v := keyword.(type) {
+	case *jsonschema.Schema:
+		return []*jsonschema.Schema{v}
+	case []*jsonschema.Schema:
+		return v
+	}
+	return nil
+}
+
+// endless ranks a part and those that it applies to the same value, and reports whether one of them applies itself.
+func (p *part) endless(next *int) bool {
+	if p.open || p.rank != 0 {
+		return p.open
+	}
+	p.open = true
+	for _, sub := range p.same {
+		if sub.endless(next) {
+			return true
+		}
+	}
+	p.open = false
+	p.rank = *next
+	*next--
+	return false
+}
+
+// count returns the number of ways from a part to subschemas, which bounds the checks of a value; more than maxWays if it is recursive.
+func (p *part) count() float64 {
+	if p.open {
+		return maxWays + 1
+	}
+	if p.ways == 0 {
+		p.open = true
+		ways := p.weight
+		for _, sub := range slices.Concat(p.same, p.inner) {
+			ways += sub.count()
+		}
+		p.open, p.ways = false, ways
+	}
+	return p.ways
+}
+
+// cheap reports whether no document of that length can take too much work.
+func (p *plan) cheap(bytes int) bool {
+	return p.perByte > 0 && p.perByte*float64(bytes) <= maxChecks
+}
+
+// isPlain reports whether fits looks at every keyword of a schema. Keywords that a later version of the validator adds are unknown.
+func isPlain(s *jsonschema.Schema) bool {
+	v := reflect.ValueOf(s).Elem()
+	for f := range v.Type().Fields() {
+		switch f.Name {
+		case "Bool", "Types", "Enum", "MinLength", "MaxLength", "MinItems", "MaxItems", "MinProperties", "MaxProperties", "Minimum", "Maximum",
+			"Items", "Items2020", "Properties", "AdditionalProperties", "Required": // looked at
+		case "DraftVersion", "Location", "ID", "Anchor": // names
+		case "Title", "Description", "Default", "Comment", "ReadOnly", "WriteOnly", "Examples", "Deprecated": // notes
+		default:
+			if f.IsExported() && !v.FieldByIndex(f.Index).IsZero() {
+				return false
+			}
+		}
+	}
+	if s.Enum != nil && slices.ContainsFunc(s.Enum.Values, func(v any) bool { _, text := v.(string); return !text }) {
+		return false
+	}
+	const mostRequired = 64 // each is looked for among them
+	_, tuple := s.Items.([]*jsonschema.Schema)
+	return !tuple && len(s.Required) <= mostRequired && isInt64(s.Minimum) && isInt64(s.Maximum)
+}
+
+func isInt64(bound *big.Rat) bool { return bound == nil || bound.IsInt() && bound.Num().IsInt64() }
