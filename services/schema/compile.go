@@ -108,7 +108,7 @@ func describeCompile(err error) error {
 	if errors.As(err, &invalid) {
 		var v *jsonschema.ValidationError
 		if errors.As(invalid.Err, &v) {
-			return problemsOf(v)
+			return explainer{}.explain(v)
 		}
 	}
 	return errors.New(strings.ReplaceAll(err.Error(), baseURL, ""))

@@ -2,56 +2,134 @@ package schema
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"math/big"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
+	"pawl.dev/services/similar"
 	"pawl.dev/services/strictjson"
 )
 
-// problemsOf flattens the validator's tree into what a person has to fix.
-func problemsOf(err *jsonschema.ValidationError) *Invalid {
-	problems := flatten(err)
+// explainer turns the validator's tree of errors into what a person has to fix. The zero explainer suggests no names.
+type explainer struct {
+	plan *plan
+	doc  any
+}
+
+// explain returns all problems that a tree names.
+func (e explainer) explain(err *jsonschema.ValidationError) *Invalid {
+	problems := e.flatten(err)
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Message, b.Message))
 	})
 	return &Invalid{Problems: slices.Compact(problems)}
 }
 
-func flatten(err *jsonschema.ValidationError) []Problem {
+func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 	at := pointer(err.InstanceLocation)
 	switch k := err.ErrorKind.(type) {
 	case *kind.AnyOf:
 		return []Problem{{at, alternatives(at, err.Causes)}}
 	case *kind.OneOf:
 		if len(k.Subschemas) > 0 {
-			return []Problem{{at, fmt.Sprintf("fits several of the alternatives of which it must fit one (%s)", ordinals(k.Subschemas))}}
+			which := strings.ReplaceAll(join(k.Subschemas, func(i int) string { return strconv.Itoa(i + 1) }), ", ", " and ")
+			return []Problem{{at, "fits several of the alternatives of which it must fit one (" + which + ")"}}
 		}
 		return []Problem{{at, alternatives(at, err.Causes)}}
 	case *kind.Required:
 		var all []Problem
 		for _, name := range k.Missing {
-			all = append(all, Problem{at, missing(name)})
+			all = append(all, Problem{at, fmt.Sprintf("required property %q is missing", name) + e.misspelt(name, err)})
 		}
 		return all
+	case *kind.AdditionalProperties:
+		return []Problem{{at, describe(k) + e.meant(k.Properties, err)}}
 	case *kind.PropertyNames:
-		return []Problem{{at, fmt.Sprintf("the property name %q is not allowed: %s", k.Property, inline(err.Causes))}}
+		return []Problem{{at, fmt.Sprintf("the property name %q is not allowed: %s", k.Property, inline(at, err.Causes))}}
 	}
 	if len(err.Causes) == 0 {
 		return []Problem{{at, describe(err.ErrorKind)}}
 	}
 	var all []Problem
 	for _, cause := range err.Causes {
-		all = append(all, flatten(cause)...)
+		all = append(all, e.flatten(cause)...)
 	}
 	return all
+}
+
+// Missing reports whether a property is just absent, not given under a similar name.
+func (p Problem) Missing() bool {
+	return strings.HasPrefix(p.Message, "required property ") && strings.HasSuffix(p.Message, " is missing")
+}
+
+// meant suggests known names for unknown ones.
+func (e explainer) meant(unknown []string, err *jsonschema.ValidationError) string {
+	known, _ := e.names(err)
+	var meant []string
+	for _, name := range slices.Sorted(slices.Values(unknown)) {
+		if near := similar.Names(name, known); len(near) > 0 {
+			meant = append(meant, strconv.Quote(near[0]))
+		}
+	}
+	if len(meant) == 0 {
+		return ""
+	}
+	return ", did you mean " + strings.Join(meant, " and ") + "?"
+}
+
+// misspelt says which unknown property may be the missing one. A schema that refuses unknown properties reports them anyway.
+func (e explainer) misspelt(missing string, err *jsonschema.ValidationError) string {
+	known, closed := e.names(err)
+	if closed {
+		return ""
+	}
+	var unknown []string
+	object, _ := valueAt(e.doc, err.InstanceLocation).(map[string]any)
+	for name := range object {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	near := similar.Names(missing, unknown)
+	if len(near) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %q is not known, did you mean %q?", near[0], missing)
+}
+
+// names returns the properties that the schema of an error knows, and whether it refuses others.
+func (e explainer) names(err *jsonschema.ValidationError) (names []string, closed bool) {
+	if e.plan == nil {
+		return nil, true
+	}
+	for s := range e.plan.parts {
+		if s.Location == err.SchemaURL {
+			return slices.Collect(maps.Keys(s.Properties)), s.AdditionalProperties == false
+		}
+	}
+	return nil, false
+}
+
+// valueAt returns the value at a place of a document; nil if none.
+func valueAt(doc any, location []string) any {
+	for _, step := range location {
+		switch at := doc.(type) {
+		case map[string]any:
+			doc = at[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(at) {
+				return nil
+			}
+			doc = at[i]
+		}
+	}
+	return doc
 }
 
 // alternatives says why none of several schemas fits. Where it is always the type, one sentence is enough.
@@ -87,158 +165,24 @@ func typeProblem(at string, err *jsonschema.ValidationError) (*kind.Type, bool) 
 func inlineEach(at string, causes []*jsonschema.ValidationError) string {
 	parts := make([]string, 0, len(causes))
 	for i, cause := range causes {
-		var wrong []string
-		for _, p := range flatten(cause) {
+		parts = append(parts, fmt.Sprintf("(%d) %s", i+1, inline(at, []*jsonschema.ValidationError{cause})))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// inline says in one line what is wrong at and below a place.
+func inline(at string, causes []*jsonschema.ValidationError) string {
+	var wrong []string
+	for _, cause := range causes {
+		for _, p := range (explainer{}).flatten(cause) {
 			if p.Pointer == at {
 				p.Pointer = ""
 			}
 			wrong = append(wrong, p.String())
 		}
-		slices.Sort(wrong)
-		parts = append(parts, fmt.Sprintf("(%d) %s", i+1, strings.Join(wrong, ", ")))
 	}
-	return strings.Join(parts, "; ")
-}
-
-func inline(causes []*jsonschema.ValidationError) string {
-	var wrong []string
-	for _, cause := range causes {
-		for _, p := range flatten(cause) {
-			wrong = append(wrong, p.Message)
-		}
-	}
+	slices.Sort(wrong)
 	return strings.Join(wrong, ", ")
-}
-
-func describe(k jsonschema.ErrorKind) string {
-	switch k := k.(type) {
-	case *kind.Type:
-		return fmt.Sprintf("must be %s, is %s", strings.Join(k.Want, " or "), k.Got)
-	case *kind.Enum:
-		return fmt.Sprintf("must be one of %s; is %s", shorten(showAll(offered(k.Want))), shorten(show(k.Got)))
-	case *kind.Const:
-		return fmt.Sprintf("must be %s; is %s", shorten(show(k.Want)), shorten(show(k.Got)))
-	case *kind.AdditionalProperties:
-		names := slices.Clone(k.Properties)
-		slices.Sort(names)
-		return fmt.Sprintf("has unknown %s %s", plural(len(names), "property", "properties"), shorten(quoteAll(names)))
-	case *kind.FalseSchema:
-		return "is not allowed here"
-	case *kind.Format:
-		if k.Want == "regex" {
-			return fmt.Sprintf("the pattern %s is not understood; RE2 has no lookaround and no backreferences", shorten(show(k.Got)))
-		}
-		return fmt.Sprintf("must be a valid %s, is %s", k.Want, shorten(show(k.Got)))
-	case *kind.Pattern:
-		return fmt.Sprintf("must match the pattern %s, is %s", k.Want, shorten(show(k.Got)))
-	case *kind.Not:
-		return "fits what it must not fit"
-	case *kind.DependentRequired:
-		return fmt.Sprintf("has %q and so must have %s too", k.Prop, quoteAll(k.Missing))
-	case *kind.Dependency:
-		return fmt.Sprintf("has %q and so must have %s too", k.Prop, quoteAll(k.Missing))
-	case *kind.UniqueItems:
-		return fmt.Sprintf("must have different items; items %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
-	case *kind.RefCycle:
-		return "the schema refers to itself without end"
-	}
-	if text, ok := describeSize(k); ok {
-		return text
-	}
-	return k.LocalizedString(message.NewPrinter(language.English))
-}
-
-// describeSize covers the keywords that compare with a number.
-func describeSize(k jsonschema.ErrorKind) (string, bool) {
-	switch k := k.(type) {
-	case *kind.Minimum:
-		return bound("at least", k.Want, k.Got), true
-	case *kind.Maximum:
-		return bound("at most", k.Want, k.Got), true
-	case *kind.ExclusiveMinimum:
-		return bound("greater than", k.Want, k.Got), true
-	case *kind.ExclusiveMaximum:
-		return bound("less than", k.Want, k.Got), true
-	case *kind.MultipleOf:
-		return bound("a multiple of", k.Want, k.Got), true
-	case *kind.MinLength:
-		return count("at least", k.Want, "character", k.Got), true
-	case *kind.MaxLength:
-		return count("at most", k.Want, "character", k.Got), true
-	case *kind.MinItems:
-		return count("at least", k.Want, "item", k.Got), true
-	case *kind.MaxItems:
-		return count("at most", k.Want, "item", k.Got), true
-	case *kind.MinProperties:
-		return count("at least", k.Want, "member", k.Got), true
-	case *kind.MaxProperties:
-		return count("at most", k.Want, "member", k.Got), true
-	}
-	return "", false
-}
-
-func bound(relation string, want, got *big.Rat) string {
-	return fmt.Sprintf("must be %s %s, is %s", relation, shorten(number(want)), shorten(number(got)))
-}
-
-func count(relation string, want int, unit string, got int) string {
-	return fmt.Sprintf("must have %s %d %s, has %d", relation, want, plural(want, unit, unit+"s"), got)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
-// number writes a rational as a decimal where it has an exact one.
-func number(r *big.Rat) string {
-	if digits, exact := r.FloatPrec(); exact {
-		return r.FloatString(digits)
-	}
-	return r.RatString()
-}
-
-func show(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(b)
-}
-
-func showAll(values []any) string {
-	parts := make([]string, 0, len(values))
-	for _, v := range values {
-		parts = append(parts, show(v))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func quoteAll(names []string) string {
-	parts := make([]string, 0, len(names))
-	for _, n := range names {
-		parts = append(parts, fmt.Sprintf("%q", n))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func ordinals(indexes []int) string {
-	parts := make([]string, 0, len(indexes))
-	for _, i := range indexes {
-		parts = append(parts, fmt.Sprint(i+1))
-	}
-	return strings.Join(parts, " and ")
-}
-
-// shorten keeps a long value from drowning the message.
-func shorten(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 func pointer(location []string) string {

@@ -82,7 +82,7 @@ func (s *Schema) validate(text string) error {
 	if err := s.compiled.Validate(v); err != nil {
 		var invalid *jsonschema.ValidationError
 		if errors.As(err, &invalid) {
-			return s.hinted(problemsOf(invalid), invalid, v)
+			return explainer{s.plan, v}.explain(invalid)
 		}
 		return &Invalid{Problems: []Problem{{Message: err.Error()}}}
 	}
