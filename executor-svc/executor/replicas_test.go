@@ -56,7 +56,7 @@ func listening(t *testing.T, p *fake.Pool) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
+	server := grpc.NewServer(grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))
 	mcppoolv1.RegisterMcpPoolServiceServer(server, p)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,21 +2,22 @@ package inproc
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
 
-// authority is what calls are addressed to: this machine, by definition.
-const authority = "localhost"
-
-// authorities is that as metadata, which the receiver gets copies of.
-var authorities = []string{authority}
+// authority is what calls are addressed to: this machine, by definition. The receiver gets copies of it.
+var authority = []string{"localhost"}
 
 type address struct{}
 
@@ -26,32 +27,22 @@ func (address) String() string  { return "inproc" }
 // thisProcess is the peer on both sides.
 var thisProcess = peer.Peer{Addr: address{}, LocalAddr: address{}}
 
-// callOptions are those of gRPC's call options that mean something without a network.
+// callOptions are those of gRPC's call options that clients use here.
 type callOptions struct {
-	headers  []*metadata.MD
-	trailers []*metadata.MD
-	creds    []credentials.PerRPCCredentials
-	onFinish []func(error)
-	shares   bool
+	header, trailer *metadata.MD // nil: not wanted
+	shares          bool
 }
 
-func readOptions(creds credentials.PerRPCCredentials, opts []grpc.CallOption) callOptions {
+func readOptions(opts []grpc.CallOption) callOptions {
 	var o callOptions
-	if creds != nil {
-		o.creds = append(o.creds, creds)
-	}
 	for _, opt := range opts {
 		switch opt := opt.(type) {
 		case grpc.HeaderCallOption:
-			o.headers = append(o.headers, opt.HeaderAddr)
+			o.header = opt.HeaderAddr
 		case grpc.TrailerCallOption:
-			o.trailers = append(o.trailers, opt.TrailerAddr)
+			o.trailer = opt.TrailerAddr
 		case grpc.PeerCallOption:
 			*opt.PeerAddr = thisProcess
-		case grpc.PerRPCCredsCallOption:
-			o.creds = append(o.creds, opt.Creds)
-		case grpc.OnFinishCallOption:
-			o.onFinish = append(o.onFinish, opt.OnFinish)
 		case sharing:
 			o.shares = true
 		}
@@ -59,26 +50,15 @@ func readOptions(creds credentials.PerRPCCredentials, opts []grpc.CallOption) ca
 	return o
 }
 
-func (o *callOptions) setHeader(md metadata.MD) {
-	for _, addr := range o.headers {
-		*addr = md
+// prepare returns the method of a call, and what the server receives as its metadata.
+func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, metadata.MD, error) {
+	if ctx.Err() != nil {
+		return nil, nil, ended(ctx)
 	}
-}
-
-func (o *callOptions) setTrailer(md metadata.MD) {
-	for _, addr := range o.trailers {
-		*addr = md
+	m, err := c.find(name, stream)
+	if err != nil {
+		return nil, nil, err
 	}
-}
-
-func (o *callOptions) finish(err error) {
-	for _, f := range o.onFinish {
-		f(err)
-	}
-}
-
-// incoming turns what the client sends along into what the server receives.
-func (o *callOptions) incoming(ctx context.Context, name string) (metadata.MD, error) {
 	md, ok := metadata.FromOutgoingContext(ctx) // a copy
 	if !ok {
 		md = metadata.MD{}
@@ -88,18 +68,96 @@ func (o *callOptions) incoming(ctx context.Context, name string) (metadata.MD, e
 			delete(md, key) // reserved for gRPC itself, which drops them too
 		}
 	}
-	service := name[:max(0, strings.LastIndexByte(name, '/'))]
-	for _, creds := range o.creds {
-		more, err := creds.GetRequestMetadata(ctx, "inproc://"+authority+service)
-		if err != nil {
-			return nil, status.Errorf(codes.Unauthenticated, "get the credentials of the call: %v", err)
-		}
-		for key, value := range more {
-			md.Append(key, value)
-		}
+	if c.authorization != nil {
+		md["authorization"] = append(md["authorization"], c.authorization...)
 	}
-	md[":authority"] = authorities
-	return md, nil
+	md[":authority"] = authority
+	return m, md, nil
+}
+
+// transport is what both sides of a call know of it beside its messages. grpc.SetHeader, SendHeader and SetTrailer reach it.
+type transport struct {
+	method *method
+	shares atomic.Bool // the handler called Share
+
+	mu              sync.Mutex // guards the following
+	header, trailer metadata.MD
+	sent            bool
+	headerSent      chan struct{} // closed when the header is sent, which is not written afterwards; nil: it comes with the reply
+}
+
+var errHeaderSent = errors.New("inproc: the header was sent already")
+
+func (t *transport) Method() string { return t.method.name }
+
+func (t *transport) SetHeader(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sent {
+		return errHeaderSent
+	}
+	t.header = metadata.Join(t.header, md)
+	return nil
+}
+
+func (t *transport) SendHeader(md metadata.MD) error {
+	if err := t.SetHeader(md); err != nil {
+		return err
+	}
+	t.sendHeader()
+	return nil
+}
+
+func (t *transport) sendHeader() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.sent && t.headerSent != nil {
+		t.sent = true
+		close(t.headerSent)
+	}
+}
+
+func (t *transport) SetTrailer(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trailer = metadata.Join(t.trailer, md)
+	return nil
+}
+
+// report gives the client the header and the trailer that it wants.
+func (t *transport) report(o *callOptions) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.header != nil {
+		*o.header = t.header
+	}
+	if o.trailer != nil {
+		*o.trailer = t.trailer
+	}
+}
+
+// serve runs a handler in the server's context of a call, and passes how it ended to finish, also if it panics or ends its goroutine.
+func (s *server) serve(client context.Context, md metadata.MD, t *transport, handle func(context.Context) error, finish func(error)) {
+	ctx, cancel := serverContext(client, md)
+	kind := t.method.stream
+	if kind == nil {
+		kind = &grpc.StreamDesc{}
+	}
+	ctx, tellEnd := start(ctx, s.serverStats, t.method.name, false, kind.ClientStreams, kind.ServerStreams)
+	var err error
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = status.Errorf(codes.Internal, "the handler of %s panicked: %v", t.method.name, p)
+		} else if !returned { // runtime.Goexit
+			err = status.Errorf(codes.Internal, "the handler of %s ended without returning", t.method.name)
+		}
+		tellEnd(err)
+		finish(err)
+		cancel()
+	}()
+	err = handle(grpc.NewContextWithServerTransportStream(ctx, t))
+	returned = true
 }
 
 // endOnly passes on the end and the deadline of a client's context, and none of its values.
@@ -120,6 +178,22 @@ func serverContext(client context.Context, md metadata.MD) (context.Context, con
 	return peer.NewContext(metadata.NewIncomingContext(ctx, md), &thisProcess), cancel
 }
 
+// start reports the begin of a call to a stats handler, if any, and returns a function that reports the end, once.
+func start(ctx context.Context, h stats.Handler, name string, client, clientStream, serverStream bool) (context.Context, func(error)) {
+	if h == nil {
+		return ctx, func(error) {}
+	}
+	ctx = h.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: name})
+	begun := time.Now()
+	h.HandleRPC(ctx, &stats.Begin{Client: client, BeginTime: begun, IsClientStream: clientStream, IsServerStream: serverStream})
+	var once sync.Once
+	return ctx, func(err error) {
+		once.Do(func() {
+			h.HandleRPC(ctx, &stats.End{Client: client, BeginTime: begun, EndTime: time.Now(), Error: statusOf(err)})
+		})
+	}
+}
+
 // statusOf makes the error that a client gets: a status as the wire would have made it, not the server's own value with
 // its causes.
 func statusOf(err error) error {
@@ -129,9 +203,6 @@ func statusOf(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
 		st = status.FromContextError(err)
-	}
-	if st.Code() == codes.OK {
-		return nil
 	}
 	return status.FromProto(st.Proto()).Err()
 }

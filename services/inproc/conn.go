@@ -1,7 +1,6 @@
 package inproc
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
@@ -19,14 +17,18 @@ import (
 
 // Conn is a server and a connection to it.
 type Conn struct {
+	*server
+	authorization []string // metadata of every call; nil: none
+}
+
+type server struct {
 	unary  grpc.UnaryServerInterceptor  // nil: none
 	stream grpc.StreamServerInterceptor // nil: none
-	client stats.Handler                // nil: none
-	server stats.Handler                // nil: none
 
-	mu       sync.RWMutex
-	services map[string]struct{}
-	methods  map[string]*method // by full name, `/package.Service/Method`
+	clientStats, serverStats stats.Handler // nil: none
+
+	mu      sync.RWMutex
+	methods map[string]*method // by full name, `/package.Service/Method`
 }
 
 // method is one registered method: unary or a stream.
@@ -35,8 +37,6 @@ type method struct {
 	impl   any
 	unary  *grpc.MethodDesc
 	stream *grpc.StreamDesc
-
-	requests, responses shapes
 }
 
 var (
@@ -44,13 +44,16 @@ var (
 	_ grpc.ClientConnInterface = (*Conn)(nil)
 )
 
-// New makes a connection whose calls pass the interceptors, the first being the outermost.
-func New(unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) *Conn {
-	return &Conn{
-		unary: chainUnary(unary), stream: chainStream(stream),
-		client: telemetry.ClientHandler(), server: telemetry.ServerHandler(),
-		services: map[string]struct{}{}, methods: map[string]*method{},
-	}
+// New makes a connection whose calls pass the interceptors; nil is none.
+func New(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) *Conn {
+	return &Conn{server: &server{
+		unary: unary, stream: stream, clientStats: telemetry.ClientHandler(), serverStats: telemetry.ServerHandler(), methods: map[string]*method{},
+	}}
+}
+
+// WithToken returns a view of the connection that sends that bearer token with every call.
+func (c *Conn) WithToken(token string) *Conn {
+	return &Conn{server: c.server, authorization: []string{identity.BearerHeader(token)}}
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Like gRPC's own, it takes a service once and only with its own
@@ -64,10 +67,9 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, there := c.services[desc.ServiceName]; there {
+	if c.known(desc.ServiceName) {
 		panic("inproc: " + desc.ServiceName + " is registered twice")
 	}
-	c.services[desc.ServiceName] = struct{}{}
 	for i := range desc.Methods {
 		name := "/" + desc.ServiceName + "/" + desc.Methods[i].MethodName
 		c.methods[name] = &method{name: name, impl: impl, unary: &desc.Methods[i]}
@@ -78,48 +80,26 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
+// known reports whether a service is registered. The caller holds mu.
+func (s *server) known(service string) bool {
+	for name := range s.methods {
+		if strings.HasPrefix(name, "/"+service+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // find returns a method; stream says which kind is called.
-func (c *Conn) find(name string, stream bool) (*method, error) {
-	c.mu.RLock()
-	m, ok := c.methods[name]
-	c.mu.RUnlock()
-	if ok && (m.stream != nil) == stream {
+func (s *server) find(name string, stream bool) (*method, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if m, ok := s.methods[name]; ok && (m.stream != nil) == stream {
 		return m, nil
 	}
 	service, short, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
-	c.mu.RLock()
-	_, known := c.services[service]
-	c.mu.RUnlock()
-	if !known {
+	if !s.known(service) {
 		return nil, status.Errorf(codes.Unimplemented, "unknown service %s", service)
 	}
 	return nil, status.Errorf(codes.Unimplemented, "unknown method %s for service %s", short, service)
-}
-
-// Invoke implements grpc.ClientConnInterface.
-func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) error {
-	return c.invoke(ctx, name, args, reply, nil, opts)
-}
-
-// NewStream implements grpc.ClientConnInterface.
-func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return c.newStream(ctx, desc, name, nil, opts)
-}
-
-// WithToken returns a view of the connection that sends that bearer token with every call; "" sends none.
-func (c *Conn) WithToken(token string) grpc.ClientConnInterface {
-	return &tokenConn{conn: c, creds: identity.BearerCredentials(token)}
-}
-
-type tokenConn struct {
-	conn  *Conn
-	creds credentials.PerRPCCredentials
-}
-
-func (t *tokenConn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) error {
-	return t.conn.invoke(ctx, name, args, reply, t.creds, opts)
-}
-
-func (t *tokenConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return t.conn.newStream(ctx, desc, name, t.creds, opts)
 }

@@ -1,48 +1,58 @@
 package inproc
 
 import (
-	"fmt"
+	"context"
 	"reflect"
+	"sync"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/runtime/protoimpl"
 )
 
-func message(m any) (proto.Message, error) {
+// Share promises that messages which the handler of this call sends are never changed afterwards, so they are sent without a copy.
+// Clients of such a method must not change the contents of the messages that they receive. The handler of a stream promises the same for
+// the messages that it receives, and gets them without a copy from clients that use Sharing. It has no effect on calls over a network.
+func Share(ctx context.Context) {
+	if t, ok := grpc.ServerTransportStreamFromContext(ctx).(*transport); ok {
+		t.shares.Store(true)
+	}
+}
+
+// Sharing is the option of a client that does not change messages after sending them on a stream, as gRPC requires anyway. If the
+// handler called Share, they are sent without a copy. It has no effect on connections over a network.
+func Sharing() grpc.CallOption { return sharing{} }
+
+type sharing struct{ grpc.EmptyCallOption }
+
+// sendable returns a message that a side sends; a copy if it is not shared.
+func sendable(m any, shared bool) (proto.Message, error) {
 	p, ok := m.(proto.Message)
-	if v := reflect.ValueOf(m); !ok || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, status.Errorf(codes.Internal, "inproc: cannot send %s: it is no protobuf message", describe(m))
+	if !ok || !p.ProtoReflect().IsValid() {
+		return nil, status.Errorf(codes.Internal, "inproc: cannot send a %T: it is nil or no protobuf message", m)
+	}
+	if !shared {
+		p = proto.Clone(p)
 	}
 	return p, nil
 }
 
-// clone copies a message for the other side.
-func clone(m any) (proto.Message, error) {
-	p, err := message(m)
-	if err != nil {
-		return nil, err
-	}
-	return proto.Clone(p), nil
-}
-
-// copyTo fills dst, which the receiver owns, from src.
-func copyTo(dst, src any) error {
+// copyTo fills dst, which the receiver owns, with a deep copy of src.
+func copyTo(dst any, src proto.Message) error {
 	to, ok := dst.(proto.Message)
 	if !ok {
 		return status.Errorf(codes.Internal, "inproc: cannot receive into %T: it is no protobuf message", dst)
 	}
-	from, ok := src.(proto.Message)
-	if !ok || !from.ProtoReflect().IsValid() {
-		return status.Errorf(codes.Internal, "inproc: cannot send %s: it is no protobuf message", describe(src))
-	}
-	if from.ProtoReflect().Descriptor() == to.ProtoReflect().Descriptor() {
+	if src.ProtoReflect().Descriptor() == to.ProtoReflect().Descriptor() {
 		proto.Reset(to)
-		proto.Merge(to, from)
+		proto.Merge(to, src)
 		return nil
 	}
 	// The two sides have types of their own for one message (dynamicpb, say).
-	wire, err := proto.Marshal(from)
+	wire, err := proto.Marshal(src)
 	if err == nil {
 		err = proto.Unmarshal(wire, to)
 	}
@@ -52,20 +62,63 @@ func copyTo(dst, src any) error {
 	return nil
 }
 
-// moveTo fills dst, which the receiver owns, with the contents of src, which has no other reader.
-func moveTo(dst, src any) error {
+// handTo fills dst, which the receiver owns, with the contents of src, which it does not change: others may read src.
+func handTo(dst any, src proto.Message) error {
 	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
-	if to.Type() != from.Type() || to.Kind() != reflect.Pointer || to.IsNil() || from.IsNil() {
+	if to.Type() != from.Type() {
 		return copyTo(dst, src)
 	}
-	// A generated message is a struct without anything that refers to itself; as the source is given up, this is a move.
-	to.Elem().Set(from.Elem())
+	fields := contentFields(to.Type())
+	if fields == nil || to.IsNil() || len(src.ProtoReflect().GetUnknown()) > 0 || len(dst.(proto.Message).ProtoReflect().GetUnknown()) > 0 {
+		return reflectTo(dst.(proto.Message), src)
+	}
+	to, from = to.Elem(), from.Elem()
+	for _, i := range fields {
+		to.Field(i).Set(from.Field(i))
+	}
 	return nil
 }
 
-func describe(m any) string {
-	if m == nil {
-		return "nil"
+// reflectTo is handTo by protobuf's means.
+func reflectTo(dst, src proto.Message) error {
+	to, from := dst.ProtoReflect(), src.ProtoReflect()
+	if !to.IsValid() || to.Type() != from.Type() {
+		return copyTo(dst, src)
 	}
-	return fmt.Sprintf("a %T", m)
+	proto.Reset(dst)
+	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		to.Set(fd, v)
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
+	return nil
+}
+
+// contents keeps the contentFields by type.
+var contents sync.Map
+
+// contentFields returns the indexes of the fields of a generated message that hold its content, without unknown fields; nil if only
+// protobuf itself knows how to copy it. The whole struct cannot be copied: protobuf keeps notes in it while others read it.
+func contentFields(message reflect.Type) []int {
+	if known, ok := contents.Load(message); ok {
+		return known.([]int)
+	}
+	var fields []int
+	if message.Kind() == reflect.Pointer && message.Elem().Kind() == reflect.Struct {
+		fields = []int{}
+		for f := range message.Elem().Fields() {
+			if f.IsExported() {
+				fields = append(fields, f.Index[0])
+				continue
+			}
+			switch f.Type {
+			case reflect.TypeFor[protoimpl.MessageState](), reflect.TypeFor[protoimpl.SizeCache](), reflect.TypeFor[protoimpl.UnknownFields]():
+				continue
+			}
+			fields = nil // extensions, or a way of generating that is not known here
+			break
+		}
+	}
+	contents.Store(message, fields)
+	return fields
 }

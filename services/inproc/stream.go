@@ -2,152 +2,269 @@ package inproc
 
 import (
 	"context"
-	"pawl.dev/services/stack"
-	"sync"
-	"sync/atomic"
+	"errors"
+	"io"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"pawl.dev/services/stack"
 )
 
 // buffered is how many messages a sender may be ahead of the receiver, in each direction.
 const buffered = 8
 
-// call is one stream, seen from neither side.
-type call struct {
-	method    *method
-	requests  chan parcel // closed by CloseSend
-	responses chan parcel // never closed; done says when no more come
-	shares    atomic.Bool // the handler; set before it sends anything
-
-	headerOnce sync.Once
-	headerSent chan struct{} // header is not written after this is closed
-	done       chan struct{} // err and trailer are not written after this is closed
-
-	mu      sync.Mutex // guards header and trailer until then
-	header  metadata.MD
-	trailer metadata.MD
-	err     error // a status; nil: OK
+// streamCall is one stream, seen from neither side. A received message has no other reader unless it is shared.
+type streamCall struct {
+	transport
+	requests  chan proto.Message // closed by CloseSend
+	responses chan proto.Message // never closed; done says when no more come
+	done      chan struct{}      // err is not written after this is closed
+	err       error              // a status; nil: OK
 }
 
-// parcel is a message on its way.
-type parcel struct {
-	msg proto.Message
-	// shared messages have other readers and are never changed; the receiver owns all others.
-	shared bool
-}
-
-// pack makes ready a message for the other side.
-func pack(m any, shared bool) (p parcel, err error) {
-	p.shared = shared
-	if shared {
-		p.msg, err = message(m)
-	} else {
-		p.msg, err = clone(m)
-	}
-	return p, err
-}
-
-func (p parcel) moveTo(dst any, s *shapes) error {
-	if p.shared {
-		return s.shareTo(dst, p.msg)
-	}
-	return moveTo(dst, p.msg)
-}
-
-func (c *Conn) newStream(ctx context.Context, desc *grpc.StreamDesc, name string, creds credentials.PerRPCCredentials, opts []grpc.CallOption) (grpc.ClientStream, error) {
-	o := readOptions(creds, opts)
-	ctx, tellEnd := c.startClient(ctx, name, desc.ClientStreams, desc.ServerStreams)
-	m, md, err := c.prepare(ctx, name, &o)
+// NewStream implements grpc.ClientConnInterface.
+func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	o := readOptions(opts)
+	ctx, tellEnd := start(ctx, c.clientStats, name, true, desc.ClientStreams, desc.ServerStreams)
+	m, md, err := c.prepare(ctx, name, true)
 	if err != nil {
 		tellEnd(err)
-		o.finish(err)
 		return nil, err
 	}
-	s := &call{
-		method:   m,
-		requests: make(chan parcel, buffered), responses: make(chan parcel, buffered),
-		headerSent: make(chan struct{}), done: make(chan struct{}),
+	call := &streamCall{
+		transport: transport{method: m, headerSent: make(chan struct{})},
+		requests:  make(chan proto.Message, buffered), responses: make(chan proto.Message, buffered), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	cs := &clientStream{call: s, ctx: ctx, cancel: cancel, desc: desc, options: o, tellEnd: tellEnd}
-	if c.client != nil || len(o.onFinish) > 0 {
+	if c.clientStats != nil {
 		// A client that only cancels, and never receives again, has ended the call too.
-		cs.keepRelease = context.AfterFunc(ctx, cs.release)
+		context.AfterFunc(ctx, func() { tellEnd(ended(ctx)) })
 	}
 	go func() {
 		stack.Reserve()
-		c.serve(ctx, md, s)
+		ss := &serverStream{streamCall: call, server: c.server}
+		c.serve(ctx, md, &call.transport, ss.handle, call.finish)
 	}()
-	return cs, nil
-}
-
-func (c *Conn) prepare(ctx context.Context, name string, o *callOptions) (*method, metadata.MD, error) {
-	if ctx.Err() != nil {
-		return nil, nil, ended(ctx)
-	}
-	m, err := c.find(name, true)
-	if err != nil {
-		return nil, nil, err
-	}
-	md, err := o.incoming(ctx, name)
-	return m, md, err
-}
-
-// serve runs the handler. It ends when the handler returns, which its context tells it to do when the client gives up.
-func (c *Conn) serve(client context.Context, md metadata.MD, s *call) {
-	ctx, cancel := serverContext(client, md)
-	defer cancel()
-	ctx, tellEnd := c.startServer(ctx, s.method.name, s.method.stream.ClientStreams, s.method.stream.ServerStreams)
-	ss := &serverStream{call: s}
-	ss.ctx = grpc.NewContextWithServerTransportStream(ctx, (*streamTransport)(ss))
-	var err error
-	returned := false
-	defer func() {
-		if !returned { // a panic, or runtime.Goexit
-			err = failed(s.method.name, recover())
-		}
-		s.finish(err)
-		tellEnd(err)
-	}()
-	err = c.handle(ss, s.method)
-	returned = true
-}
-
-func (c *Conn) handle(ss *serverStream, m *method) error {
-	if c.stream == nil {
-		return m.stream.Handler(m.impl, ss)
-	}
-	info := &grpc.StreamServerInfo{
-		FullMethod: m.name, IsClientStream: m.stream.ClientStreams, IsServerStream: m.stream.ServerStreams,
-	}
-	return c.stream(m.impl, ss, info, m.stream.Handler)
+	return &clientStream{streamCall: call, ctx: ctx, cancel: cancel, desc: desc, options: o, tellEnd: tellEnd}, nil
 }
 
 // finish publishes how the call ended. Messages that were sent before stay to be received.
-func (s *call) finish(err error) {
+func (s *streamCall) finish(err error) {
 	s.sendHeader()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.err = statusOf(err)
 	close(s.done)
 }
 
-func (s *call) sendHeader() {
-	s.headerOnce.Do(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		close(s.headerSent)
-	})
-}
-
-func (s *call) isDone() bool {
+func (s *streamCall) isDone() bool {
 	select {
 	case <-s.done:
 		return true
 	default:
 		return false
+	}
+}
+
+// clientStream implements grpc.ClientStream. As with gRPC, one goroutine may send and another receive.
+type clientStream struct {
+	*streamCall
+	ctx     context.Context
+	cancel  context.CancelFunc
+	desc    *grpc.StreamDesc
+	options callOptions
+	tellEnd func(error)
+
+	sendClosed bool  // the sender's
+	result     error // the receiver's: what RecvMsg has ended with
+}
+
+func (s *clientStream) Context() context.Context { return s.ctx }
+
+func (s *clientStream) Header() (metadata.MD, error) {
+	select {
+	case <-s.headerSent:
+	case <-s.ctx.Done():
+		if !s.isDone() {
+			return nil, ended(s.ctx)
+		}
+	}
+	s.report(&callOptions{header: s.options.header})
+	return s.header, nil
+}
+
+// Trailer is complete once RecvMsg has returned an error, io.EOF included.
+func (s *clientStream) Trailer() (md metadata.MD) {
+	if s.isDone() {
+		s.report(&callOptions{trailer: &md})
+	}
+	return md
+}
+
+func (s *clientStream) CloseSend() error {
+	if !s.sendClosed {
+		s.sendClosed = true
+		close(s.requests)
+	}
+	return nil
+}
+
+// SendMsg of a method with one request returns nil also where the call has ended, and io.EOF else: RecvMsg says why.
+func (s *clientStream) SendMsg(m any) error {
+	if s.sendClosed {
+		return status.Error(codes.Internal, "inproc: SendMsg after CloseSend")
+	}
+	msg, err := sendable(m, s.options.shares && s.shares.Load())
+	if err == nil {
+		err = s.send(msg)
+	}
+	switch {
+	case s.desc.ClientStreams:
+		return err
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return s.CloseSend()
+}
+
+func (s *clientStream) send(m proto.Message) error {
+	if s.ctx.Err() != nil || s.isDone() {
+		return io.EOF
+	}
+	select {
+	case s.requests <- m:
+		return nil
+	case <-s.done:
+		return io.EOF
+	case <-s.ctx.Done():
+		return io.EOF
+	}
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	if s.result != nil {
+		return s.result
+	}
+	err := s.receive(m)
+	if err == nil && !s.desc.ServerStreams {
+		if err = s.expectEnd(); err == nil {
+			s.end(io.EOF)
+			return nil
+		}
+	}
+	if err != nil {
+		s.end(err)
+	}
+	return err
+}
+
+// receive waits for one message or the end of the call.
+func (s *clientStream) receive(m any) error {
+	if s.ctx.Err() != nil {
+		return ended(s.ctx)
+	}
+	select {
+	case r := <-s.responses:
+		return handTo(m, r)
+	case <-s.ctx.Done():
+		return ended(s.ctx)
+	case <-s.done:
+	}
+	select { // messages sent before the end come before it
+	case r := <-s.responses:
+		return handTo(m, r)
+	default:
+	}
+	if s.err != nil {
+		return s.err
+	}
+	if !s.desc.ServerStreams {
+		return status.Error(codes.Internal, "inproc: the handler returned neither a message nor an error")
+	}
+	return io.EOF
+}
+
+// expectEnd waits, after the one response of a method that has one, for the status.
+func (s *clientStream) expectEnd() error {
+	select {
+	case <-s.responses:
+		return status.Error(codes.Internal, "inproc: the handler sent more than the one message it has to")
+	case <-s.ctx.Done():
+		return ended(s.ctx)
+	case <-s.done:
+	}
+	return s.err
+}
+
+// end keeps what the call ended with, and frees what it held.
+func (s *clientStream) end(err error) {
+	s.result = err
+	if s.isDone() {
+		s.report(&s.options)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	s.tellEnd(err)
+	s.cancel()
+}
+
+// serverStream implements grpc.ServerStream.
+type serverStream struct {
+	*streamCall
+	server *server
+	ctx    context.Context
+}
+
+func (s *serverStream) handle(ctx context.Context) error {
+	s.ctx = ctx
+	m := s.method
+	if s.server.stream == nil {
+		return m.stream.Handler(m.impl, s)
+	}
+	info := &grpc.StreamServerInfo{FullMethod: m.name, IsClientStream: m.stream.ClientStreams, IsServerStream: m.stream.ServerStreams}
+	return s.server.stream(m.impl, s, info, m.stream.Handler)
+}
+
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+func (s *serverStream) SetTrailer(md metadata.MD) { _ = s.transport.SetTrailer(md) }
+
+func (s *serverStream) SendMsg(m any) error {
+	if s.ctx.Err() != nil {
+		return ended(s.ctx)
+	}
+	if s.isDone() {
+		return status.Error(codes.Internal, "inproc: SendMsg after the handler returned")
+	}
+	r, err := sendable(m, s.shares.Load())
+	if err != nil {
+		return err
+	}
+	s.sendHeader()
+	select {
+	case s.responses <- r:
+		return nil
+	case <-s.ctx.Done():
+		return ended(s.ctx)
+	}
+}
+
+func (s *serverStream) RecvMsg(m any) error {
+	if s.ctx.Err() != nil {
+		return ended(s.ctx)
+	}
+	select {
+	case msg, open := <-s.requests:
+		if !open {
+			return io.EOF
+		}
+		return handTo(m, msg)
+	case <-s.ctx.Done():
+		return ended(s.ctx)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -284,24 +283,6 @@ func TestWithToken(t *testing.T) {
 	if _, err := view.UnaryCall(identity.OnBehalfOf(t.Context(), "alice"), &request{}); err != nil || seen.Sub != "alice" || !seen.OnBehalf {
 		t.Errorf("with token: %v, %v", seen, err)
 	}
-	option := grpc.PerRPCCredentials(identity.BearerCredentials(token))
-	if _, err := testgrpc.NewTestServiceClient(c).UnaryCall(t.Context(), &request{}, option); err != nil || seen.Sub != "executor" {
-		t.Errorf("with credentials of the call: %v, %v", seen, err)
-	}
-}
-
-func TestOnFinish(t *testing.T) {
-	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
-		c := testgrpc.NewTestServiceClient(connect(&service{}))
-		var told []codes.Code
-		note := grpc.OnFinish(func(err error) { told = append(told, status.Code(err)) })
-		if _, err := c.UnaryCall(t.Context(), &request{}, note); err == nil {
-			t.Error("no error")
-		}
-		if diff := cmp.Diff([]codes.Code{codes.Unimplemented}, told); diff != "" {
-			t.Errorf("OnFinish (-want +got):\n%s", diff)
-		}
-	})
 }
 
 // Sides that know a message by different Go types understand each other, as on a network.
@@ -343,30 +324,5 @@ func TestSharedReply(t *testing.T) {
 		if shared := got.GetPayload() == sent.GetPayload(); shared != share {
 			t.Errorf("shared: %v, want %v", shared, share)
 		}
-	}
-}
-
-// Interceptors come in their order, and each may call what is behind it again.
-func TestInterceptorsMayCallAgain(t *testing.T) {
-	var order []string
-	note := func(name string, times int) grpc.UnaryServerInterceptor {
-		return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-			order = append(order, name)
-			for range times {
-				resp, err = next(ctx, req)
-			}
-			return resp, err
-		}
-	}
-	conn := inproc.New([]grpc.UnaryServerInterceptor{note("a", 1), note("b", 2), note("c", 1)}, nil)
-	testgrpc.RegisterTestServiceServer(conn, &service{UnaryFn: func(context.Context, *request) (*response, error) {
-		order = append(order, "handler")
-		return &response{}, nil
-	}})
-	if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &request{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"a", "b", "c", "handler", "c", "handler"}; !slices.Equal(order, want) {
-		t.Errorf("order = %v, want %v", order, want)
 	}
 }

@@ -53,7 +53,7 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Interceptors returns the interceptors of every call, for gRPC servers and in-process connections alike.
-func Interceptors(o Options) ([]grpc.UnaryServerInterceptor, []grpc.StreamServerInterceptor, error) {
+func Interceptors(o Options) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +62,7 @@ func Interceptors(o Options) ([]grpc.UnaryServerInterceptor, []grpc.StreamServer
 	if err != nil {
 		return nil, nil, err
 	}
-	return []grpc.UnaryServerInterceptor{i.unary}, []grpc.StreamServerInterceptor{i.stream}, nil
+	return i.unary, i.stream, nil
 }
 
 // interceptor is all of the package's comment in one: a chain of them costs a closure, and most of them a context, for each call.

@@ -39,7 +39,7 @@ func ServeAt(t testing.TB, addr string, services ...Registrar) *Server {
 		t.Fatal(err)
 	}
 	s := &Server{Addr: lis.Addr().String(), Health: health.NewServer()}
-	s.grpc = grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))
 	healthv1.RegisterHealthServer(s.grpc, s.Health)
 	for _, service := range services {
 		service.Register(s.grpc)

@@ -115,7 +115,7 @@ func newReach(t *testing.T) *reach {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.server = grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
+	n.server = grpc.NewServer(grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))
 	mcppoolv1.RegisterMcpPoolServiceServer(n.server, n.Pool)
 	n.CallFn = n.answer
 	n.lis = n.listen()
