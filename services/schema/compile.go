@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"google.golang.org/grpc/codes"
@@ -21,7 +22,35 @@ const maxSchema = 1 << 20
 
 // compiled keeps what Compile made. Schemas are immutable and the same text always gives the same schema, so this is
 // memory of work done and not state.
-var compiled = newCache(1024, 4<<20)
+var compiled = cache{maxSchemas: 1024, maxBytes: 4 << 20}
+
+// cache keeps schemas by their text. When it is full it is emptied, so that each schema in use is compiled once more.
+type cache struct {
+	maxSchemas, maxBytes int
+
+	mu      sync.Mutex
+	schemas map[string]*Schema
+	bytes   int // of their texts
+}
+
+func (c *cache) get(raw string) *Schema {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.schemas[raw]
+}
+
+func (c *cache) put(raw string, s *Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.schemas[raw] != nil {
+		return
+	}
+	if c.schemas == nil || len(c.schemas) == c.maxSchemas || c.bytes+len(raw) > c.maxBytes {
+		c.schemas, c.bytes = map[string]*Schema{}, 0
+	}
+	c.schemas[raw] = s
+	c.bytes += len(raw)
+}
 
 // Schema is a compiled JSON Schema. It may be used by several goroutines.
 type Schema struct {
@@ -37,7 +66,7 @@ func Compile(raw string) (*Schema, error) {
 	case "", "{}", "true":
 		return &Schema{raw: raw}, nil
 	}
-	if s, ok := compiled.get(raw); ok {
+	if s := compiled.get(raw); s != nil {
 		return s, nil
 	}
 	c, err := compile(raw)
@@ -58,7 +87,11 @@ func compile(raw string) (*jsonschema.Schema, error) {
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(raw), maxSchema)
 	}
-	if _, err := parse(raw); err != nil {
+	text, err := strictjson.Parse(raw, strictjson.Rules{})
+	if err == nil {
+		err = text.CheckNumbers()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("it is not valid JSON: %w", err)
 	}
 	if kind := strictjson.Kind(raw); kind != "object" && kind != "boolean" {
@@ -80,15 +113,6 @@ func compile(raw string) (*jsonschema.Schema, error) {
 		return nil, describeCompile(err)
 	}
 	return s, nil
-}
-
-// parse refuses what Check refuses, and numbers that are expensive to compute with.
-func parse(text string) (strictjson.Document, error) {
-	doc, err := strictjson.Parse(text, strictjson.Rules{})
-	if err == nil {
-		err = doc.CheckNumbers()
-	}
-	return doc, err
 }
 
 // refuseLoading keeps the schemas of strangers from reading files and calling addresses.
