@@ -255,7 +255,7 @@ func TestHTTPRounds(t *testing.T) {
 	connector := newConnector(t, Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, err := connector.connect(ctx, s, "ann", modern)
+	c, err := connector.connectBy(ctx, s, "ann", byDiscovery)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 	if err != nil {
 		return nil, Errorf(Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
 	}
-	conn := newClient(s, legacy, c.cfg.Version, c.log)
+	conn := c.newClient(s, legacy)
 	conn.stopCancels = true
 	wire := &builtin{client: conn, server: srv, release: func() { _ = closer.Close() }, done: make(chan struct{})}
 	wire.session = server.NewInProcessSessionWithHandlers(srv.GenerateInProcessSessionID(), nil, wire, nil)

@@ -22,6 +22,7 @@ var errClosed = &Error{Kind: Unavailable, Message: "the connection to the MCP se
 // client is a connection over any transport. It implements Client.
 type client struct {
 	wire   transport
+	limit  int // bytes of a message
 	log    *slog.Logger
 	server *registry.Server
 	era    era
@@ -51,17 +52,19 @@ type client struct {
 	tools   atomic.Uint64                       // version of the list of tools
 	mirrors atomic.Pointer[map[string]mcp.Tool] // tools with inputs that are mirrored into HTTP headers, by name
 	offers  offers                              // beside tools
+	changes standing                            // on which the server tells of them, over HTTP or since 2026-07-28
 
 	done   chan struct{}
 	life   context.Context // ends with done
 	finish func()          // closes done
 	close  func()
 
-	mu    sync.Mutex
-	err   error                              // guarded by mu; why the connection ended
-	calls map[string]*running                // guarded by mu; by progress token
-	open  map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by the keys of the server's names for them
-	early map[string]error                   // guarded by mu; ends that came before their questions, by the same keys
+	mu      sync.Mutex
+	err     error                              // guarded by mu; why the connection ended
+	calls   map[string]*running                // guarded by mu; by progress token
+	waiting map[int64]*pendingRequest          // guarded by mu; requests whose responses come on a stream of all responses
+	open    map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by the keys of the server's names for them
+	early   map[string]error                   // guarded by mu; ends that came before their questions, by the same keys
 
 	wasUnclear bool    // guarded by mu; a question was refused because it named no call
 	held       []*held // guarded by mu; questions whose call is not known yet
@@ -71,22 +74,22 @@ type client struct {
 	unnamed  func()
 }
 
-func newClient(s *registry.Server, e era, version string, log *slog.Logger) *client {
-	c := &client{
-		log: log, server: s, era: e, version: version, done: make(chan struct{}),
-		calls: make(map[string]*running), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
+func (c *Connector) newClient(s *registry.Server, e era) *client {
+	conn := &client{
+		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage, done: make(chan struct{}),
+		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
 		patience: clearWithin, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
-	c.offers.init()
+	conn.offers.init()
 	life, end := context.WithCancel(context.Background())
-	c.life = life
-	c.finish = sync.OnceFunc(func() {
-		close(c.done)
+	conn.life = life
+	conn.finish = sync.OnceFunc(func() {
+		close(conn.done)
 		end()
 	})
-	c.close = sync.OnceFunc(c.shutdown)
-	return c
+	conn.close = sync.OnceFunc(conn.shutdown)
+	return conn
 }
 
 // Info implements Client.

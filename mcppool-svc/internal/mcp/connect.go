@@ -140,11 +140,12 @@ func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user stri
 	switch {
 	case s.Builtin != nil:
 		return c.connectBuiltin(ctx, s)
-	case w == byEvents:
-		return c.connectSSE(ctx, s, user)
-	case w == byDiscovery:
-		return c.connect(ctx, s, user, modern)
-	default:
-		return c.connect(ctx, s, user, legacy)
+	case s.HTTP != nil:
+		return c.connectHTTP(ctx, s, user, w)
+	case s.Stdio != nil && w == byDiscovery:
+		return c.connectStdio(ctx, s, modern)
+	case s.Stdio != nil:
+		return c.connectStdio(ctx, s, legacy)
 	}
+	return nil, Errorf(Misconfigured, "server %s has no transport", s.ID)
 }

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -62,17 +61,6 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 
 // Close ends the thread that starts children.
 func (c *Connector) Close() { c.launcher.Close() }
-
-func (c *Connector) connect(ctx context.Context, s *registry.Server, user string, e era) (*client, error) {
-	switch {
-	case s.Stdio != nil:
-		return c.connectStdio(ctx, s, e)
-	case s.HTTP != nil:
-		return c.connectHTTP(ctx, s, user, e)
-	default:
-		return nil, Errorf(Misconfigured, "server %s has no transport", s.ID)
-	}
-}
 
 // literal makes a redactor of values that must not show up in messages: a server may echo its secrets.
 func literal(values map[string]string) *strings.Replacer {

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -9,101 +8,87 @@ import (
 	"time"
 )
 
+// minRetry is the shortest time before a stream is opened again, whatever the server says.
+const minRetry = 10 * time.Millisecond
+
 // event is one event of a stream.
 type event struct {
-	name []byte
+	name string
 	data []byte
-	long bool // data was longer than the limit, and cut off there
+	tail []byte // the end of data that was longer than the limit, and cut off there; else nil
 }
 
 // isMessage reports whether the event carries a message.
-func (e event) isMessage() bool { return len(e.name) == 0 || string(e.name) == "message" }
+func (e event) isMessage() bool { return e.name == "" || e.name == "message" }
 
 // eventReader reads server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 type eventReader struct {
-	src   *bufio.Reader
+	lines *lines
 	limit int // bytes of an event's data
-	most  int // bytes of a whole event; a longer one ends the stream
-	size  int // of the current event
 
 	lastID string        // of the last whole event that had one
 	retry  time.Duration // how long to wait before the stream is opened again; 0 if the server did not say
 }
 
-// newEventReader makes one. What is over the limit is cut off, up to the given multiple of the limit.
+// newEventReader makes one. What is over the limit is cut off; an event of more than the given multiple of the limit ends the stream.
 func newEventReader(src io.Reader, limit, multiple int) *eventReader {
-	return &eventReader{src: bufio.NewReaderSize(src, 4096), limit: limit, most: multiple * limit}
+	return &eventReader{lines: newLines(src, limit+len("data: ")+2, multiple*limit), limit: limit}
 }
 
 // next reads one event, whose data may have many lines. The error of a stream that ended is io.EOF.
 func (r *eventReader) next() (event, error) {
 	var e event
-	var id []byte
-	r.size = 0
-	for lines := 0; ; {
-		line, err := r.line()
+	id := r.lastID
+	r.lines.size = 0
+	for count := 0; ; {
+		line, tail, err := r.lines.next()
 		switch {
-		case errors.Is(err, io.EOF) && lines > 0:
+		case errors.Is(err, io.EOF) && count > 0:
 			return e, nil // not ended, but whole
 		case err != nil:
 			return event{}, err
-		case len(line) == 0:
-			if id != nil {
-				r.lastID = string(id)
-			}
-			if lines > 0 {
+		case r.lines.size > r.lines.most:
+			return event{}, endless(r.limit)
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			r.lastID = id
+			if count > 0 {
 				return e, nil
 			}
-			e, id, r.size = event{}, nil, 0
+			e, r.lines.size = event{}, 0
 			continue
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "event":
-			e.name = value
+			e.name = string(value)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
-				id = value
+				id = string(value)
 			}
 		case "retry":
 			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
 				r.retry = max(time.Duration(ms)*time.Millisecond, minRetry)
 			}
 		case "data":
-			if lines++; lines > 1 {
+			if count++; count > 1 {
 				e.data = append(e.data, '\n')
 			}
-			room := max(0, r.limit-len(e.data))
-			e.long = e.long || len(value) > room
-			e.data = append(e.data, value[:min(len(value), room)]...)
+			e.add(value, tail, r.limit)
 		}
 	}
 }
 
-// minRetry is the shortest time before a stream is opened again, whatever the server says.
-const minRetry = 10 * time.Millisecond
-
-// line reads a line, of which it keeps a little more than a message may have at most.
-func (r *eventReader) line() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.src.ReadSlice('\n')
-		if r.size += len(part); r.size > r.most {
-			e := tooLong(r.limit)
-			e.Lost = true
-			return nil, e
+// add adds a line to the data, as far as there is room.
+func (e *event) add(value, tail []byte, limit int) {
+	room := max(0, limit-len(e.data))
+	if len(value) > room || tail != nil || e.tail != nil {
+		if tail == nil {
+			tail = value[max(0, len(value)-tailSize):]
 		}
-		if room := r.limit + len("data: ") + 1 - len(line); room > 0 {
-			line = append(line, part[:min(len(part), room)]...)
-		}
-		switch {
-		case err == nil:
-			return bytes.TrimRight(line, "\r\n"), nil
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return line, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
+		e.tail = append(make([]byte, 0, tailSize), tail...)
 	}
+	e.data = append(e.data, value[:min(len(value), room)]...)
 }

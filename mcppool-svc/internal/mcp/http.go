@@ -17,7 +17,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -31,19 +30,18 @@ const (
 	resumeAfter = time.Second
 )
 
-// streamable is the transport of streamable HTTP: each message is a POST, answered by JSON or by a stream of events
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports).
-type streamable struct {
-	url    string
-	web    *http.Client
-	limit  int // bytes of one message
+// web is the transport over HTTP. With streamable HTTP each message is a POST, answered by JSON or by a stream of events
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports). With the older transport the answers to all requests come on
+// one stream, which open opens.
+type web struct {
 	client *client
+	http   *http.Client
+	url    string
+	older  bool
 
 	life context.Context // of all requests
 	end  context.CancelFunc
 	work sync.WaitGroup // requests in progress
-
-	notifications notificationStream
 
 	mu      sync.Mutex
 	closed  bool   // guarded by mu
@@ -51,38 +49,67 @@ type streamable struct {
 	version string // guarded by mu; the revision in use
 }
 
-// connectHTTP connects by streamable HTTP.
-func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user string, e era) (*client, error) {
-	web, err := c.newWeb(s, user)
+// connectHTTP connects by streamable HTTP, or the older transport.
+func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user string, w route) (*client, error) {
+	era := legacy
+	if w == byDiscovery {
+		era = modern
+	}
+	conn := c.newClient(s, era)
+	wire := &web{client: conn, url: s.HTTP.URL, older: w == byEvents}
+	origin, err := c.newHTTPClient(s, user, wire)
 	if err != nil {
 		return nil, err
 	}
-	conn := newClient(s, e, c.cfg.Version, c.log)
-	conn.hide = web.hide
-	wire := &streamable{url: s.HTTP.URL, web: web.client, limit: c.cfg.MaxMessage, client: conn}
 	wire.life, wire.end = context.WithCancel(context.Background())
 	conn.wire = wire
-	if e == modern {
+	if era == modern {
 		wire.version, conn.stopCancels, conn.hangsUp = string(modern), true, true
 	}
-	if err := conn.handshake(ctx); err != nil {
+	if wire.older {
+		err = wire.open(ctx)
+	}
+	if err == nil {
+		err = conn.handshake(ctx)
+	}
+	if err != nil {
 		failure := *As(err)
 		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // login errors name it already
-			failure.Message = who + " at " + place(web.origin) + ": " + failure.Message
+			failure.Message = who + " at " + place(origin) + ": " + conn.hide(failure.Message)
 		}
-		if failure.Kind == Unavailable && failure.Lost {
+		if failure.Kind == Unavailable && failure.Lost && !wire.older {
 			failure.Message += "; check that it runs and that its url is right"
 		}
 		return nil, errors.Join(&failure, conn.Close())
 	}
-	if e == legacy {
-		conn.background(wire.listen)
+	if era == legacy && !wire.older {
+		conn.background(func() { conn.changes.keep(wire.life, wire.readNotifications) })
 	}
 	return conn, nil
 }
 
+// newHTTPClient makes the HTTP client of a user's connection, and what hides its secrets.
+func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*url.URL, error) {
+	headers, err := c.expand(s, s.HTTP.Headers)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := url.Parse(s.HTTP.URL)
+	if err != nil {
+		return nil, Errorf(Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
+	}
+	wire.http = newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly)
+	hide := literal(s.HTTP.Secrets(headers)).Replace
+	wire.client.hide = hide
+	if login := c.credentials(s, user); login != nil {
+		wire.http.Transport = &loginTripper{next: wire.http.Transport, origin: origin, login: login}
+		wire.client.hide = func(text string) string { return login.Hide(hide(text)) }
+	}
+	return origin, nil
+}
+
 // start implements transport.
-func (t *streamable) start(x *pendingRequest) {
+func (t *web) start(x *pendingRequest) {
 	ctx, cancel := context.WithCancel(t.life)
 	x.cancel = cancel
 	t.mu.Lock()
@@ -92,31 +119,41 @@ func (t *streamable) start(x *pendingRequest) {
 		x.deliver(response{err: errClosed})
 		return
 	}
+	if t.older {
+		t.client.await(x) // the response may come while the POST is still in progress
+	}
 	t.work.Go(func() {
 		defer cancel()
-		x.deliver(t.send(ctx, x))
+		if r, ok := t.send(ctx, x); ok {
+			t.client.forget(x)
+			x.deliver(r)
+		}
 	})
 }
 
 // stop implements transport.
-func (*streamable) stop(x *pendingRequest) { x.cancel() }
+func (t *web) stop(x *pendingRequest) {
+	x.cancel()
+	if t.older {
+		x.deliver(response{err: errClosed})
+	}
+}
 
 // post implements transport.
-func (t *streamable) post(ctx context.Context, message []byte) error {
+func (t *web) post(ctx context.Context, message []byte) error {
 	resp, err := t.do(ctx, http.MethodPost, message, nil)
 	if err != nil {
 		return networkError(err, false)
 	}
 	defer discard(resp)
-	switch resp.StatusCode {
-	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
-		return nil
+	if resp.StatusCode/100 != 2 {
+		return refused(resp.StatusCode, 0, nil)
 	}
-	return refused(resp.StatusCode, 0, nil)
+	return nil
 }
 
 // close implements transport.
-func (t *streamable) close() {
+func (t *web) close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
@@ -129,24 +166,24 @@ func (t *streamable) close() {
 			discard(resp)
 		}
 	}
-	t.web.CloseIdleConnections()
+	t.http.CloseIdleConnections()
 }
 
 // setVersion sets the revision that requests say they are of.
-func (t *streamable) setVersion(version string) {
+func (t *web) setVersion(version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.version = version
 }
 
-func (t *streamable) sessionID() string {
+func (t *web) sessionID() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.session
 }
 
 // do makes one HTTP request.
-func (t *streamable) do(ctx context.Context, method string, body []byte, header http.Header) (*http.Response, error) {
+func (t *web) do(ctx context.Context, method string, body []byte, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, t.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -160,6 +197,7 @@ func (t *streamable) do(ctx context.Context, method string, body []byte, header 
 		req.Header.Set("Accept", jsonType+", "+eventsType)
 	case http.MethodGet:
 		req.Header.Set("Accept", eventsType)
+		req.Header.Set("Cache-Control", "no-cache")
 	}
 	t.mu.Lock()
 	session, version := t.session, t.version
@@ -170,25 +208,28 @@ func (t *streamable) do(ctx context.Context, method string, body []byte, header 
 	if version != "" {
 		req.Header.Set(mcp.HeaderProtocolVersion, version)
 	}
-	return t.web.Do(req)
+	return t.http.Do(req)
 }
 
-// send makes a request and returns its response.
-func (t *streamable) send(ctx context.Context, x *pendingRequest) response {
+// send makes a request and returns its response; false if that comes on the stream of all responses.
+func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { x.sent.Store(false) }, // first, or again elsewhere
 		WroteHeaders: func() { x.sent.Store(true) },
 	})
 	resp, err := t.do(traced, http.MethodPost, x.text, t.header(x))
 	if err != nil {
-		return response{err: networkError(err, x.sent.Load())}
+		return response{err: networkError(err, x.sent.Load())}, true
 	}
 	defer func() {
 		x.cancel() // first: over HTTP/2, closing the body of an open stream may block until then
 		discard(resp)
 	}()
+	if t.older && resp.StatusCode/100 == 2 {
+		return response{}, false
+	}
 	if resp.StatusCode != http.StatusOK {
-		return t.refusal(resp)
+		return t.refusal(resp), true
 	}
 	if x.method == methodInitialize {
 		t.mu.Lock()
@@ -197,16 +238,16 @@ func (t *streamable) send(ctx context.Context, x *pendingRequest) response {
 	}
 	switch kind := mediaType(resp); kind {
 	case jsonType:
-		return t.readJSON(x, resp.Body)
+		return t.readJSON(x, resp.Body), true
 	case eventsType:
 		return t.readEvents(ctx, x, resp)
 	default:
-		return malformed("unexpected content type: %s", cut(kind))
+		return malformed("unexpected content type: %s", cut(kind)), true
 	}
 }
 
 // header is what lets HTTP intermediaries route a request, since 2026-07-28.
-func (t *streamable) header(x *pendingRequest) http.Header {
+func (t *web) header(x *pendingRequest) http.Header {
 	if !t.client.isModern() {
 		return nil
 	}
@@ -223,16 +264,8 @@ func (t *streamable) header(x *pendingRequest) http.Header {
 	return header
 }
 
-// mirror adds HTTP headers to a request.
-func (x *pendingRequest) mirror(headers map[string]string) {
-	x.header = make(http.Header, len(headers)+6)
-	for name, value := range headers {
-		x.header.Set(name, value)
-	}
-}
-
 // refusal reads an answer with another status than 200, which may have a JSON-RPC error.
-func (*streamable) refusal(resp *http.Response) response {
+func (*web) refusal(resp *http.Response) response {
 	var said *Error
 	if text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)); err == nil {
 		if m := readMessage(text); m.Err == nil && len(m.Error) > 0 {
@@ -242,85 +275,76 @@ func (*streamable) refusal(resp *http.Response) response {
 	if resp.StatusCode/100 == 2 {
 		return malformed("HTTP %s, without a response", statusText(resp.StatusCode))
 	}
-	e := refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), said)
-	return response{err: e}
+	return response{err: refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), said)}
 }
 
 // readJSON reads a response that is the whole body.
-func (t *streamable) readJSON(x *pendingRequest, body io.Reader) response {
-	text, err := io.ReadAll(io.LimitReader(body, int64(t.limit)+1))
+func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
+	limit := t.client.limit
+	text, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
 	switch {
 	case err != nil:
 		return response{err: networkError(err, true)}
-	case len(text) > t.limit:
-		return response{err: refusal(errTooLong, t.limit)}
+	case len(text) > limit:
+		return response{err: refusal(errTooLong, limit)}
 	}
 	m := readMessage(text)
-	id, ok := integer(m.ID)
 	switch {
 	case m.Err != nil && m.Answer && !m.Method:
-		return response{err: refusal(m.Err, t.limit)}
+		return response{err: refusal(m.Err, limit)}
 	case m.Err != nil:
 		return malformed("%w", m.Err)
-	case strictjson.Absent(m.ID) && len(m.Error) > 0: // a server that could not read the request does not know its id
-	case !ok || id != x.id:
+	case !x.isAnsweredBy(m):
 		return malformed("its id is %.100q, not %d", m.ID, x.id)
 	}
 	return responseOf(m)
 }
 
 // readEvents reads a stream of events until the response comes. Before 2026-07-28 a server may end the stream before that,
-// once it has sent the id of an event, and have it resumed.
-func (t *streamable) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) response {
-	pass := t.client.passer(newThrottle())
-	events := newEventReader(resp.Body, t.limit, 2)
+// once it has sent the id of an event, and have it resumed. It returns false if the response was delivered.
+func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) (response, bool) {
+	rate := newThrottle()
+	events := newEventReader(resp.Body, t.client.limit, 2)
 	for {
-		e, err := events.next()
+		answered, err := t.receive(events, x, rate)
 		switch {
-		case err == nil && !e.isMessage():
-			continue
+		case answered:
+			return response{}, false
 		case err == nil:
-			if r, ok := t.readEvent(x, e, pass); ok {
-				return r
-			}
 			continue
 		case !errors.Is(err, io.EOF):
-			return response{err: networkError(err, true)}
+			return response{err: networkError(err, true)}, true
 		case t.client.isModern() || events.lastID == "":
-			return malformed("the stream ended without a response")
+			return malformed("the stream ended without a response"), true
 		}
 		again, err := t.resume(ctx, events.lastID, events.retry)
 		if err != nil {
-			return response{err: networkError(fmt.Errorf("resuming the stream of the response: %w", err), true)}
+			return response{err: networkError(fmt.Errorf("resuming the stream of the response: %w", err), true)}, true
 		}
 		defer func() { _ = again.Body.Close() }()
 		last, retry := events.lastID, events.retry
-		events = newEventReader(again.Body, t.limit, 2)
+		events = newEventReader(again.Body, t.client.limit, 2)
 		events.lastID, events.retry = last, retry
 	}
 }
 
-// readEvent handles one message of the stream of a request. It returns the response if the message is that.
-func (t *streamable) readEvent(x *pendingRequest, e event, pass passFunc) (response, bool) {
-	m := readMessage(e.data)
-	id, ok := integer(m.ID)
-	own := m.Answer && !m.Method && (ok && id == x.id || strictjson.Absent(m.ID) && len(m.Error) > 0)
-	switch {
-	case e.long:
-		return response{err: tooLong(t.limit)}, true
-	case m.Err != nil && own:
-		return response{err: refusal(m.Err, t.limit)}, true
-	case m.Err != nil:
-		return response{}, false
-	case m.Method:
-		pass(m, e.data, x.asker)
-		return response{}, false
+// receive reads one event of a stream: that of a request, or of none. An error ends the stream.
+func (t *web) receive(events *eventReader, x *pendingRequest, rate *throttle) (answered bool, err error) {
+	e, err := events.next()
+	if err != nil || !e.isMessage() {
+		return false, err
 	}
-	return responseOf(m), own
+	m := readMessage(e.data)
+	if e.tail != nil {
+		if m = m.cutOff(e.tail); !m.Method && m.ID == nil {
+			return false, endless(t.client.limit)
+		}
+	}
+	return t.client.receive(m, e.data, x, rate), nil
 }
 
 // resume opens the stream of a response again after a wait.
-func (t *streamable) resume(ctx context.Context, lastID string, after time.Duration) (*http.Response, error) {
+func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*http.Response, error) {
 	if after == 0 {
 		after = resumeAfter
 	}
@@ -336,6 +360,26 @@ func (t *streamable) resume(ctx context.Context, lastID string, after time.Durat
 		return nil, fmt.Errorf("the server answered HTTP %s", statusText(resp.StatusCode))
 	}
 	return resp, nil
+}
+
+// readNotifications reads the stream on which a server with a session sends what belongs to no request, until it ends.
+func (t *web) readNotifications(ctx context.Context) error {
+	resp, err := t.do(ctx, http.MethodGet, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer discard(resp)
+	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotFound {
+		return errNoStream // 404 is also the answer of a server that forgot the session: the next request finds out
+	}
+	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType {
+		return &statusError{resp.StatusCode}
+	}
+	rate, events := newThrottle(), newEventReader(resp.Body, t.client.limit, 2)
+	for err == nil {
+		_, err = t.receive(events, nil, rate)
+	}
+	return err
 }
 
 func mediaType(resp *http.Response) string {

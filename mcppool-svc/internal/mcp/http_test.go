@@ -267,7 +267,7 @@ func TestEventReader(t *testing.T) {
 		long               bool
 	}{{"message", "{\"a\":\n1}", "7", false}, {"", "", "7", false}, {"", strings.Repeat("x", 20), "8", true}, {"", "last", "8", false}} {
 		e, err := r.next()
-		if err != nil || string(e.name) != want.name || string(e.data) != want.data || e.long != want.long || r.lastID != want.lastID {
+		if err != nil || e.name != want.name || string(e.data) != want.data || (e.tail != nil) != want.long || r.lastID != want.lastID {
 			t.Errorf("event %+v, %v, last id %q; want %+v", e, err, r.lastID, want)
 		}
 	}
@@ -276,8 +276,8 @@ func TestEventReader(t *testing.T) {
 	}
 	many := newEventReader(strings.NewReader(strings.Repeat("data: "+strings.Repeat("x", 60)+"\r\n\r\n", 100)+strings.Repeat("data: x\n", 100)+"\n"+strings.Repeat("x", 1001)), 100, 10)
 	for i := range 101 {
-		if e, err := many.next(); err != nil || e.long != (i == 100) {
-			t.Fatalf("event %d: long %v, %v", i, e.long, err)
+		if e, err := many.next(); err != nil || (e.tail != nil) != (i == 100) {
+			t.Fatalf("event %d: tail %q, %v", i, e.tail, err)
 		}
 	}
 	if _, err := many.next(); err == nil || As(err).Kind != TooLarge {

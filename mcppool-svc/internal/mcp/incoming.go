@@ -18,31 +18,30 @@ const (
 	maxServing = 200
 )
 
-// passFunc takes a request or notification of the server; call is the tool call that it belongs to, or nil.
-type passFunc func(m message, text []byte, call *running)
-
-// passer returns what a reader of messages passes the server's requests and notifications to, no faster than t allows.
-func (c *client) passer(t *throttle) passFunc {
-	return func(m message, text []byte, call *running) {
-		if len(m.ID) == 0 {
-			t.wait(len(text))
-			var n mcp.JSONRPCNotification
-			if json.Unmarshal(text, &n) == nil {
-				c.notified(n)
-			}
-			return
+// pass handles a request or notification of the server, no faster than t allows.
+func (c *client) pass(text []byte, isNotification bool, of *pendingRequest, t *throttle) {
+	if isNotification {
+		t.wait(len(text))
+		var n mcp.JSONRPCNotification
+		if json.Unmarshal(text, &n) == nil {
+			c.notified(n)
 		}
-		t.ask(len(text))
-		var r serverRequest
-		if json.Unmarshal(text, &r) != nil || c.serving.Load() >= maxServing {
-			return
-		}
-		c.serving.Add(1)
-		c.background(func() {
-			defer c.serving.Add(-1)
-			c.serve(r, call)
-		})
+		return
 	}
+	t.ask(len(text))
+	var r serverRequest
+	if json.Unmarshal(text, &r) != nil || c.serving.Load() >= maxServing {
+		return
+	}
+	var call *running
+	if of != nil {
+		call = of.asker
+	}
+	c.serving.Add(1)
+	c.background(func() {
+		defer c.serving.Add(-1)
+		c.serve(r, call)
+	})
 }
 
 // serverRequest is a request of the server.

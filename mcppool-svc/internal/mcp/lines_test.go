@@ -24,13 +24,18 @@ type lineTest struct {
 }
 
 // read reads lines and writes down what becomes of them: REFUSED with the id and the reason for a refused response.
-func read(in io.Reader, limit int) (*lineReader, string) {
+func read(in io.Reader, limit int) (error, string) { //nolint:staticcheck // why it ended, and what it read
 	var out strings.Builder
 	r := newLineReader(in, limit,
-		func(_ message, line []byte) { fmt.Fprintf(&out, "%s\n", line) },
-		func(id []byte, why error) { fmt.Fprintf(&out, "REFUSED %s %v\n", id, why) })
-	r.read()
-	return r, out.String()
+		func(m message, line []byte) {
+			if m.Err != nil {
+				fmt.Fprintf(&out, "REFUSED %s %v\n", m.ID, m.Err)
+			} else {
+				fmt.Fprintf(&out, "%s\n", line)
+			}
+		})
+	err := r.read()
+	return err, out.String()
 }
 
 func TestLineReader(t *testing.T) {
@@ -41,7 +46,7 @@ func TestLineReader(t *testing.T) {
 		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", TooLarge, true},
 		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
 		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
-		{"too long, another way", `{"result":"` + strings.Repeat("x", 10_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
+		{"too long, another way", `{"result":"` + strings.Repeat("x", 4_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
 		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "REFUSED 7 it is too long\n", 0, false},
 		{"too long notification", `{"method":"m","params":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "{}\n", 0, false},
 		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", TooLarge, true},
@@ -54,14 +59,13 @@ func TestLineReader(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, out := read(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
+			err, out := read(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
 			if out != tt.out {
 				t.Errorf("read %q; want %q", out, tt.out)
 			}
-			<-r.ended
 			var e *Error
-			if errors.As(r.Err(), &e) != tt.fails || tt.fails && e.Kind != tt.kind {
-				t.Errorf("Err = %v", r.Err())
+			if errors.As(err, &e) != tt.fails || tt.fails && e.Kind != tt.kind {
+				t.Errorf("it ended with %v", err)
 			}
 		})
 	}
@@ -102,16 +106,15 @@ func FuzzLineReader(f *testing.F) {
 	f.Add([]byte("{\"a\":1}\nx\n{}\n"), 16)
 	f.Fuzz(func(t *testing.T, in []byte, limit int) {
 		limit = 1 + (limit&0xff+256)%256
-		r := newLineReader(bytes.NewReader(in), limit, func(_ message, line []byte) {
-			if len(line) > limit || len(line) == 0 || line[0] != '{' {
+		r := newLineReader(bytes.NewReader(in), limit, func(m message, line []byte) {
+			if m.Err == nil && (len(line) > limit || len(line) == 0 || line[0] != '{') {
 				t.Errorf("passed %q", line)
 			}
-		}, func(id []byte, _ error) {
-			if _, ok := integer(id); !ok {
-				t.Errorf("refused %q", id)
+			if _, ok := integer(m.ID); m.Err != nil && !ok {
+				t.Errorf("refused %q", m.ID)
 			}
 		})
-		r.read()
+		_ = r.read()
 	})
 }
 

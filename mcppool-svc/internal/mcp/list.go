@@ -41,7 +41,7 @@ var (
 // ListTools implements Client.
 func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 	tools, err := c.collect(ctx, toolsListing)
-	if _, http := c.wire.(*streamable); err != nil || !http || !c.isModern() {
+	if _, http := c.wire.(*web); err != nil || !http || !c.isModern() {
 		return tools, err
 	}
 	return c.readMirrors(ctx, tools), nil

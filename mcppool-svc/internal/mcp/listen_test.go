@@ -144,21 +144,22 @@ func TestContinuation(t *testing.T) {
 
 // A server's word on an earlier request may come after the next one was sent: it is not about that.
 func TestLateAcknowledgement(t *testing.T) {
-	s := &stream{}
+	o := &offers{agreed: make(map[int64]func(mcp.SubscriptionFilter))}
+	var known *mcp.SubscriptionFilter
+	o.agreed[7] = func(f mcp.SubscriptionFilter) { known = &f }
 	word := func(id any, uri string) mcp.NotificationParams {
 		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
 			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
 	}
-	s.asking(&pendingRequest{id: 7})
 	for _, id := range []any{float64(6), "6"} {
-		if s.acknowledged(word(id, "early")); s.known != nil {
+		if o.acknowledged(word(id, "early")); known != nil {
 			t.Fatalf("%v was taken for the word on request 7", id)
 		}
 	}
 	for _, id := range []any{float64(7), "7", nil} {
-		if s.acknowledged(word(id, "now")); s.known == nil || s.known.filter.ResourceSubscriptions[0] != "now" {
+		if o.acknowledged(word(id, "now")); known == nil || known.ResourceSubscriptions[0] != "now" {
 			t.Errorf("%v was not taken for the word on request 7", id)
 		}
-		s.known = nil
+		known = nil
 	}
 }

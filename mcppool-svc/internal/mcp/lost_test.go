@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"log/slog"
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -23,7 +22,7 @@ func TestLostConnections(t *testing.T) {
 		{"closed, then died of it", []func(*client){hangUp, func(c *client) { c.fail(died) }}, errClosed.Message, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn := newClient(&registry.Server{ID: "s"}, legacy, "1", slog.New(slog.DiscardHandler))
+			conn := newConnector(t, Config{}).newClient(&registry.Server{ID: "s"}, legacy)
 			conn.info = Info{Name: "server"}
 			for _, end := range c.end {
 				end(conn)

@@ -3,14 +3,17 @@ package mcp
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"pawl.dev/services/strictjson"
 )
 
+// Why a message cannot be used.
 var (
-	errCase = errors.New("a key of the message is in the wrong letter case")
-	errDeep = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
+	errTooLong = errors.New("it is too long")
+	errCase    = errors.New("a key of the message is in the wrong letter case")
+	errDeep    = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
 )
 
 // message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
@@ -52,6 +55,18 @@ func readMessage(text []byte) message {
 		m.Err = err
 	case wrongCase:
 		m.Err = errCase
+	}
+	return m
+}
+
+// lastID finds the id of a message at its end, where some servers write it.
+var lastID = regexp.MustCompile(`"id"\s*:\s*([0-9]{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+
+// cutOff is the message if it was too long and its beginning was read; tail is its end.
+func (m message) cutOff(tail []byte) message {
+	m.Err, m.Answer = errTooLong, !m.Method
+	if found := lastID.FindSubmatch(tail); m.ID == nil && found != nil {
+		m.ID = found[1]
 	}
 	return m
 }

@@ -24,11 +24,11 @@ type offers struct {
 	version [3]uint64      // guarded by mu; by List
 	changed func()         // guarded by mu; may be nil
 
-	watches map[*watch]struct{} // guarded by mu
-	refs    map[string]int      // guarded by turn; subscriptions that the server knows, by address
-	turn    chan struct{}       // held while the server is asked to begin or end one, so that it hears things in their order
+	watches map[*watch]struct{}                    // guarded by mu
+	agreed  map[int64]func(mcp.SubscriptionFilter) // guarded by mu; takes what the server agreed to, by the request for changes
 
-	stream stream
+	subscribed map[string]*subscribed // guarded by turn; subscriptions that the server knows, by address
+	turn       chan struct{}          // held while the server is asked to begin or end one, so that it hears things in their order
 }
 
 // kept is a list as it was.
@@ -39,9 +39,9 @@ type kept struct {
 }
 
 func (o *offers) init() {
-	o.lists, o.watches, o.refs = make(map[List]*kept), make(map[*watch]struct{}), make(map[string]int)
+	o.lists, o.watches = make(map[List]*kept), make(map[*watch]struct{})
+	o.agreed, o.subscribed = make(map[int64]func(mcp.SubscriptionFilter)), make(map[string]*subscribed)
 	o.turn = make(chan struct{}, 1)
-	o.stream.wake = make(chan struct{}, 1)
 }
 
 // OnChange implements Notifier.
@@ -73,7 +73,7 @@ func (o *offers) notified(n mcp.JSONRPCNotification) {
 			o.updated(cut(uri))
 		}
 	case mcp.MethodNotificationSubscriptionsAcknowledged:
-		o.stream.acknowledged(n.Params)
+		o.acknowledged(n.Params)
 	}
 }
 

@@ -135,6 +135,7 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 			return nil, c.lost(c.wasSent(x))
 		}
 	}
+	c.forget(x)
 	c.wire.stop(x)
 	if r, ok := c.within(x, stopWait); ok && r.err == nil {
 		return r.result, nil // it came in the last moment

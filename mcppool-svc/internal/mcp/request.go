@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"strconv"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -60,7 +61,11 @@ func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	x.call, x.asker = r, r
 	if mirrors := c.mirrors.Load(); mirrors != nil {
 		if tool, ok := (*mirrors)[r.call.Name]; ok {
-			x.mirror(mcp.GenerateParamHeaders(&tool, params))
+			headers := mcp.GenerateParamHeaders(&tool, params)
+			x.header = make(http.Header, len(headers)+6)
+			for name, value := range headers {
+				x.header.Set(name, value)
+			}
 		}
 	}
 	return x, nil

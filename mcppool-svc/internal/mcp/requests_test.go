@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -151,17 +150,16 @@ func overPipes(t *testing.T) (*client, childPipes) {
 		t.Fatal(err)
 	}
 	stdout, said := io.Pipe()
-	c := newClient(&registry.Server{ID: "s"}, legacy, "1", slog.New(slog.DiscardHandler))
-	wire := &stdio{client: c}
-	wire.limit, wire.pass = 1000, c.passer(newThrottle())
-	wire.in = newLineReader(stdout, 1000, wire.take, wire.refuse)
+	c := newConnector(t, Config{MaxMessage: 1000}).newClient(&registry.Server{ID: "s"}, legacy)
+	wire, rate := &stdio{client: c}, newThrottle()
+	wire.in = newLineReader(stdout, 1000, func(m message, text []byte) { c.receive(m, text, nil, rate) })
 	wire.out = newLineWriter(write, time.Minute, func(error) {})
 	c.wire = wire
 	c.ids.Store(4) // the next is 5
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		wire.in.read()
+		_ = wire.in.read()
 		c.fail(errClosed)
 	}()
 	t.Cleanup(func() {
@@ -215,7 +213,7 @@ func TestAnswers(t *testing.T) {
 			if err != nil && (As(err).Kind != tt.kind || As(err).Code != tt.code || !As(err).Sent) {
 				t.Errorf("error %+v, want %v, %d", As(err), tt.kind, tt.code)
 			}
-			if n := len(c.wire.(*stdio).waiting); n != 0 && tt.kind != Unavailable {
+			if n := len(c.waiting); n != 0 && tt.kind != Unavailable {
 				t.Errorf("%d are still waited for", n)
 			}
 		})
@@ -240,7 +238,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 			if e := As(err); err == nil || e.Kind != Interrupted && !e.Lost || !e.Sent {
 				t.Errorf("%v", err)
 			}
-			if n := len(c.wire.(*stdio).waiting); n != 0 && name == "its context" {
+			if n := len(c.waiting); n != 0 && name == "its context" {
 				t.Errorf("%d are still waited for", n)
 			}
 		})

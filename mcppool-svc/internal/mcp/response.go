@@ -5,19 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
-	"sync"
 	"time"
 
 	"pawl.dev/services/strictjson"
 )
-
-// postLimit bounds a POST whose response has come over the stream already.
-const postLimit = 30 * time.Second
-
-// errTooLong means that a message is longer than the limit.
-var errTooLong = errors.New("it is too long")
 
 // responseOf reads the response in a message.
 func responseOf(m message) response {
@@ -76,65 +68,71 @@ func sizeOf(limit int) string {
 	return fmt.Sprintf("%d bytes", limit)
 }
 
-// receiver takes the messages of a stream that carries the responses to all requests: a child's stdout, or a stream of
-// events. Its methods belong to the goroutine that reads the stream, but for add and remove.
-type receiver struct {
-	pass  passFunc // takes the server's requests and notifications
-	limit int      // bytes of a message
-
-	mu      sync.Mutex
-	waiting map[int64]*pendingRequest // guarded by mu
-}
-
-// add registers a request that waits for its response.
-func (r *receiver) add(x *pendingRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting == nil {
-		r.waiting = make(map[int64]*pendingRequest)
+// receive handles one message of the server. It runs in the goroutine that reads the stream. of is the request on whose own stream the message
+// came, or nil. The memory of m and text may be used again. It reports whether a request was answered.
+func (c *client) receive(m message, text []byte, of *pendingRequest, t *throttle) (answered bool) {
+	if m.Method {
+		if m.Err == nil {
+			c.pass(text, m.ID == nil, of, t)
+		}
+		return false
 	}
-	r.waiting[x.id] = x
-}
-
-func (r *receiver) remove(id int64) *pendingRequest {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	x := r.waiting[id]
-	delete(r.waiting, id)
-	return x
-}
-
-// take handles a message that can be used. Responses to no request are dropped. The text is not kept.
-func (r *receiver) take(m message, text []byte) {
-	switch {
-	case m.Method:
-		r.pass(m, text, nil)
-	case m.Answer:
-		if x := r.find(m.ID); x != nil {
-			m.Result = bytes.Clone(m.Result) // the text's memory is used again
-			x.deliver(responseOf(m))
-			if x.cancel != nil {
-				// To cancel the POST at once could cancel the request that net/http gives its connection to next.
-				time.AfterFunc(postLimit, x.cancel)
-			}
+	x := of
+	if of == nil {
+		if x = c.take(m.ID); x != nil {
+			m.Result = bytes.Clone(m.Result)
 		}
 	}
-}
-
-// refuse fails the request whose response cannot be used.
-func (r *receiver) refuse(id []byte, why error) {
-	if x := r.find(id); x != nil {
-		x.deliver(response{err: refusal(why, r.limit)})
+	switch {
+	case x == nil, !m.Answer, of != nil && !of.isAnsweredBy(m):
+		return false
+	case m.Err != nil:
+		x.deliver(response{err: refusal(m.Err, c.limit)})
+	default:
+		x.deliver(responseOf(m))
 	}
+	if of == nil && x.cancel != nil {
+		// To cancel the POST at once could cancel the request that net/http gives its connection to next.
+		time.AfterFunc(postLimit, x.cancel)
+	}
+	return true
 }
 
-// find returns the request with an id, which is removed: a second response is dropped.
-func (r *receiver) find(raw []byte) *pendingRequest {
+// postLimit bounds a POST whose response has come over the stream already.
+const postLimit = 30 * time.Second
+
+// isAnsweredBy reports whether a message on the request's own stream is its response. A server that could not read the request does not know
+// its id.
+func (x *pendingRequest) isAnsweredBy(m message) bool {
+	id, ok := integer(m.ID)
+	return ok && id == x.id || strictjson.Absent(m.ID) && len(m.Error) > 0
+}
+
+// await registers a request whose response comes on a stream that carries those of all requests.
+func (c *client) await(x *pendingRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[x.id] = x
+}
+
+// take returns the request with an id, which is removed: a second response is dropped. It returns nil if there is none.
+func (c *client) take(raw []byte) *pendingRequest {
 	id, ok := integer(raw)
 	if !ok {
 		return nil
 	}
-	return r.remove(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.waiting[id]
+	delete(c.waiting, id)
+	return x
+}
+
+// forget removes a request that waits no longer.
+func (c *client) forget(x *pendingRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, x.id)
 }
 
 // integer reads an id that is a number.
@@ -145,9 +143,3 @@ func integer(raw []byte) (int64, bool) {
 	f, err := strconv.ParseFloat(string(raw), 64) // 5.0 is 5 too
 	return int64(f), err == nil && f == float64(int64(f))
 }
-
-// numericID matches ids of requests; an answer to any other has no request.
-var numericID = regexp.MustCompile(`^[0-9]{1,19}$`)
-
-// lastID finds the id of a message at its end, where some servers write it.
-var lastID = regexp.MustCompile(`"id"\s*:\s*([0-9]{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)

@@ -116,7 +116,7 @@ func TestNoRest(t *testing.T) {
 
 // Tools whose inputs are mirrored into headers are kept, and forgotten once they have no such inputs.
 func TestReadMirrors(t *testing.T) {
-	c := newClient(&registry.Server{ID: "s"}, modern, "1", newConnector(t, Config{}).log)
+	c := newConnector(t, Config{}).newClient(&registry.Server{ID: "s"}, modern)
 	for _, tt := range []struct {
 		tool string
 		want int

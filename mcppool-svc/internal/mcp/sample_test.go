@@ -44,7 +44,7 @@ func TestSamplingIsAnnounced(t *testing.T) {
 		if allowed {
 			s.Sampling = &registry.Sampling{}
 		}
-		can := newClient(s, legacy, "1", nil).capabilities()
+		can := newConnector(t, Config{}).newClient(s, legacy).capabilities()
 		if (can.Sampling != nil) != allowed {
 			t.Errorf("allowed %v: %+v", allowed, can.Sampling)
 		}

@@ -20,7 +20,6 @@ const (
 
 // stdio is the transport to a child process: one JSON-RPC message per line.
 type stdio struct {
-	receiver
 	in     *lineReader
 	out    *lineWriter
 	child  *process.Process
@@ -41,11 +40,11 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	if err != nil {
 		return nil, Errorf(Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
 	}
-	conn := newClient(s, e, c.cfg.Version, c.log)
+	conn := c.newClient(s, e)
 	conn.hide = literal(env).Replace
 	wire := &stdio{child: child, client: conn, server: s}
-	wire.limit, wire.pass = c.cfg.MaxMessage, conn.passer(newThrottle())
-	wire.in = newLineReader(child.Stdout, c.cfg.MaxMessage, wire.take, wire.refuse)
+	rate := newThrottle()
+	wire.in = newLineReader(child.Stdout, conn.limit, func(m message, text []byte) { conn.receive(m, text, nil, rate) })
 	wire.out = newLineWriter(child.Stdin, stallLimit, wire.writeFailed)
 	conn.wire = wire
 	conn.background(wire.read)
@@ -60,22 +59,19 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 
 // start implements transport. A closed pipe is the end of the connection, which the caller waits for too.
 func (t *stdio) start(x *pendingRequest) {
-	t.add(x)
+	t.client.await(x)
 	x.sent.Store(true)
 	if err := t.out.write(x.id, x.text); err != nil {
 		x.sent.Store(false)
 		if errors.Is(err, errNotRead) {
-			t.remove(x.id)
+			t.client.forget(x)
 			x.deliver(response{err: Errorf(Unavailable, "%w", err)})
 		}
 	}
 }
 
 // stop implements transport.
-func (t *stdio) stop(x *pendingRequest) {
-	t.remove(x.id)
-	x.deliver(response{err: errClosed})
-}
+func (*stdio) stop(x *pendingRequest) { x.deliver(response{err: errClosed}) }
 
 // post implements transport.
 func (t *stdio) post(_ context.Context, message []byte) error {
@@ -99,18 +95,18 @@ func (t *stdio) writeFailed(err error) {
 
 // read reads the child's output until it ends, and with it the connection.
 func (t *stdio) read() {
-	t.in.read()
+	why := t.in.read()
 	if t.client.isDone() {
 		return
 	}
-	t.client.fail(t.closeReason())
+	t.client.fail(t.closeReason(why))
 	t.child.Close() // a child that closed its stdout is of no use
 }
 
 // closeReason returns why a child's output ended.
-func (t *stdio) closeReason() *Error {
+func (t *stdio) closeReason(why error) *Error {
 	var known *Error
-	if errors.As(t.in.Err(), &known) {
+	if errors.As(why, &known) {
 		e := *known
 		e.Message = fmt.Sprintf("MCP server %s: %s", t.server.ID, t.client.hide(e.Message))
 		return &e

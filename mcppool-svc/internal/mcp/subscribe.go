@@ -3,7 +3,9 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -26,6 +28,12 @@ type watch struct {
 	n    uint64 // guarded by the offers' mu
 }
 
+// subscribed is a subscription that the server knows of.
+type subscribed struct {
+	watches int
+	end     func(context.Context)
+}
+
 // Changed implements Subscription.
 func (w *watch) Changed() <-chan struct{} { return w.changed }
 
@@ -42,23 +50,19 @@ func (w *watch) Take() (uri string, changes uint64) {
 	return uri, changes
 }
 
-// tell counts a change. Called with the offers' mu held.
-func (w *watch) tell(uri string) {
-	w.last = uri
-	w.n++
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
 // updated counts a change for the subscriptions of an address, or of one above it.
 func (o *offers) updated(uri string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for w := range o.watches {
-		if holds(w.uri, uri) {
-			w.tell(uri)
+		if !holds(w.uri, uri) {
+			continue
+		}
+		w.last = uri
+		w.n++
+		select {
+		case w.changed <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -88,28 +92,72 @@ func (c *client) Subscribe(ctx context.Context, uri string) (Subscription, error
 }
 
 // subscribe asks the server where it was not asked before. Called with the turn.
-func (c *client) subscribe(ctx context.Context, uri string) error {
+func (c *client) subscribe(ctx context.Context, uri string) (err error) {
 	o := &c.offers
-	if o.refs[uri] == 0 {
-		if len(o.refs) >= maxSubscriptions {
+	s := o.subscribed[uri]
+	if s == nil {
+		if len(o.subscribed) >= maxSubscriptions {
 			return &Error{Kind: TooLarge,
 				Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
 		}
-		if err := c.askToTell(ctx, uri); err != nil {
+		s = &subscribed{}
+		if c.isModern() {
+			s.end, err = c.listenTo(ctx, uri)
+		} else {
+			_, err = c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
+			s.end = func(ctx context.Context) { // best effort: later notifications are dropped
+				_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
+			}
+		}
+		if err != nil {
 			return err
 		}
+		o.subscribed[uri] = s
 	}
-	o.refs[uri]++
+	s.watches++
 	return nil
 }
 
-// askToTell begins the one subscription of an address that the server knows of.
-func (c *client) askToTell(ctx context.Context, uri string) error {
-	if c.isModern() {
-		return c.widen(ctx, uri)
+// listenTo keeps a stream of the changes of a resource open (2026-07-28), and returns once the server has agreed.
+func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context), error) {
+	life, end := context.WithCancel(c.life)
+	first := make(chan error, 1)
+	var once sync.Once
+	tell := func(err error) {
+		again := true
+		once.Do(func() { first <- err; again = false })
+		if again && err == nil {
+			c.offers.updated(uri) // changes may have been missed while the stream was not open
+		}
 	}
-	_, err := c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
-	return err
+	agreed := func(filter mcp.SubscriptionFilter) {
+		var err error
+		if !slices.Contains(filter.ResourceSubscriptions, uri) {
+			err = &Error{Kind: Answered, Code: mcp.METHOD_NOT_FOUND, Sent: true,
+				Message: fmt.Sprintf("the server does not tell of changes of %.200q", uri)}
+		}
+		tell(err)
+	}
+	c.background(func() {
+		var stream standing
+		stream.keep(life, func(ctx context.Context) error {
+			err := c.listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}, agreed)
+			tell(err)
+			return err
+		})
+	})
+	var err error
+	select {
+	case err = <-first:
+	case <-c.done:
+		err = errClosed
+	case <-ctx.Done():
+		err = givenUp(ctx, false)
+	}
+	if err != nil {
+		end()
+	}
+	return func(context.Context) { end() }, err
 }
 
 // Close implements Subscription.
@@ -123,25 +171,14 @@ func (w *watch) Close() {
 			return // the connection ended, and with it all subscriptions
 		}
 		defer c.offers.give()
-		ctx, cancel := context.WithTimeout(c.life, unsubscribeLimit)
-		defer cancel()
-		c.unsubscribe(ctx, w.uri)
+		s := c.offers.subscribed[w.uri]
+		if s.watches--; s.watches == 0 {
+			delete(c.offers.subscribed, w.uri)
+			ctx, cancel := context.WithTimeout(c.life, unsubscribeLimit)
+			defer cancel()
+			s.end(ctx)
+		}
 	})
-}
-
-// unsubscribe takes back one subscription of an address. Called with the turn.
-func (c *client) unsubscribe(ctx context.Context, uri string) {
-	o := &c.offers
-	if o.refs[uri]--; o.refs[uri] > 0 {
-		return
-	}
-	delete(o.refs, uri)
-	if c.isModern() {
-		o.stream.narrow(uri)
-		return
-	}
-	// Best effort: later notifications are dropped.
-	_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
 }
 
 func (o *offers) forget(w *watch) bool {
@@ -158,19 +195,8 @@ func (o *offers) take(ctx context.Context) error {
 	case o.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &Error{Kind: Interrupted, Message: context.Cause(ctx).Error(), Err: context.Cause(ctx)}
+		return givenUp(ctx, false)
 	}
 }
 
 func (o *offers) give() { <-o.turn }
-
-// missed counts a change for all watches but one: something may have changed while the stream was not open.
-func (o *offers) missed(but string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for w := range o.watches {
-		if w.uri != but {
-			w.tell(w.uri)
-		}
-	}
-}

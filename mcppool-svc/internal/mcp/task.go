@@ -70,8 +70,8 @@ func (t mcpTask) over() bool {
 
 // portable reports whether any connection to the server can ask for a task: nothing of this one's session is needed.
 func (c *client) portable() bool {
-	t, ok := c.wire.(*streamable)
-	return ok && (c.isModern() || t.sessionID() == "")
+	t, ok := c.wire.(*web)
+	return ok && !t.older && (c.isModern() || t.sessionID() == "")
 }
 
 // taskRequest makes a request about a task.
