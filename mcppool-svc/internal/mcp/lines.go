@@ -27,7 +27,7 @@ type lines struct {
 	limit int // bytes of a line that are kept
 	most  int // bytes that size may reach
 	size  int // bytes that were read since the owner reset it
-	// skips reports whether the rest of a line that is too long is skipped; nil: always.
+	// skips is told of a line that is too long, and reports whether the rest of it is skipped; nil: always.
 	skips func(beginning []byte) bool
 
 	buf []byte // of a line that is longer than src's buffer
@@ -94,9 +94,11 @@ const (
 // lineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, and ends where a response is too
 // long and its request is not known.
 type lineReader struct {
-	lines *lines
-	take  func(m message, line []byte) // also gets responses that cannot be used, with the reason
-	run   int                          // lines in a row that were noise
+	lines   *lines
+	take    func(m message, line []byte) // also gets responses that cannot be used, with the reason
+	run     int                          // lines in a row that were noise
+	long    message                      // what the beginning of the current line says, if it is too long
+	refused bool                         // long was passed on
 
 	mu    sync.Mutex
 	noise string // guarded by mu; the first line that was noise
@@ -104,14 +106,29 @@ type lineReader struct {
 
 func newLineReader(src io.Reader, limit int, take func(message, []byte)) *lineReader {
 	r := &lineReader{lines: newLines(src, limit, maxSkips*limit), take: take}
-	r.lines.skips = func(beginning []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(beginning), []byte("{")) }
+	r.lines.skips = r.tooLong
 	return r
+}
+
+// tooLong handles the beginning of a line that is too long. The request that it answers fails at once if its id is there, else when the line
+// has ended with it.
+func (r *lineReader) tooLong(beginning []byte) bool {
+	beginning = bytes.TrimSpace(beginning)
+	if !bytes.HasPrefix(beginning, []byte("{")) {
+		return false
+	}
+	r.long = readMessage(beginning).cutOff(nil)
+	if _, known := integer(r.long.ID); known && r.long.Answer {
+		r.refused = true
+		r.take(r.long, nil)
+	}
+	return true
 }
 
 // read reads lines until the stream ends and returns why: io.EOF if the child closed it.
 func (r *lineReader) read() error {
 	for {
-		r.lines.size = 0
+		r.lines.size, r.refused = 0, false
 		line, tail, err := r.lines.next()
 		if err == nil {
 			err = r.line(bytes.TrimSpace(line), tail)
@@ -122,25 +139,28 @@ func (r *lineReader) read() error {
 	}
 }
 
-// line passes a message on, or counts what is not one.
+// line passes a message on, or counts what is not one. tail is the end of a line that is too long, else nil.
 func (r *lineReader) line(text, tail []byte) error {
-	if len(text) > 0 && text[0] == '{' {
-		m := readMessage(text)
-		if tail != nil {
-			m = m.cutOff(tail)
-		}
-		_, known := integer(m.ID)
-		switch {
-		case m.Err == nil:
-			r.run = 0
-			r.take(m, text)
-			return nil
-		case m.Answer && !m.Method && known:
-			r.take(m, nil)
-			return nil
-		case tail != nil && !m.Method:
-			return endless(r.lines.limit)
-		}
+	m := message{Err: errNoObject}
+	switch {
+	case r.refused:
+		return nil
+	case tail != nil:
+		m = r.long.cutOff(tail)
+	case len(text) > 0 && text[0] == '{':
+		m = readMessage(text)
+	}
+	_, known := integer(m.ID)
+	switch {
+	case m.Err == nil:
+		r.run = 0
+		r.take(m, text)
+		return nil
+	case m.Answer && !m.Method && known:
+		r.take(m, nil)
+		return nil
+	case tail != nil && !m.Method:
+		return endless(r.lines.limit)
 	}
 	if len(text) > 0 {
 		r.remember(text)

@@ -11,9 +11,10 @@ import (
 
 // Why a message cannot be used.
 var (
-	errTooLong = errors.New("it is too long")
-	errCase    = errors.New("a key of the message is in the wrong letter case")
-	errDeep    = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
+	errNoObject = errors.New("it is not a JSON object")
+	errTooLong  = errors.New("it is too long")
+	errCase     = errors.New("a key of the message is in the wrong letter case")
+	errDeep     = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
 )
 
 // message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
