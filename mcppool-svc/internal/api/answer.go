@@ -21,7 +21,7 @@ func (s *Server) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallReques
 	if err != nil {
 		return nil, err
 	}
-	if err := s.caller.Answer(ctx, p.Sub, req.GetCallId(), req.GetAnswer().GetInputId(), answer); err != nil {
+	if err := s.Caller.Answer(ctx, p.Sub, req.GetCallId(), req.GetAnswer().GetInputId(), answer); err != nil {
 		return nil, err
 	}
 	return &mcppoolv1.AnswerCallResponse{}, nil

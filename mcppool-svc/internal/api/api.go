@@ -25,21 +25,9 @@ import (
 // Server implements McpPoolService.
 type Server struct {
 	mcppoolv1.UnsafeMcpPoolServiceServer
-	registry  *registry.Registry
-	pool      *conn.Pool
-	caller    *call.Caller
-	calls     *inflight.Calls
-	pins      *pin.Book
-	logins    *oauth.Logins
-	connector diagnose.Connector
-	models    *call.Models // nil: none
-	heard     func() error
-	checks    chan struct{} // a slot for each running test of a server
-	log       *slog.Logger
-	id        string
-
-	hub      *hub // notified when a server changes
-	streams  *streams
+	Parts
+	checks   chan struct{} // a slot for each running test of a server
+	hub      *hub          // notified when a server changes
 	stopping chan struct{}
 	stop     func() // closes stopping
 }
@@ -61,11 +49,7 @@ type Parts struct {
 
 // New returns a Server.
 func New(p Parts) *Server {
-	s := &Server{
-		registry: p.Registry, pool: p.Pool, caller: p.Caller, calls: p.Calls, pins: p.Pins, logins: p.Logins,
-		connector: p.Connector, models: p.Models, heard: p.Writable, checks: make(chan struct{}, maxChecks), log: p.Log, id: p.ID,
-	}
-	s.hub, s.streams, s.stopping = newHub(), newStreams(), make(chan struct{})
+	s := &Server{Parts: p, checks: make(chan struct{}, maxChecks), hub: newHub(), stopping: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	p.Pool.Observe(s.hub.Touch)
 	p.Pool.Watched(s.hub.Watches)
@@ -79,7 +63,7 @@ func (s *Server) find(ctx context.Context, id string) (identity.Principal, *regi
 	if err != nil {
 		return p, nil, err
 	}
-	server, err := s.registry.Lookup(p.Sub, id)
+	server, err := s.Registry.Lookup(p.Sub, id)
 	if err != nil {
 		return p, nil, registryError(err, id)
 	}
@@ -95,7 +79,7 @@ func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *re
 	if server.Disabled {
 		return p, nil, disabled(id)
 	}
-	if !s.registry.Active(p.Sub, server) {
+	if !s.Registry.Active(p.Sub, server) {
 		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
 			"you have not activated MCP server %[1]s; run `pawl mcp activate %[1]s`, or POST /v1/mcpServers/%[1]s:activate", id)
 	}
@@ -110,9 +94,9 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 	}
 	var server *registry.Server
 	if owner != "" && p.IsOperator() {
-		server, err = s.registry.Of(owner, id)
+		server, err = s.Registry.Of(owner, id)
 	} else {
-		server, err = s.registry.Lookup(p.Sub, id)
+		server, err = s.Registry.Lookup(p.Sub, id)
 	}
 	switch {
 	case err != nil:
@@ -130,10 +114,10 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 
 // writable refuses a change that other replicas of the pool would never receive.
 func (s *Server) writable() error {
-	if s.heard == nil {
+	if s.Writable == nil {
 		return nil
 	}
-	if err := s.heard(); err != nil {
+	if err := s.Writable(); err != nil {
 		return failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
 			"nothing was changed, because the others would never hear of it: %w; an operator has to give all of them the same key and restart them", err)
 	}

@@ -35,7 +35,7 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 		}
 		_, task.Server, task.Refused = s.usable(ctx, task.MCPID)
 	}
-	return s.caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(attached(m))) })
+	return s.Caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(attached(m))) })
 }
 
 // attached turns an event of a call into one of AttachCall.

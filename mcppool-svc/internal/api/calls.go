@@ -34,7 +34,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	if err != nil {
 		return err
 	}
-	if id := req.GetPoolId(); id != "" && id != s.id {
+	if id := req.GetPoolId(); id != "" && id != s.ID {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL,
 			"the call is for another pool process than this one, or than it was before a restart; list the tools again for the pool_id of now").
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
@@ -60,7 +60,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	if r.CallID != "" {
 		r.Hashes = hashes(req, input)
 	}
-	return s.caller.Call(ctx, r, send)
+	return s.Caller.Call(ctx, r, send)
 }
 
 // hashes returns the request hashes: of the input as it is used, and of the client's text if it differs.
@@ -78,7 +78,7 @@ func (s *Server) AckCall(ctx context.Context, req *mcppoolv1.AckCallRequest) (*m
 	if err != nil {
 		return nil, err
 	}
-	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(s.calls.Ack(p.Sub, req.GetCallIds()))}, nil
+	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(s.Calls.Ack(p.Sub, req.GetCallIds()))}, nil
 }
 
 // CancelCall implements McpPoolService.
@@ -87,7 +87,7 @@ func (s *Server) CancelCall(ctx context.Context, req *mcppoolv1.CancelCallReques
 	if err != nil {
 		return nil, err
 	}
-	if !s.caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
+	if !s.Caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
 			"no call %.100q of yours is running; it may have ended already", req.GetCallId())
 	}
@@ -100,7 +100,7 @@ func (s *Server) ReleaseSession(ctx context.Context, req *mcppoolv1.ReleaseSessi
 	if err != nil {
 		return nil, err
 	}
-	s.calls.Ack(p.Sub, req.GetAckCallIds())
-	n := s.pool.ReleaseSession(p.Sub, req.GetSessionId())
+	s.Calls.Ack(p.Sub, req.GetAckCallIds())
+	n := s.Pool.ReleaseSession(p.Sub, req.GetSessionId())
 	return &mcppoolv1.ReleaseSessionResponse{Released: uint32(n)}, nil
 }

@@ -99,7 +99,7 @@ func (c *callStream) release(sessions []string) {
 		return // the call returns this error
 	}
 	for _, session := range sessions {
-		c.server.pool.ReleaseSession(p.Sub, session)
+		c.server.Pool.ReleaseSession(p.Sub, session)
 	}
 }
 

@@ -33,15 +33,15 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 			"%d MCP servers are being tested already; try again in a moment", maxChecks)
 	}
 	subject := diagnose.Subject{
-		Server: server, User: p.Sub, Active: s.registry.Active(p.Sub, server),
-		Review: func(all *catalog.Catalog) (*pin.Review, error) { return s.pins.Review(server, all) },
+		Server: server, User: p.Sub, Active: s.Registry.Active(p.Sub, server),
+		Review: func(all *catalog.Catalog) (*pin.Review, error) { return s.Pins.Review(server, all) },
 	}
-	if s.models != nil {
-		subject.Models = s.models.Names
+	if s.Models != nil {
+		subject.Models = s.Models.Names
 	}
-	report := diagnose.Run(ctx, s.connector, subject)
+	report := diagnose.Run(ctx, s.Connector, subject)
 	if report.Connected {
-		s.pool.Recovered(server, p.Sub)
+		s.Pool.Recovered(server, p.Sub)
 	}
 	resp := &mcppoolv1.TestMcpServerResponse{Ok: report.OK(), ServerInfo: report.Info.String(), ProtocolVersion: report.Info.Protocol}
 	for _, r := range report.Results {
@@ -65,7 +65,7 @@ func (s *Server) GetMcpServerLog(ctx context.Context, req *mcppoolv1.GetMcpServe
 	if err != nil {
 		return nil, err
 	}
-	log := s.pool.Log(server, p.Sub)
+	log := s.Pool.Log(server, p.Sub)
 	resp := &mcppoolv1.GetMcpServerLogResponse{Stderr: log.Stderr.Text, Truncated: log.Stderr.Cut, Connected: log.Connected}
 	if !log.Time.IsZero() {
 		resp.ConnectTime = timestamppb.New(log.Time)

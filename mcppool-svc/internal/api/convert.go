@@ -21,13 +21,10 @@ import (
 // show returns a server as the caller may see it.
 func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.McpServer {
 	m := ToMessage(server)
-	hide(m.GetHttp().GetHeaders())
-	hideAddress(m.GetHttp())
-	hideSecret(m.GetHttp().GetOauth())
-	m.Login = loginStates[s.logins.State(server, p.Sub)]
+	hideSecrets(m, p.IsOperator())
+	m.Login = loginStates[s.Logins.State(server, p.Sub)]
 	if !p.IsOperator() {
 		m.Permissions = nil
-		hide(m.GetStdio().GetEnv())
 	}
 	m.Etag = server.Etag()
 	m.Active = s.active(p, server)
@@ -35,7 +32,7 @@ func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.
 	if !server.CreateTime.IsZero() {
 		m.CreateTime, m.UpdateTime = timestamppb.New(server.CreateTime), timestamppb.New(server.UpdateTime)
 	}
-	status := s.pool.Status(server, p.Sub)
+	status := s.Pool.Status(server, p.Sub)
 	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities.Names()
 	m.StateTime = timeOf(status.Since)
 	if status.Err != nil {
@@ -49,13 +46,6 @@ var states = map[conn.State]mcppoolv1.ConnectionState{
 	conn.Connecting: mcppoolv1.ConnectionState_CONNECTION_STATE_CONNECTING,
 	conn.Ready:      mcppoolv1.ConnectionState_CONNECTION_STATE_READY,
 	conn.Failed:     mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED,
-}
-
-// hide replaces the values, not the names.
-func hide(values map[string]string) {
-	for name := range values {
-		values[name] = hidden
-	}
 }
 
 // ToMessage returns what was registered, with secrets. Of the output-only fields it sets only the owner.
@@ -96,15 +86,14 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	return m
 }
 
-// fromMessage is the inverse of ToMessage; output-only fields are left out.
-func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
-	s := &registry.Server{
-		ID: m.GetId(), Owner: m.GetOwnerSub(), DisplayName: m.GetDisplayName(), Description: m.GetDescription(),
-		Disabled: m.GetDisabled(), AutoActivate: m.GetAutoActivate(), OnlyWhenNamed: m.GetOnlyWhenNamed(), Trusted: m.GetTrusted(),
-		CallTimeout: m.GetCallTimeout().AsDuration(), StartTimeout: m.GetStartTimeout().AsDuration(), Roots: slices.Clone(m.GetRoots()),
-		Pinning: nameOf[registry.Pinning](pinningPrefix, m.GetPinning()), Isolation: nameOf[registry.Isolation](isolationPrefix, m.GetIsolation()),
-		MaxConnections: int(m.GetMaxConnections()), CacheTTL: m.GetCacheTtl().AsDuration(),
-	}
+// setFields sets what ToMessage shows, except for the id and the owner.
+func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
+	s.DisplayName, s.Description, s.Disabled, s.AutoActivate = m.GetDisplayName(), m.GetDescription(), m.GetDisabled(), m.GetAutoActivate()
+	s.OnlyWhenNamed, s.Trusted, s.Roots = m.GetOnlyWhenNamed(), m.GetTrusted(), slices.Clone(m.GetRoots())
+	s.CallTimeout, s.StartTimeout, s.CacheTTL = m.GetCallTimeout().AsDuration(), m.GetStartTimeout().AsDuration(), m.GetCacheTtl().AsDuration()
+	s.Pinning, s.Isolation = nameOf[registry.Pinning](pinningPrefix, m.GetPinning()), nameOf[registry.Isolation](isolationPrefix, m.GetIsolation())
+	s.MaxConnections = int(m.GetMaxConnections())
+	s.Sampling, s.Stdio, s.HTTP, s.Builtin, s.Permissions, s.Policies = nil, nil, nil, nil, nil, nil
 	if p := m.GetSampling(); p != nil {
 		s.Sampling = &registry.Sampling{Model: p.GetModel(), MaxTokens: int(p.GetMaxTokens()), MaxRequests: int(p.GetMaxRequests())}
 	}
@@ -129,7 +118,6 @@ func fromMessage(m *mcppoolv1.McpServer) *registry.Server {
 		}
 		s.Policies[name] = registry.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}
 	}
-	return s
 }
 
 // Prefixes of enums whose values have the registry's names in upper case. The first value is the default: the empty name.
@@ -165,4 +153,22 @@ func duration(d time.Duration) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(d)
+}
+
+func oauthMessage(o *registry.OAuth) *mcppoolv1.OAuth {
+	if o == nil {
+		return nil
+	}
+	return &mcppoolv1.OAuth{
+		ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: enumOf[mcppoolv1.OAuth_Grant](grantPrefix, o.Grant),
+	}
+}
+
+func oauthOf(m *mcppoolv1.OAuth) *registry.OAuth {
+	if m == nil {
+		return nil
+	}
+	return &registry.OAuth{
+		ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes(), Grant: nameOf[registry.Grant](grantPrefix, m.GetGrant()),
+	}
 }

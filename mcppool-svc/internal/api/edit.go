@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -45,33 +46,24 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 	if !p.IsOperator() && !edited.SameForUsers(server) {
 		return denied(onlyOperators)
 	}
-	if err := editRoots(p, server, edited.Roots); err != nil {
+	if err := checkRoots(p, edited, server); err != nil {
 		return err
 	}
-	if transport {
-		if !p.IsOperator() && server.ByOperator {
-			return denied("an operator wrote how MCP server %s is reached; only an operator may change that", server.ID)
-		}
-		if err := keepSecrets(edited, server); err != nil {
-			return err
-		}
-		if err := authorTransport(p, edited); err != nil {
-			return err
-		}
-		server.Stdio, server.HTTP, server.Builtin, server.ByOperator = edited.Stdio, edited.HTTP, edited.Builtin, edited.ByOperator
+	if !transport {
+		edited.Stdio, edited.HTTP, edited.Builtin = server.Stdio, server.HTTP, server.Builtin
+	} else if !p.IsOperator() && server.ByOperator {
+		return denied("an operator wrote how MCP server %s is reached; only an operator may change that", server.ID)
+	} else if err := takeTransport(p, edited, server); err != nil {
+		return err
 	}
-	server.DisplayName, server.Description, server.Disabled = edited.DisplayName, edited.Description, edited.Disabled
-	server.AutoActivate, server.Trusted, server.Policies = edited.AutoActivate, edited.Trusted, edited.Policies
-	server.OnlyWhenNamed, server.Pinning, server.Permissions = edited.OnlyWhenNamed, edited.Pinning, edited.Permissions
-	server.CallTimeout, server.StartTimeout = edited.CallTimeout, edited.StartTimeout
-	server.Isolation, server.MaxConnections, server.CacheTTL = edited.Isolation, edited.MaxConnections, edited.CacheTTL
-	server.Sampling = edited.Sampling
+	*server = *edited
 	return check(server)
 }
 
 // patched returns a server with the fields of an update, and whether the update changes its transport.
 func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *registry.Server, transport bool, err error) {
-	full := ToMessage(server.Clone())
+	edited = server.Clone()
+	full := ToMessage(edited)
 	for _, path := range pathsOf(req) {
 		field, _, _ := strings.Cut(path, ".")
 		if slices.Contains(ignoredFields, field) {
@@ -82,7 +74,8 @@ func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (ed
 			return nil, false, invalid("update_mask", path+": "+err.Error())
 		}
 	}
-	return fromMessage(full), transport, nil
+	setFields(edited, full)
+	return edited, transport, nil
 }
 
 // pathsOf lists the fields that an update changes: those in the mask, all for `*`, and without a mask those that are set.
@@ -128,37 +121,44 @@ func copyPath(dst, src protoreflect.Message, path []string) error {
 	return nil
 }
 
-// authorTransport records who wrote a server's transport, and refuses what only operators may write.
-func authorTransport(p identity.Principal, server *registry.Server) error {
+// takeTransport restores the secrets of a transport that was sent back masked, records who wrote it, and refuses what only operators may
+// write.
+func takeTransport(p identity.Principal, server, old *registry.Server) error {
+	if err := keepSecrets(server, old); err != nil {
+		return err
+	}
 	server.ByOperator = p.IsOperator()
 	if server.HTTP != nil {
 		server.HTTP.PublicOnly = !p.IsOperator()
 	}
-	if p.IsOperator() {
+	switch {
+	case p.IsOperator():
 		return nil
-	}
-	if server.Stdio != nil || server.Builtin != nil {
+	case server.Stdio != nil || server.Builtin != nil:
 		return denied("only an operator may register an MCP server that runs on this machine; you may register HTTP servers")
-	}
-	if server.HTTP != nil {
-		for _, value := range server.HTTP.Headers {
-			if mcp.HasReference(value) {
-				return denied("only an operator may refer to secrets of the pool (${env:…}, ${file:…})")
-			}
-		}
-		return authorOAuth(server.HTTP.OAuth)
+	case server.HTTP == nil:
+		return nil
+	case server.HTTP.OAuth != nil && mcp.HasReference(server.HTTP.OAuth.ClientSecret):
+		return denied("only an operator may refer to the pool's environment or files (${env:…}, ${file:…})")
+	case slices.ContainsFunc(slices.Collect(maps.Values(server.HTTP.Headers)), mcp.HasReference):
+		return denied("only an operator may refer to secrets of the pool (${env:…}, ${file:…})")
 	}
 	return nil
+}
+
+// checkRoots reads the folders that a server may ask for. Only operators may set them: the folders are on the pool's machine.
+func checkRoots(p identity.Principal, server, old *registry.Server) (err error) {
+	server.Roots, err = registry.ReadRoots(server.Roots)
+	if err == nil && !p.IsOperator() && !slices.Equal(server.Roots, old.Roots) {
+		return denied("only an operator may say which folders an MCP server is told of (roots)")
+	}
+	return invalidServer(err)
 }
 
 // check refuses a registration that cannot work.
 func check(server *registry.Server) error {
 	if err := server.Validate(); err != nil {
-		var bad *registry.Invalid
-		if errors.As(err, &bad) {
-			return invalid("mcp_server."+bad.Field, bad.Problem)
-		}
-		return err
+		return invalidServer(err)
 	}
 	if server.Builtin != nil {
 		if info, err := os.Stat(server.Builtin.Root); err != nil || !info.IsDir() {
@@ -168,40 +168,10 @@ func check(server *registry.Server) error {
 	return nil
 }
 
-// hidden replaces a secret in responses. Sent back, it means the old value.
-const hidden = registry.Hidden
-
-// keepSecrets restores values that an update sends back masked.
-func keepSecrets(server, old *registry.Server) error {
-	var now, before map[string]string
-	field := "mcp_server.http.headers"
-	switch {
-	case server.HTTP != nil:
-		now = server.HTTP.Headers
-		if old.HTTP != nil {
-			before = old.HTTP.Headers
-		}
-	case server.Stdio != nil:
-		now, field = server.Stdio.Env, "mcp_server.stdio.env"
-		if old.Stdio != nil {
-			before = old.Stdio.Env
-		}
+// invalidServer turns an error of the registry about a field into the client's.
+func invalidServer(err error) error {
+	if bad, ok := errors.AsType[*registry.Invalid](err); ok {
+		return invalid("mcp_server."+bad.Field, bad.Problem)
 	}
-	if err := keepAddress(server, old); err != nil {
-		return err
-	}
-	if err := keepClientSecret(server, old); err != nil {
-		return err
-	}
-	for name, value := range now {
-		if value != hidden {
-			continue
-		}
-		kept, ok := before[name]
-		if !ok {
-			return invalid(field, "`"+name+"` has no value to keep; send one instead of "+hidden)
-		}
-		now[name] = kept
-	}
-	return nil
+	return err
 }

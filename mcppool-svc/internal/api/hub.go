@@ -1,9 +1,21 @@
 package api
 
-import "sync"
+import (
+	"sync"
 
-// maxNamed is how many names a watcher remembers before everything counts as changed.
-const maxNamed = 1_000
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
+	"pawl.dev/services/errs"
+)
+
+const (
+	// maxNamed is how many names a watcher remembers before everything counts as changed.
+	maxNamed = 1_000
+	// maxStreams is how many subscriptions, of servers and resources, a user may have open at once.
+	maxStreams = 200
+)
 
 // hub notifies watchers. It is safe for concurrent use.
 type hub struct {
@@ -11,7 +23,6 @@ type hub struct {
 	watchers map[*watcher]struct{} // guarded by mu
 }
 
-// newHub returns a hub.
 func newHub() *hub { return &hub{watchers: make(map[*watcher]struct{})} }
 
 // watcher is notified of what concerns its user. Close it.
@@ -24,25 +35,34 @@ type watcher struct {
 	named map[string]bool // guarded by the hub's mu; what changed, where it is not all
 }
 
-// Watch begins to watch for a user.
-func (h *hub) Watch(user string) *watcher {
+// Watch begins to watch for a user, unless the user does so too often.
+func (h *hub) Watch(user string) (*watcher, error) {
 	w := &watcher{hub: h, user: user, wake: make(chan struct{}, 1), named: make(map[string]bool)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.count(user) >= maxStreams {
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"you have %d subscriptions open; close one first", maxStreams)
+	}
 	h.watchers[w] = struct{}{}
-	return w
+	return w, nil
 }
 
 // Watches reports whether there is a watcher of a user; an empty user is any.
 func (h *hub) Watches(user string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.count(user) > 0
+}
+
+// count counts the watchers of a user; an empty user is any. Called with mu held.
+func (h *hub) count(user string) (n int) {
 	for w := range h.watchers {
 		if user == "" || w.user == user {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // Touch reports that a thing changed for a user; an empty thing is any, an empty user all. It never blocks.

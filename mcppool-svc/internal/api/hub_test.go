@@ -14,10 +14,19 @@ func woken(w *watcher) bool {
 	}
 }
 
+func watch(t *testing.T, h *hub, user string) *watcher {
+	t.Helper()
+	w, err := h.Watch(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // TestWatchersHearTheirOwn: of all that concerns their user, once however often it changes.
 func TestWatchersHearTheirOwn(t *testing.T) {
 	h := newHub()
-	ann, bob := h.Watch("ann"), h.Watch("bob")
+	ann, bob := watch(t, h, "ann"), watch(t, h, "bob")
 	for range 3 {
 		h.Touch("a", "ann")
 	}
@@ -44,7 +53,7 @@ func TestWatchersHearTheirOwn(t *testing.T) {
 // TestWatchersAreBounded: many names are any name.
 func TestWatchersAreBounded(t *testing.T) {
 	h := newHub()
-	w := h.Watch("ann")
+	w := watch(t, h, "ann")
 	for i := range 2 * maxNamed {
 		h.Touch(fmt.Sprint(i), "ann")
 	}

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/page"
 )
@@ -18,7 +21,28 @@ import (
 // defaultListed is the page size of what servers list beside tools, where the caller names none.
 const defaultListed = 100
 
-// listed is a list of a server that is shown by pages, in the server's order.
+// listRequest asks for a page of a server's list.
+type listRequest interface {
+	GetMcpId() string
+	GetPageToken() string
+	GetPageSize() int32
+}
+
+// list returns one page of a server's list, in the server's order.
+func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of mcp.List, read func(json.RawMessage) (T, error), id func(T) string) ([]T, string, error) {
+	use, err := s.use(ctx, req.GetMcpId())
+	if err != nil {
+		return nil, "", err
+	}
+	entries, err := s.Caller.ListOffers(ctx, use, of)
+	if err != nil {
+		return nil, "", err
+	}
+	l := listed[T]{strings.Join([]string{of.String(), use.User, use.Server.UID}, "\x00"), entries, read, id}
+	return l.page(req.GetPageToken(), int(cmp.Or(req.GetPageSize(), defaultListed)))
+}
+
+// listed is a list of a server that is shown by pages.
 type listed[T proto.Message] struct {
 	scope   string
 	entries []json.RawMessage
@@ -27,18 +51,15 @@ type listed[T proto.Message] struct {
 }
 
 // page reads the entries of one page, and no others.
-func (l listed[T]) page(token string, size int32) (out []T, next string, err error) {
+func (l listed[T]) page(token string, size int) (out []T, next string, err error) {
 	start, err := l.start(token)
 	if err != nil {
 		return nil, "", err
 	}
-	if size == 0 {
-		size = defaultListed
-	}
 	bytes := 0
 	for i := start; i < len(l.entries); i++ {
 		bytes += len(l.entries[i])
-		if len(out) == int(size) || len(out) > 0 && bytes > maxPageBytes {
+		if len(out) == size || len(out) > 0 && bytes > maxPageBytes {
 			return out, page.Encode(l.scope, fmt.Appendf(nil, "%d %s", i, l.id(out[len(out)-1]))), nil
 		}
 		entry, err := l.read(l.entries[i])

@@ -12,9 +12,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
-	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
@@ -31,7 +29,7 @@ func (s *Server) StartMcpLogin(ctx context.Context, req *mcppoolv1.StartMcpLogin
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	started, err := s.logins.Start(ctx, server, p.Sub, req.GetRedirectUri())
+	started, err := s.Logins.Start(ctx, server, p.Sub, req.GetRedirectUri())
 	if err != nil {
 		return nil, loginError(server.ID, err)
 	}
@@ -46,14 +44,14 @@ func (s *Server) FinishMcpLogin(ctx context.Context, req *mcppoolv1.FinishMcpLog
 	if err != nil {
 		return nil, err
 	}
-	finished, err := s.logins.Finish(ctx, p.Sub, oauth.Answer{
+	finished, err := s.Logins.Finish(ctx, p.Sub, oauth.Answer{
 		State: req.GetState(), Code: req.GetCode(), Iss: req.GetIss(), Error: req.GetError(), Description: req.GetErrorDescription(),
 	})
 	if err != nil {
 		return nil, loginError("", err)
 	}
 	// Connections that failed for lack of the login are tried again.
-	s.pool.RetireUser(finished.Server.UID, p.Sub)
+	s.Pool.RetireUser(finished.Server.UID, p.Sub)
 	return &mcppoolv1.FinishMcpLoginResponse{McpId: finished.MCPID, Scopes: finished.Scopes, ExpireTime: timeOf(finished.Expiry)}, nil
 }
 
@@ -66,10 +64,10 @@ func (s *Server) DeleteMcpLogin(ctx context.Context, req *mcppoolv1.DeleteMcpLog
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	if err := s.logins.Forget(ctx, server, p.Sub, p.IsOperator()); err != nil {
+	if err := s.Logins.Forget(ctx, server, p.Sub, p.IsOperator()); err != nil {
 		return nil, loginError(server.ID, err)
 	}
-	s.pool.RetireUser(server.UID, p.Sub)
+	s.Pool.RetireUser(server.UID, p.Sub)
 	return &mcppoolv1.DeleteMcpLoginResponse{}, nil
 }
 
@@ -103,48 +101,4 @@ var loginStates = map[oauth.State]mcppoolv1.LoginState{
 	oauth.Unasked:  mcppoolv1.LoginState_LOGIN_STATE_UNSPECIFIED,
 	oauth.Required: mcppoolv1.LoginState_LOGIN_STATE_REQUIRED,
 	oauth.Active:   mcppoolv1.LoginState_LOGIN_STATE_ACTIVE,
-}
-
-func oauthMessage(o *registry.OAuth) *mcppoolv1.OAuth {
-	if o == nil {
-		return nil
-	}
-	return &mcppoolv1.OAuth{
-		ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: enumOf[mcppoolv1.OAuth_Grant](grantPrefix, o.Grant),
-	}
-}
-
-func oauthOf(m *mcppoolv1.OAuth) *registry.OAuth {
-	if m == nil {
-		return nil
-	}
-	return &registry.OAuth{
-		ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes(), Grant: nameOf[registry.Grant](grantPrefix, m.GetGrant()),
-	}
-}
-
-func hideSecret(m *mcppoolv1.OAuth) {
-	if m.GetClientSecret() != "" {
-		m.ClientSecret = hidden
-	}
-}
-
-// keepClientSecret restores a secret that an update sends back masked.
-func keepClientSecret(server, old *registry.Server) error {
-	if server.HTTP == nil || server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret != hidden {
-		return nil
-	}
-	if old.HTTP == nil || old.HTTP.OAuth == nil || old.HTTP.OAuth.ClientSecret == "" {
-		return invalid("mcp_server.http.oauth.client_secret", "has no value to keep; send one instead of "+hidden)
-	}
-	server.HTTP.OAuth.ClientSecret = old.HTTP.OAuth.ClientSecret
-	return nil
-}
-
-// authorOAuth refuses what only operators may write.
-func authorOAuth(o *registry.OAuth) error {
-	if o != nil && mcp.HasReference(o.ClientSecret) {
-		return denied("only an operator may refer to the pool's environment or files (${env:…}, ${file:…})")
-	}
-	return nil
 }

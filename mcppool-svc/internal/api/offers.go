@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"strings"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
@@ -18,50 +16,22 @@ func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 	return conn.Use{Server: server, User: p.Sub}, err
 }
 
-// list returns the raw entries of a list, and the scope of its page tokens.
-func (s *Server) list(ctx context.Context, id string, list mcp.List) (entries []json.RawMessage, scope string, err error) {
-	use, err := s.use(ctx, id)
-	if err != nil {
-		return nil, "", err
-	}
-	entries, err = s.caller.ListOffers(ctx, use, list)
-	return entries, strings.Join([]string{list.String(), use.User, use.Server.UID}, "\x00"), err
-}
-
 // ListResources implements McpPoolService.
 func (s *Server) ListResources(ctx context.Context, req *mcppoolv1.ListResourcesRequest) (*mcppoolv1.ListResourcesResponse, error) {
-	entries, scope, err := s.list(ctx, req.GetMcpId(), mcp.Resources)
-	if err != nil {
-		return nil, err
-	}
-	l := listed[*mcppoolv1.ResourceInfo]{scope, entries, call.ReadResourceInfo, (*mcppoolv1.ResourceInfo).GetUri}
-	resp := &mcppoolv1.ListResourcesResponse{}
-	resp.Resources, resp.NextPageToken, err = l.page(req.GetPageToken(), req.GetPageSize())
-	return resp, err
+	page, next, err := list(ctx, s, req, mcp.Resources, call.ReadResourceInfo, (*mcppoolv1.ResourceInfo).GetUri)
+	return &mcppoolv1.ListResourcesResponse{Resources: page, NextPageToken: next}, err
 }
 
 // ListResourceTemplates implements McpPoolService.
 func (s *Server) ListResourceTemplates(ctx context.Context, req *mcppoolv1.ListResourceTemplatesRequest) (*mcppoolv1.ListResourceTemplatesResponse, error) {
-	entries, scope, err := s.list(ctx, req.GetMcpId(), mcp.ResourceTemplates)
-	if err != nil {
-		return nil, err
-	}
-	l := listed[*mcppoolv1.ResourceTemplate]{scope, entries, call.ReadResourceTemplate, (*mcppoolv1.ResourceTemplate).GetUriTemplate}
-	resp := &mcppoolv1.ListResourceTemplatesResponse{}
-	resp.ResourceTemplates, resp.NextPageToken, err = l.page(req.GetPageToken(), req.GetPageSize())
-	return resp, err
+	page, next, err := list(ctx, s, req, mcp.ResourceTemplates, call.ReadResourceTemplate, (*mcppoolv1.ResourceTemplate).GetUriTemplate)
+	return &mcppoolv1.ListResourceTemplatesResponse{ResourceTemplates: page, NextPageToken: next}, err
 }
 
 // ListPrompts implements McpPoolService.
 func (s *Server) ListPrompts(ctx context.Context, req *mcppoolv1.ListPromptsRequest) (*mcppoolv1.ListPromptsResponse, error) {
-	entries, scope, err := s.list(ctx, req.GetMcpId(), mcp.Prompts)
-	if err != nil {
-		return nil, err
-	}
-	l := listed[*mcppoolv1.Prompt]{scope, entries, call.ReadPrompt, (*mcppoolv1.Prompt).GetName}
-	resp := &mcppoolv1.ListPromptsResponse{}
-	resp.Prompts, resp.NextPageToken, err = l.page(req.GetPageToken(), req.GetPageSize())
-	return resp, err
+	page, next, err := list(ctx, s, req, mcp.Prompts, call.ReadPrompt, (*mcppoolv1.Prompt).GetName)
+	return &mcppoolv1.ListPromptsResponse{Prompts: page, NextPageToken: next}, err
 }
 
 // ReadResource implements McpPoolService.
@@ -70,7 +40,7 @@ func (s *Server) ReadResource(ctx context.Context, req *mcppoolv1.ReadResourceRe
 	if err != nil {
 		return nil, err
 	}
-	return s.caller.Read(ctx, use, req.GetUri())
+	return s.Caller.Read(ctx, use, req.GetUri())
 }
 
 // GetPrompt implements McpPoolService.
@@ -79,7 +49,7 @@ func (s *Server) GetPrompt(ctx context.Context, req *mcppoolv1.GetPromptRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.caller.Prompt(ctx, use, req.GetName(), req.GetArguments())
+	return s.Caller.Prompt(ctx, use, req.GetName(), req.GetArguments())
 }
 
 // Complete implements McpPoolService.
@@ -88,7 +58,7 @@ func (s *Server) Complete(ctx context.Context, req *mcppoolv1.CompleteRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return s.caller.Complete(ctx, use, mcp.Completion{
+	return s.Caller.Complete(ctx, use, mcp.Completion{
 		Prompt: req.GetPrompt(), URITemplate: req.GetUriTemplate(), Argument: req.GetArgument(), Value: req.GetValue(), Context: req.GetContext(),
 	})
 }

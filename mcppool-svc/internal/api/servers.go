@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,7 +36,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	created, err := s.registry.Create(p.Sub, req.GetRequestId(), digest, server)
+	created, err := s.Registry.Create(p.Sub, req.GetRequestId(), digest, server)
 	if err != nil {
 		return nil, registryError(err, server.ID)
 	}
@@ -45,7 +46,8 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 // newServer returns the registration that a request asks for, if the caller may register it.
 func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*registry.Server, error) {
 	msg := req.GetMcpServer()
-	server := fromMessage(msg)
+	server := &registry.Server{ID: msg.GetId(), Owner: msg.GetOwnerSub()}
+	setFields(server, msg)
 	switch id := req.GetMcpServerId(); {
 	case server.ID == "":
 		server.ID = id
@@ -54,9 +56,6 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 	}
 	if server.ID == "" {
 		return nil, invalid("mcp_server_id", "is missing; choose an id such as `files`")
-	}
-	if err := keepSecrets(server, &registry.Server{}); err != nil {
-		return nil, err
 	}
 	if !p.IsOperator() {
 		if server.Owner != "" && server.Owner != p.Sub {
@@ -67,12 +66,10 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 		}
 		server.Owner, server.AutoActivate = p.Sub, true
 	}
-	if err := authorTransport(p, server); err != nil {
+	if err := takeTransport(p, server, &registry.Server{}); err != nil {
 		return nil, err
 	}
-	folders := server.Roots
-	server.Roots = nil
-	if err := editRoots(p, server, folders); err != nil {
+	if err := checkRoots(p, server, &registry.Server{}); err != nil {
 		return nil, err
 	}
 	return server, check(server)
@@ -96,7 +93,7 @@ func (s *Server) GetMcpServer(ctx context.Context, req *mcppoolv1.GetMcpServerRe
 	if err != nil {
 		return nil, err
 	}
-	s.pool.Probe(ctx, p.Sub, server)
+	s.Pool.Probe(ctx, p.Sub, server)
 	return s.show(p, server), nil
 }
 
@@ -111,13 +108,10 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 	if err != nil {
 		return nil, err
 	}
-	size := int(req.GetPageSize())
-	if size == 0 {
-		size = defaultServers
-	}
+	size := int(cmp.Or(req.GetPageSize(), defaultServers))
 	resp := &mcppoolv1.ListMcpServersResponse{}
 	var shown []*registry.Server
-	for _, server := range s.registry.Visible(p.Sub) {
+	for _, server := range s.Registry.Visible(p.Sub) {
 		if server.ID <= string(after) || req.GetActiveOnly() && !s.active(p, server) {
 			continue
 		}
@@ -128,7 +122,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		shown = append(shown, server)
 	}
 	if !req.GetActiveOnly() { // tasks list those, and use them anyway
-		s.pool.Probe(ctx, p.Sub, shown...)
+		s.Pool.Probe(ctx, p.Sub, shown...)
 	}
 	for _, server := range shown {
 		resp.McpServers = append(resp.McpServers, s.show(p, server))
@@ -138,7 +132,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 
 // active reports whether the caller's tasks can use a server now.
 func (s *Server) active(p identity.Principal, server *registry.Server) bool {
-	return !server.Disabled && s.registry.Active(p.Sub, server)
+	return !server.Disabled && s.Registry.Active(p.Sub, server)
 }
 
 // UpdateMcpServer implements McpPoolService.
@@ -151,7 +145,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 	if err != nil {
 		return nil, err
 	}
-	updated, err := s.registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *registry.Server) error {
+	updated, err := s.Registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *registry.Server) error {
 		return edit(p, server, req)
 	})
 	if err != nil {
@@ -161,7 +155,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 	if updated.Disabled {
 		keep = ""
 	}
-	s.pool.Retire(updated.UID, keep)
+	s.Pool.Retire(updated.UID, keep)
 	if current.Origin() != updated.Origin() {
 		s.Forget(ctx, current)
 	}
@@ -174,11 +168,11 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.registry.Delete(current.Owner, current.ID, req.GetEtag())
+	gone, err := s.Registry.Delete(current.Owner, current.ID, req.GetEtag())
 	if err != nil {
 		return nil, registryError(err, current.ID)
 	}
-	s.pool.Retire(gone.UID, "")
+	s.Pool.Retire(gone.UID, "")
 	s.Forget(ctx, gone)
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
@@ -186,11 +180,11 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 // Forget takes back the approvals of a server that is gone, and the logins to it. They have no further use, so it is
 // enough to log a failure.
 func (s *Server) Forget(ctx context.Context, server *registry.Server) {
-	if err := s.pins.Forget(server.Origin()); err != nil {
-		s.log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
+	if err := s.Pins.Forget(server.Origin()); err != nil {
+		s.Log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
 	}
-	if err := s.logins.ForgetServer(server); err != nil {
-		s.log.WarnContext(ctx, "the logins to an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
+	if err := s.Logins.ForgetServer(server); err != nil {
+		s.Log.WarnContext(ctx, "the logins to an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
 	}
 }
 
@@ -212,11 +206,11 @@ func (s *Server) setActive(ctx context.Context, id string, active bool) (*mcppoo
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	if err := s.registry.SetActive(p.Sub, server, active); err != nil {
+	if err := s.Registry.SetActive(p.Sub, server, active); err != nil {
 		return nil, registryError(err, id)
 	}
 	if !active {
-		s.pool.RetireUser(server.UID, p.Sub)
+		s.Pool.RetireUser(server.UID, p.Sub)
 	}
 	return s.show(p, server), nil
 }

@@ -26,12 +26,10 @@ func (s *Server) SubscribeResource(req *mcppoolv1.SubscribeResourceRequest, stre
 	if err != nil {
 		return err
 	}
-	leave, err := s.streams.enter(use.User)
+	watcher, err := s.hub.Watch(use.User)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	watcher := s.hub.Watch(use.User)
 	defer watcher.Close()
 	sub := &subscriber{s: s, req: req, watcher: watcher, send: stream.Send}
 	for delay := time.Duration(0); ; {
@@ -84,7 +82,7 @@ func (r *subscriber) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, err := r.s.caller.Subscribe(ctx, use, r.req.GetUri())
+	sub, err := r.s.Caller.Subscribe(ctx, use, r.req.GetUri())
 	switch {
 	case err == nil:
 		defer sub.Close()

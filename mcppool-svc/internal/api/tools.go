@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -40,19 +41,16 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	if err != nil {
 		return nil, err
 	}
-	all, review, err := s.caller.List(ctx, conn.Use{Server: server, User: p.Sub, Session: req.GetSessionId()}, req.GetQuarantined())
+	all, review, err := s.Caller.List(ctx, conn.Use{Server: server, User: p.Sub, Session: req.GetSessionId()}, req.GetQuarantined())
 	if err != nil {
 		return nil, err
 	}
 	inproc.Share(ctx) // the page belongs to this call
-	size := int(req.GetPageSize())
-	if size == 0 {
-		size = defaultTools
-	}
+	size := int(cmp.Or(req.GetPageSize(), defaultTools))
 	words := strings.Fields(strings.ToLower(req.GetQuery()))
 	resp := &mcppoolv1.ListToolsResponse{
-		PoolId: s.id, QuarantinedCount: uint32(review.Held()),
-		LateRelease: req.GetSessionId() != "" && s.pool.MayReleaseLate(server, p.Sub),
+		PoolId: s.ID, QuarantinedCount: uint32(review.Held()),
+		LateRelease: req.GetSessionId() != "" && s.Pool.MayReleaseLate(server, p.Sub),
 	}
 	n, bytes, last := 0, 0, ""
 	for _, tool := range all.After(string(after)) {
@@ -80,7 +78,7 @@ func (s *Server) add(resp *mcppoolv1.ListToolsResponse, server *registry.Server,
 		return nil
 	}
 	q := &mcppoolv1.QuarantinedTool{Tool: toolMessage(server, tool, policy), DefinitionJson: tool.Raw}
-	approved, known, err := s.pins.Approved(server, tool.Name)
+	approved, known, err := s.Pins.Approved(server, tool.Name)
 	if err != nil {
 		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
 	}
@@ -108,7 +106,7 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	tool, err := s.caller.Approve(ctx, conn.Use{Server: server, User: p.Sub}, req.GetName(), req.GetDefinitionHash())
+	tool, err := s.Caller.Approve(ctx, conn.Use{Server: server, User: p.Sub}, req.GetName(), req.GetDefinitionHash())
 	if err != nil {
 		return nil, err
 	}

@@ -28,19 +28,17 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	if err != nil {
 		return err
 	}
-	leave, err := s.streams.enter(p.Sub)
+	watcher, err := s.hub.Watch(p.Sub)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer watcher.Close()
 	for _, id := range req.GetIds() {
-		if _, err := s.registry.Lookup(p.Sub, id); err != nil {
+		if _, err := s.Registry.Lookup(p.Sub, id); err != nil {
 			return registryError(err, id)
 		}
 	}
-	watcher := s.hub.Watch(p.Sub)
-	defer watcher.Close()
-	s.pool.Wake(p.Sub)
+	s.Pool.Wake(p.Sub)
 	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string][sha256.Size]byte), send: stream.Send}
 	probe := time.NewTicker(watchProbe)
 	defer probe.Stop()
@@ -50,7 +48,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 		}
 		select {
 		case <-probe.C:
-			s.pool.Probe(stream.Context(), p.Sub, v.servers()...) // a change notifies the watcher
+			s.Pool.Probe(stream.Context(), p.Sub, v.servers()...) // a change notifies the watcher
 		case <-watcher.Woken():
 		case <-stream.Context().Done():
 			return stream.Context().Err()
@@ -58,6 +56,13 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 			return errStopping()
 		}
 	}
+}
+
+// Stop ends all subscriptions: they would not end by themselves.
+func (s *Server) Stop() { s.stop() }
+
+func errStopping() error {
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the MCP pool is stopping; subscribe again later")
 }
 
 // Touch notifies watchers that a server changed for a user.
@@ -98,7 +103,7 @@ func (v *view) update(changed func(uid string) bool) error {
 }
 
 func (v *view) servers() []*registry.Server {
-	all := v.s.registry.Visible(v.p.Sub)
+	all := v.s.Registry.Visible(v.p.Sub)
 	if len(v.ids) == 0 {
 		return all
 	}
@@ -106,7 +111,7 @@ func (v *view) servers() []*registry.Server {
 }
 
 func (v *view) show(server *registry.Server) error {
-	m := &mcppoolv1.WatchMcpServersResponse{McpServer: v.s.show(v.p, server), ToolsVersion: v.s.pool.Status(server, v.p.Sub).Tools}
+	m := &mcppoolv1.WatchMcpServersResponse{McpServer: v.s.show(v.p, server), ToolsVersion: v.s.Pool.Status(server, v.p.Sub).Tools}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "encoding MCP server %s: %w", server.ID, err)
