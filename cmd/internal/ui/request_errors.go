@@ -69,7 +69,7 @@ var fields = map[string]string{
 	"http.url": "--url", "http.headers": "--header", "http.oauth.client_id": "--client-id", "http.oauth.client_secret": "--client-secret",
 	"http.oauth.scopes": "--scope", "stdio.command": "the command", "stdio.args": "an argument of the command", "stdio.env": "--env", "stdio.cwd": "--cwd",
 	"permissions": "--deny, --ask or --allow", "permissions.tools": "--deny, --ask or --allow", "tool_policies": "--effect", "roots": "--root",
-	"sampling.model": "--sampling", "sampling.max_tokens": "--sample-tokens", "sampling.max_requests": "--sample-requests", "max_run_time": "--max-time",
+	"sampling.model": "--sampling", "sampling.max_tokens": "--sample-tokens", "sampling.max_requests": "--sample-requests", "max_run_time": "--max-time", "inputs_json": "--inputs",
 }
 
 // flags are fields whose name is that of a flag.

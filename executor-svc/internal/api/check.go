@@ -79,7 +79,7 @@ func (c *checks) mcpServers(ctx context.Context, user string, ids []string) erro
 	return nil
 }
 
-// planner sets the task's model and checks its playbook.
+// planner sets the task's model and checks its playbook with the inputs.
 func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 	if head.GetPlaybook() == "" {
 		model, err := c.model(ctx, head.GetUserSub(), head.GetModel())
@@ -97,7 +97,7 @@ func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 			"a playbook is followed by the model %q; leave model out", modelPlaybook)
 	}
-	book, err := c.playbook(identity.OnBehalfOf(ctx, head.GetUserSub()), head.GetPlaybook())
+	book, err := c.playbook(identity.OnBehalfOf(ctx, head.GetUserSub()), head.GetPlaybook(), cmp.Or(head.GetInputsJson(), "{}"))
 	if err != nil {
 		return errs.From(err)
 	}
@@ -146,12 +146,12 @@ func fitsLimit(head *storagev1.TaskHead, steps uint32) error {
 		WithViolation("playbook", "more steps than the task may take")
 }
 
-func (c *checks) playbook(ctx context.Context, text string) (playbook, error) {
-	sum := sha256.Sum256([]byte(text))
+func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, error) {
+	sum := sha256.Sum256([]byte(inputs + "\x00" + text)) // JSON has no zero byte
 	if book, accepted := c.playbooks.get(string(sum[:])); accepted {
 		return book, nil
 	}
-	res, err := c.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
+	res, err := c.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text, InputsJson: &inputs})
 	if err != nil {
 		return playbook{}, err
 	}

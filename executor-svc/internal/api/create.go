@@ -118,7 +118,7 @@ func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv
 	head := &storagev1.TaskHead{
 		UserSub: who.Sub, ConversationId: req.GetConversationId(), AgentId: req.GetAgentId(), AgentDescription: agent.GetDescription(),
 		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: confirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
-		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), RequestId: req.GetRequestId(),
+		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), InputsJson: req.GetInputsJson(), RequestId: req.GetRequestId(),
 		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent, req.GetBudget()),
 		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(), TraceParent: engine.TraceParent(ctx),
 	}

@@ -79,7 +79,14 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.CheckPlaybookResponse{Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal}, nil
+	if req.InputsJson != nil {
+		if _, err := p.FillInputs(req.GetInputsJson()); err != nil {
+			return nil, err
+		}
+	}
+	return &plannerv1.CheckPlaybookResponse{
+		Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal, InputsSchemaJson: p.InputsSchema(),
+	}, nil
 }
 
 // ListModels implements PlannerService.

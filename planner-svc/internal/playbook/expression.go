@@ -44,7 +44,7 @@ func environment() (*cel.Env, error) {
 }
 
 // expression reads an expression whose result has that type. Uses are the steps that it reads.
-func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) (*expression, []use) {
+func (r *reader) expression(p *Playbook, n *yaml.Node, key string, result *cel.Type) (*expression, []use) {
 	text := r.text(n, key)
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -74,7 +74,7 @@ func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) (*expres
 		wrong("%v", err)
 	}
 	for _, name := range inputs {
-		r.checkInput(n.Line, "`"+key+"`", name)
+		r.checkInput(p, n.Line, "`"+key+"`", name)
 	}
 	program, err := r.env.Program(checked, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {

@@ -93,7 +93,6 @@ func syntaxError(err error) problem {
 type reader struct {
 	problems []problem
 	env      *cel.Env // nil until the first expression
-	inputs   *struct{}
 }
 
 func (r *reader) wrong(n *yaml.Node, message string) {
@@ -107,6 +106,7 @@ func (r *reader) playbook(root *yaml.Node) *Playbook {
 	r.members(root, "the playbook",
 		member{"name", func(v *yaml.Node) { p.Name = r.text(v, "name") }},
 		member{"goal", func(v *yaml.Node) { p.Goal = r.text(v, "goal") }},
+		member{"inputs", func(v *yaml.Node) { p.Inputs = r.inputs(v) }},
 		member{"steps", func(v *yaml.Node) { steps = v }},
 		member{"answer", func(v *yaml.Node) { p.Answer, answer = r.template(v, "answer") }})
 	switch {
@@ -124,7 +124,7 @@ func (r *reader) playbook(root *yaml.Node) *Playbook {
 
 func (r *reader) steps(p *Playbook, n *yaml.Node) {
 	for i, item := range n.Content {
-		step, uses := r.step(i, item)
+		step, uses := r.step(p, i, item)
 		var given []string
 		if step.Foreach != nil {
 			given = []string{itemName, indexName}
@@ -137,6 +137,9 @@ func (r *reader) steps(p *Playbook, n *yaml.Node) {
 				r.wrong(item, "`foreach` calls its items `item` and `index`; give step "+strconv.Itoa(j+1)+" another id")
 			}
 		}
+		if p.Inputs != nil && step.ID == inputsName {
+			r.wrong(item, "a playbook with `inputs` cannot have a step with the id `inputs`")
+		}
 		p.Steps = append(p.Steps, step)
 		r.checkUses(p, i, p.stepName(i), uses.condition)
 		r.checkUses(p, i, p.stepName(i), uses.call, given...)
@@ -148,7 +151,7 @@ func (r *reader) steps(p *Playbook, n *yaml.Node) {
 type stepUses struct{ condition, call, result []use }
 
 // step reads one step.
-func (r *reader) step(i int, n *yaml.Node) (s Step, uses stepUses) {
+func (r *reader) step(p *Playbook, i int, n *yaml.Node) (s Step, uses stepUses) {
 	s = Step{ID: defaultID(i), Input: "{}", Line: n.Line}
 	what := "step " + strconv.Itoa(i+1)
 	var list, description, input []use
@@ -156,8 +159,8 @@ func (r *reader) step(i int, n *yaml.Node) (s Step, uses stepUses) {
 		member{"id", func(v *yaml.Node) { s.ID = r.id(v) }},
 		member{"tool", func(v *yaml.Node) { s.Tool = r.tool(v) }},
 		member{"description", func(v *yaml.Node) { s.Description, description = r.template(v, "description") }},
-		member{"if", func(v *yaml.Node) { s.If, uses.condition = r.expression(v, "if", cel.BoolType) }},
-		member{"foreach", func(v *yaml.Node) { s.Foreach, list = r.foreach(v) }},
+		member{"if", func(v *yaml.Node) { s.If, uses.condition = r.expression(p, v, "if", cel.BoolType) }},
+		member{"foreach", func(v *yaml.Node) { s.Foreach, list = r.foreach(p, v) }},
 		member{"input", func(v *yaml.Node) { s.Input, input = r.object(v) }},
 		member{"expect", func(v *yaml.Node) { s.Expect, uses.result = r.expectations(v) }},
 		member{"retry", func(v *yaml.Node) { s.Attempts = r.retry(v) }},
@@ -171,7 +174,7 @@ func (r *reader) step(i int, n *yaml.Node) (s Step, uses stepUses) {
 }
 
 // foreach reads a list: written out, a reference to one, or an expression.
-func (r *reader) foreach(n *yaml.Node) (*foreach, []use) {
+func (r *reader) foreach(p *Playbook, n *yaml.Node) (*foreach, []use) {
 	f := &foreach{}
 	var uses []use
 	switch {
@@ -180,7 +183,7 @@ func (r *reader) foreach(n *yaml.Node) (*foreach, []use) {
 	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${"):
 		f.template, uses = r.template(n, "foreach")
 	default:
-		f.expression, uses = r.expression(n, "foreach", cel.ListType(cel.DynType))
+		f.expression, uses = r.expression(p, n, "foreach", cel.ListType(cel.DynType))
 	}
 	return f, uses
 }
@@ -213,9 +216,9 @@ func (r *reader) checkUses(p *Playbook, n int, what string, uses []use, given ..
 				r.problems = append(r.problems, problem{u.line, u.String() + ": the goal is a text and has no members"})
 			}
 			continue
-		case u.ref.Name == inputsName && r.inputs != nil:
+		case u.ref.Name == inputsName && p.Inputs != nil:
 			if len(u.ref.Path) > 0 {
-				r.checkInput(u.line, what, u.ref.Path[0])
+				r.checkInput(p, u.line, what, u.ref.Path[0])
 			}
 			continue
 		}
@@ -228,10 +231,6 @@ func (r *reader) checkUses(p *Playbook, n int, what string, uses []use, given ..
 				u.ref.Name + "; it can refer to " + list(slices.Concat([]string{goalName}, given, ids))})
 		}
 	}
-}
-
-// checkInput checks that the playbook declares an input.
-func (r *reader) checkInput(line int, what, name string) {
 }
 
 func (r *reader) id(n *yaml.Node) string {

@@ -71,7 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		"no steps":                {"name: x\n", []string{"line 1: `steps` is missing"}},
 		"empty steps":             {"name: x\nsteps: []\n", []string{"line 2: `steps` must be a list of at least one step"}},
 		"steps no list":           {"steps: 5\n", []string{"line 1: `steps` must be a list"}},
-		"unknown key":             {"title: x\n" + step, []string{"line 1: the playbook has an unknown key `title`; it can have name, goal, steps, answer"}},
+		"unknown key":             {"title: x\n" + step, []string{"line 1: the playbook has an unknown key `title`; it can have name, goal, inputs, steps, answer"}},
 		"unknown step key":        {"steps:\n- tool: a/b\n  inputs: {}\n", []string{"line 3: step 1 has an unknown key `inputs`; it can have id, tool"}},
 		"key twice":               {"name: x\nname: y\n" + step, []string{"line 2: `name` is given twice"}},
 		"no tool":                 {"steps:\n- {id: x}\n", []string{"line 2: step 1 has no `tool`"}},

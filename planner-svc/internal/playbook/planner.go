@@ -85,9 +85,13 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	if err != nil {
 		return nil, precondition(err)
 	}
+	inputs, err := p.FillInputs(tc.GetInputsJson())
+	if err != nil {
+		return nil, precondition(err)
+	}
 	return &run{
 		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name),
-		cache: m.tools, tools: map[string]*catalog.Tool{}, states: make([]state, len(p.Steps)), inputs: "{}",
+		cache: m.tools, tools: map[string]*catalog.Tool{}, states: make([]state, len(p.Steps)), inputs: inputs,
 	}, nil
 }
 

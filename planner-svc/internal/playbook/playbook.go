@@ -21,9 +21,8 @@ type Playbook struct {
 	Name   string
 	Goal   string
 	Steps  []Step
-	Answer string // JSON string with references; or ""
-
-	Inputs *struct{}
+	Answer string  // JSON string with references; or ""
+	Inputs *inputs // nil if it takes none
 
 	byID map[string]int // the steps' places
 }

@@ -70,7 +70,7 @@ func (r *reader) object(n *yaml.Node) (string, []use) {
 	return r.json(n, 0, &uses), uses
 }
 
-// json writes a node as exact JSON, and collects the references in its strings.
+// json writes a node as exact JSON, and collects the references in its strings unless uses is nil.
 func (r *reader) json(n *yaml.Node, depth int, uses *[]use) string {
 	switch {
 	case depth > maxDepth:
@@ -89,7 +89,7 @@ func (r *reader) json(n *yaml.Node, depth int, uses *[]use) string {
 		return r.mapping(n, depth, uses)
 	}
 	raw := r.scalar(n)
-	if strictjson.Kind(raw) == "string" {
+	if uses != nil && strictjson.Kind(raw) == "string" {
 		*uses = append(*uses, r.refs(n, raw)...)
 	}
 	return raw

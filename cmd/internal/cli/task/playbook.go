@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"strings"
@@ -74,4 +75,47 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 		u.Say("%s: %d steps", cmp.Or(found.GetName(), c.File), found.GetStepCount())
 	}
 	return u.List(found, t, "no tools")
+}
+
+// inputs returns the playbook's inputs as JSON; "" if none are given. The playbook's schema says which values are texts.
+func (c *RunCmd) inputs(ctx context.Context, s *discover.Session, playbook string) (string, error) {
+	if len(c.Input) == 0 {
+		return c.Inputs, nil
+	}
+	if playbook == "" {
+		return "", ui.Usagef("--input is for playbooks").Then("give one with --playbook FILE")
+	}
+	if c.Inputs != "" {
+		return "", ui.Usagef("--input and --inputs exclude each other").Then("leave one of them out")
+	}
+	found, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: playbook})
+	if err != nil {
+		return "", err
+	}
+	var takes struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	if text := found.GetInputsSchemaJson(); text != "" {
+		if err := json.Unmarshal([]byte(text), &takes); err != nil {
+			return "", ui.Errorf("read the schema of the inputs: %v", err)
+		}
+	}
+	values := map[string]json.RawMessage{}
+	for _, input := range c.Input {
+		name, value, ok := strings.Cut(input, "=")
+		if !ok {
+			return "", ui.Usagef("--input %s has no value", input).Then("--input NAME=VALUE")
+		}
+		raw := json.RawMessage(value)
+		if takes.Properties[name].Type == "string" || !json.Valid(raw) {
+			if raw, err = json.Marshal(value); err != nil {
+				return "", err
+			}
+		}
+		values[name] = raw
+	}
+	text, err := json.Marshal(values)
+	return string(text), err
 }

@@ -25,6 +25,8 @@ type RunCmd struct {
 	Auto         bool     `help:"Ask by risk only: what merely reads runs by itself. Without: the agent's policy, else each step is asked for."`
 	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
 	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
+	Input        []string `sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
+	Inputs       string   `placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
 	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese where your locale is, else as the goal is written)."`
@@ -41,6 +43,9 @@ type RunCmd struct {
 func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	req, err := c.request(u)
 	if err != nil {
+		return err
+	}
+	if req.InputsJson, err = c.inputs(ctx, s, req.GetPlaybook()); err != nil {
 		return err
 	}
 	folder, err := c.scope(ctx, u, s, req)

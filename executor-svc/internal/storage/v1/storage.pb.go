@@ -155,7 +155,9 @@ type TaskHead struct {
 	// The tasks it was forked from, the nearest one last; empty if it is no fork.
 	Forks []*Fork `protobuf:"bytes,18,rep,name=forks,proto3" json:"forks,omitempty"`
 	// W3C trace context of the request that created it; empty if it was not traced.
-	TraceParent   string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	TraceParent string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// Exact JSON of the playbook's inputs; empty for none.
+	InputsJson    string `protobuf:"bytes,20,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +321,13 @@ func (x *TaskHead) GetForks() []*Fork {
 func (x *TaskHead) GetTraceParent() string {
 	if x != nil {
 		return x.TraceParent
+	}
+	return ""
+}
+
+func (x *TaskHead) GetInputsJson() string {
+	if x != nil {
+		return x.InputsJson
 	}
 	return ""
 }
@@ -4004,7 +4013,7 @@ var File_storage_v1_storage_proto protoreflect.FileDescriptor
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xc3\x05\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xe4\x05\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -4027,7 +4036,9 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x10 \x01(\x03R\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x11 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12&\n" +
 	"\x05forks\x18\x12 \x03(\v2\x10.storage.v1.ForkR\x05forks\x12!\n" +
-	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\"1\n" +
+	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1f\n" +
+	"\vinputs_json\x18\x14 \x01(\tR\n" +
+	"inputsJson\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +

@@ -108,7 +108,9 @@ type CreateTaskRequest struct {
 	// The task's budget; if the agent has a bound too, the lower one counts.
 	Budget *Budget `protobuf:"bytes,10,opt,name=budget,proto3" json:"budget,omitempty"`
 	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: the agent's, else without a deadline.
-	WaitTimeout   *durationpb.Duration `protobuf:"bytes,11,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	WaitTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	// Exact JSON of the playbook's inputs, an object: `{"folder": "docs"}`. The playbook says which it takes.
+	InputsJson    string `protobuf:"bytes,12,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +220,13 @@ func (x *CreateTaskRequest) GetWaitTimeout() *durationpb.Duration {
 		return x.WaitTimeout
 	}
 	return nil
+}
+
+func (x *CreateTaskRequest) GetInputsJson() string {
+	if x != nil {
+		return x.InputsJson
+	}
+	return ""
 }
 
 // A request to create and watch a task.
@@ -1985,7 +1994,7 @@ var File_pawl_executor_v1_executor_service_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
-	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xb8\x05\n" +
+	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\x83\a\n" +
 	"\x11CreateTaskRequest\x12\x1d\n" +
 	"\x04goal\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12\"\n" +
 	"\bagent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12+\n" +
@@ -1999,8 +2008,11 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x05model\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
 	"\x06budget\x18\n" +
 	" \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
-	"\fwait_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\vwaitTimeout:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
-	"\x1ccreate_task.goal_or_playbook\x12-goal is required (unless a playbook is given)\x1aFthis.goal.matches('[^ \\t\\r\\n]') || this.playbook.matches('[^ \\t\\r\\n]')B\x0f\n" +
+	"\fwait_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\vwaitTimeout\x12*\n" +
+	"\vinputs_json\x18\f \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\n" +
+	"inputsJson:\xbb\x02\xbaH\xb7\x02\x1a\x95\x01\n" +
+	"\x1ccreate_task.goal_or_playbook\x12-goal is required (unless a playbook is given)\x1aFthis.goal.matches('[^ \\t\\r\\n]') || this.playbook.matches('[^ \\t\\r\\n]')\x1a\x9c\x01\n" +
+	"\x1fcreate_task.inputs_and_playbook\x12:inputs_json is for tasks with a playbook that takes inputs\x1a=this.inputs_json == '' || this.playbook.matches('[^ \\t\\r\\n]')B\x0f\n" +
 	"\r_auto_execute\"\xce\x01\n" +
 	"\x0eRunTaskRequest\x127\n" +
 	"\x04task\x18\x01 \x01(\v2#.pawl.executor.v1.CreateTaskRequestR\x04task\x12\x1b\n" +

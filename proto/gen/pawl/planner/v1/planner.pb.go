@@ -411,7 +411,9 @@ type TaskContext struct {
 	// refused.
 	CostNanoUsdLeft *uint64 `protobuf:"varint,14,opt,name=cost_nano_usd_left,json=costNanoUsdLeft,proto3,oneof" json:"cost_nano_usd_left,omitempty"`
 	// The summary of the oldest steps, as the last response of this task that had one gave it; absent if there was none. The history stays whole.
-	Memory        *Memory `protobuf:"bytes,15,opt,name=memory,proto3" json:"memory,omitempty"`
+	Memory *Memory `protobuf:"bytes,15,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Exact JSON of the playbook's inputs, an object; empty for none.
+	InputsJson    string `protobuf:"bytes,16,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,6 +551,13 @@ func (x *TaskContext) GetMemory() *Memory {
 		return x.Memory
 	}
 	return nil
+}
+
+func (x *TaskContext) GetInputsJson() string {
+	if x != nil {
+		return x.InputsJson
+	}
+	return ""
 }
 
 // Memory is a summary that stands for the beginning of a history in prompts.
@@ -3308,7 +3317,9 @@ func (x *SummarizeMemoryResponse) GetUsage() *v1.Usage {
 type CheckPlaybookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The playbook, as YAML.
-	Playbook      string `protobuf:"bytes,1,opt,name=playbook,proto3" json:"playbook,omitempty"`
+	Playbook string `protobuf:"bytes,1,opt,name=playbook,proto3" json:"playbook,omitempty"`
+	// Exact JSON of the inputs to check too, an object; absent if they are not known yet.
+	InputsJson    *string `protobuf:"bytes,2,opt,name=inputs_json,json=inputsJson,proto3,oneof" json:"inputs_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3350,6 +3361,13 @@ func (x *CheckPlaybookRequest) GetPlaybook() string {
 	return ""
 }
 
+func (x *CheckPlaybookRequest) GetInputsJson() string {
+	if x != nil && x.InputsJson != nil {
+		return *x.InputsJson
+	}
+	return ""
+}
+
 // CheckPlaybookResponse says what the playbook contains.
 type CheckPlaybookResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3360,9 +3378,11 @@ type CheckPlaybookResponse struct {
 	// The tools it calls, each once.
 	ToolIds []string `protobuf:"bytes,3,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
 	// Its goal, in its own words; may be empty.
-	Goal          string `protobuf:"bytes,4,opt,name=goal,proto3" json:"goal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Goal string `protobuf:"bytes,4,opt,name=goal,proto3" json:"goal,omitempty"`
+	// JSON Schema of its inputs, an object; empty if it takes none.
+	InputsSchemaJson string `protobuf:"bytes,5,opt,name=inputs_schema_json,json=inputsSchemaJson,proto3" json:"inputs_schema_json,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CheckPlaybookResponse) Reset() {
@@ -3419,6 +3439,13 @@ func (x *CheckPlaybookResponse) GetToolIds() []string {
 func (x *CheckPlaybookResponse) GetGoal() string {
 	if x != nil {
 		return x.Goal
+	}
+	return ""
+}
+
+func (x *CheckPlaybookResponse) GetInputsSchemaJson() string {
+	if x != nil {
+		return x.InputsSchemaJson
 	}
 	return ""
 }
@@ -4356,7 +4383,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xc7\x05\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xe8\x05\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -4373,7 +4400,9 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x11input_tokens_left\x18\f \x01(\x04H\x01R\x0finputTokensLeft\x88\x01\x01\x121\n" +
 	"\x12output_tokens_left\x18\r \x01(\x04H\x02R\x10outputTokensLeft\x88\x01\x01\x120\n" +
 	"\x12cost_nano_usd_left\x18\x0e \x01(\x04H\x03R\x0fcostNanoUsdLeft\x88\x01\x01\x12/\n" +
-	"\x06memory\x18\x0f \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memoryB\x13\n" +
+	"\x06memory\x18\x0f \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memory\x12\x1f\n" +
+	"\vinputs_json\x18\x10 \x01(\tR\n" +
+	"inputsJsonB\x13\n" +
 	"\x11_model_calls_leftB\x14\n" +
 	"\x12_input_tokens_leftB\x15\n" +
 	"\x13_output_tokens_leftB\x15\n" +
@@ -4566,15 +4595,19 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\bmessages\x18\x02 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmessages\"`\n" +
 	"\x17SummarizeMemoryResponse\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"?\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x80\x01\n" +
 	"\x14CheckPlaybookRequest\x12'\n" +
-	"\bplaybook\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x10R\bplaybook\"y\n" +
+	"\bplaybook\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x10R\bplaybook\x12/\n" +
+	"\vinputs_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10H\x00R\n" +
+	"inputsJson\x88\x01\x01B\x0e\n" +
+	"\f_inputs_json\"\xa7\x01\n" +
 	"\x15CheckPlaybookResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
 	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
-	"\x04goal\x18\x04 \x01(\tR\x04goal\"\xc7\x04\n" +
+	"\x04goal\x18\x04 \x01(\tR\x04goal\x12,\n" +
+	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\xc7\x04\n" +
 	"\x0fGenerateRequest\x12\x1e\n" +
 	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
 	"\vmodel_hints\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\n" +
@@ -4928,6 +4961,7 @@ func file_pawl_planner_v1_planner_proto_init() {
 		(*ThinkResponse_Text)(nil),
 		(*ThinkResponse_Result)(nil),
 	}
+	file_pawl_planner_v1_planner_proto_msgTypes[43].OneofWrappers = []any{}
 	file_pawl_planner_v1_planner_proto_msgTypes[45].OneofWrappers = []any{}
 	file_pawl_planner_v1_planner_proto_msgTypes[48].OneofWrappers = []any{
 		(*ModelPart_Text)(nil),
