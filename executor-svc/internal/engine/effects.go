@@ -56,7 +56,7 @@ func (o *owner) startAfterCommit(b *batch, effects []flow.Effect) {
 		case isCall && o.draining():
 			o.apply([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
-			o.startEffect(b, e)
+			o.startEffect(b, e, true)
 		}
 	}
 }
@@ -80,12 +80,13 @@ func (o *owner) cancelQueued() bool {
 
 func (o *owner) startAll(b *batch, effects []flow.Effect) {
 	for _, e := range effects {
-		o.startEffect(b, e)
+		o.startEffect(b, e, false)
 	}
 }
 
-// startEffect starts an effect. Its goroutine then runs the owner, if no other does.
-func (o *owner) startEffect(b *batch, e flow.Effect) {
+// startEffect starts an effect. Its goroutine then runs the owner, if no other does. later: the goroutine that runs the owner now runs
+// the effect as soon as it leaves the owner, so that a usual step needs no new goroutine.
+func (o *owner) startEffect(b *batch, e flow.Effect, later bool) {
 	switch e := e.(type) {
 	case flow.Abandon:
 		o.turn, o.calling = o.turn+1, false
@@ -105,14 +106,28 @@ func (o *owner) startEffect(b *batch, e flow.Effect) {
 	}
 	run, ctx, emit := o.session.Prepare(o.ctx, o.task(b.state), o.history, e), o.ctx, o.emit
 	o.effects.Add(1)
-	go func() {
-		stack.Reserve()
+	effect := func() {
 		run(ctx, emit)
 		o.effects.Done()
-		if o.in.enter() {
-			o.run()
+	}
+	if later {
+		effect, o.next = o.next, effect
+	}
+	if effect != nil {
+		go o.work(effect)
+	}
+}
+
+// work runs an effect, then the owner if no other goroutine does, then the effect that it leaves, and so on.
+func (o *owner) work(effect func()) {
+	stack.Reserve()
+	for effect != nil {
+		effect()
+		if !o.in.enter() {
+			return
 		}
-	}()
+		effect = o.run()
+	}
 }
 
 // newTurn makes the context and the emit function of the turn's effects.

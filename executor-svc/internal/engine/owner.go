@@ -58,6 +58,8 @@ type owner struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	emit   func(flow.Input)
+	// next is an effect that was started and waits for the goroutine that runs the owner.
+	next func()
 
 	// runTimer fires when the task's run time is over; nil if it has no limit. stopped reports that it fired during the running call,
 	// which was told to stop.
@@ -87,25 +89,32 @@ func (o *owner) start() {
 		o.release(!o.applyWithoutSlot() && !o.draining())
 		return
 	}
-	o.run()
+	o.work(o.run())
 }
 
-// run applies inputs until there are none. The caller has entered the queue.
-func (o *owner) run() {
+// run applies inputs until there are none, and returns the effect that the caller has to run next, or nil. The caller has entered the
+// queue.
+func (o *owner) run() (next func()) {
 	for {
 		if leave, again := o.advance(); leave {
 			o.release(again)
-			return
+			return nil
 		}
+		next := o.next
+		o.next = nil
 		if o.in.exit() {
-			return
+			return next
 		}
+		o.next = next
 	}
 }
 
 // release gives up the lease. again requests a new claim, because another writer changed the task. No other goroutine may run the owner.
 func (o *owner) release(again bool) {
 	o.cancel()
+	if o.next != nil {
+		go o.next()
+	}
 	for _, t := range []*time.Timer{o.runTimer, o.stableTimer} {
 		if t != nil {
 			t.Stop()
@@ -306,7 +315,7 @@ func (o *owner) rest(pause time.Duration) bool {
 func (o *owner) deliver(i item) {
 	o.in.add(i)
 	if o.in.enter() {
-		go o.run()
+		go func() { o.work(o.run()) }()
 	}
 }
 
@@ -314,6 +323,6 @@ func (o *owner) deliver(i item) {
 func (o *owner) wake() {
 	o.in.noteCommands()
 	if o.in.enter() {
-		go o.run()
+		go func() { o.work(o.run()) }()
 	}
 }

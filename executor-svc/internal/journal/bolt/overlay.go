@@ -112,15 +112,17 @@ type table struct {
 	layers []*overlay
 	// batch takes changes, and its overlay is the newest layer; nil for a reader.
 	batch *batch
+	// sought is what Get looks for in the layers.
+	sought change
 }
 
 var errReadOnly = errors.New("this transaction is for reading")
 
 // Get returns the value of a key, or nil. It is valid as long as the table is.
 func (t *table) Get(key []byte) []byte {
-	pivot := &change{key: key}
+	t.sought.key = key
 	for _, layer := range t.layers {
-		if c, ok := layer.Get(pivot); ok {
+		if c, ok := layer.Get(&t.sought); ok {
 			return c.value
 		}
 	}

@@ -19,14 +19,15 @@ type write struct {
 	id         uuid.UUID
 	head       *storagev1.TaskHead
 	state      taskState
-	checkpoint []byte // sealed
-	records    []sealedRecord
+	checkpoint sealedEntry
+	records    []sealedEntry
 	facts      uint64 // in records
 	payloads   []payload
 	folded     []uint64
 }
 
-type sealedRecord struct{ key, value []byte }
+// sealedEntry is a key and its value with the checksum.
+type sealedEntry struct{ key, value []byte }
 
 func invalid(what string, err error) error {
 	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
@@ -42,7 +43,7 @@ func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, dead
 		if err != nil {
 			return nil, invalid("record", err)
 		}
-		w.records = append(w.records, sealedRecord{key, seal(key, value)})
+		w.records = append(w.records, sealedEntry{key, seal(key, value)})
 		w.payloads = append(w.payloads, payloads...)
 		w.facts += uint64(len(r.GetFacts()))
 		last = r.Record
@@ -52,7 +53,8 @@ func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, dead
 	if err != nil {
 		return nil, invalid("checkpoint", err)
 	}
-	w.checkpoint = seal(taskKey(id, partCheckpoint), value)
+	key := taskKey(id, partCheckpoint)
+	w.checkpoint = sealedEntry{key, seal(key, value)}
 	w.payloads = append(w.payloads, payloads...)
 	return w, nil
 }
@@ -75,7 +77,7 @@ func dueTime(c *storagev1.Checkpoint, deadline time.Time, last *storagev1.Record
 
 // put writes the transition. old is the stored state; nil for a new task.
 func (w *write) put(t *table, o *operation, old *taskState) error {
-	if err := t.Put(taskKey(w.id, partCheckpoint), w.checkpoint); err != nil {
+	if err := t.Put(w.checkpoint.key, w.checkpoint.value); err != nil {
 		return err
 	}
 	for _, r := range w.records {
