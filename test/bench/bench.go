@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,19 +16,17 @@ import (
 type bench struct {
 	options
 	root, work string
-	programs   programs
-	machine    machine
+	programs   string // the folder of the built binaries
+	version    string // what they were built from
 	began      time.Time
-	folders    int
-	// peerFolder is where the peer keeps its data, once it was started.
-	peerFolder string
+	started    int            // processes so far
+	ends       []func() error // of what runs, in the order in which it was started
+	peerFolder string         // where the peer keeps its data, once it was started
 }
 
 func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }
-
-func (b *bench) wants(part string) bool { return slices.Contains(b.parts, part) }
 
 // few is n, or a tenth of it for a quick look.
 func (b *bench) few(n int) int {
@@ -35,43 +36,121 @@ func (b *bench) few(n int) int {
 	return n
 }
 
-// folder makes a data folder.
-func (b *bench) folder() (string, error) { return os.MkdirTemp(b.work, "data-") }
+// failure is an error that ends a measurement.
+type failure struct{ error }
+
+// check ends the measurement if err is not nil; see try. Only the measurement's own goroutine may call it.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// must is check for a call that returns a value too.
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+// try runs a part of a measurement. If that fails, it ends what the part started and returns the error.
+func (b *bench) try(part func()) (err error) {
+	before := len(b.ends)
+	defer func() {
+		switch failed := recover().(type) {
+		case nil:
+		case failure:
+			err = errors.Join(failed.error, b.end(before))
+		default:
+			panic(failed)
+		}
+	}()
+	part()
+	return nil
+}
+
+// scope runs a part of a measurement and ends what it started.
+func (b *bench) scope(part func()) {
+	before := len(b.ends)
+	part()
+	check(b.end(before))
+}
+
+// end ends all but the first things that run, the last first.
+func (b *bench) end(but int) (err error) {
+	for len(b.ends) > but {
+		last := len(b.ends) - 1
+		end := b.ends[last]
+		b.ends = b.ends[:last]
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// atEnd leaves something to end to the measurement.
+func (b *bench) atEnd(end func() error) { b.ends = append(b.ends, end) }
+
+// build builds the programs, or takes those that were built.
+func (b *bench) build(ctx context.Context) {
+	root := must(exec.CommandContext(ctx, "go", "env", "GOWORK").Output())
+	file := strings.TrimSpace(string(root))
+	if file == "" || file == "off" {
+		check(errors.New("run this within the workspace: go.work was not found"))
+	}
+	b.root, b.programs = filepath.Dir(file), b.bin
+	if b.bin == "" {
+		b.programs = filepath.Join(b.work, "bin")
+		b.logf("building")
+		b.command(ctx, b.root, "go", "build", "-o", b.programs+"/", "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc", "./test/bench/inprocess")
+	}
+	b.version = strings.TrimSpace(strings.TrimPrefix(b.command(ctx, b.root, b.program("executor-svc"), "--version"), "executor-svc"))
+}
+
+func (b *bench) program(name string) string { return filepath.Join(b.programs, name) }
+
+// command runs a program to its end and returns what it wrote.
+func (b *bench) command(ctx context.Context, dir, name string, args ...string) string {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		check(fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, tail(string(out))))
+	}
+	return string(out)
+}
+
+// tail is the end of a long output.
+func tail(s string) string {
+	const most = 2000
+	if len(s) > most {
+		s = "…" + s[len(s)-most:]
+	}
+	return strings.TrimSpace(s)
+}
 
 // measure does all parts. One that fails says so in the document, and the others go on.
-func (b *bench) measure(ctx context.Context) (string, error) {
+func (b *bench) measure(ctx context.Context) string {
 	doc := &document{}
 	b.preface(doc)
-	for _, p := range []struct {
-		name, title string
-		run         func(context.Context, *document) error
-	}{
-		{"suite", "The whole suite, beside Restate", b.suite},
-		{"startup", "Start to serving", b.startup},
-		{"waiting", "Waiting tasks", b.waiting},
-		{"watch", "From a commit to its watcher", b.watching},
-		{"approve", "From an approval to the next step", b.approving},
-		{"pool", "The MCP pool beside mcp-go alone", b.poolAlone},
-		{"kill", "Killed with 100 tasks in flight", b.killing},
-	} {
-		if !b.wants(p.name) {
+	for _, m := range measurements() {
+		if !slices.Contains(b.parts, m.name) {
 			continue
 		}
-		b.logf("%s", p.title)
-		if err := b.awaitQuiet(ctx); err != nil {
-			return "", err
-		}
-		doc.heading(p.title)
-		if err := p.run(ctx, doc); err != nil {
-			if ctx.Err() != nil {
-				return "", ctx.Err()
-			}
-			b.logf("%s: %v", p.title, err)
-			first, _, _ := strings.Cut(err.Error(), "\n")
-			doc.text("Not measured: %s", first)
+		b.logf("%s", m.title)
+		b.awaitQuiet(ctx)
+		doc.heading(m.title)
+		err := b.try(func() { b.scope(func() { m.run(b, ctx, doc) }) })
+		check(ctx.Err())
+		if err != nil {
+			b.logf("%s: %v", m.title, err)
+			doc.text("Not measured: %s", firstLine(err))
 		}
 	}
 	doc.text("The run took %v.", time.Since(b.began).Round(time.Second))
 	// Messages may name folders, which mean nothing elsewhere.
-	return strings.NewReplacer(b.work, "…", b.root, ".").Replace(doc.String()), nil
+	return strings.NewReplacer(b.work, "…", b.root, ".").Replace(doc.String())
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }

@@ -2,27 +2,30 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
 
 // document is the Markdown that is written.
-type document struct{ b strings.Builder }
+type document struct{ strings.Builder }
 
-func (d *document) String() string { return d.b.String() }
-
-func (d *document) heading(title string) { fmt.Fprintf(&d.b, "## %s\n\n", title) }
+func (d *document) heading(title string) { fmt.Fprintf(d, "## %s\n\n", title) }
 
 // text is a paragraph.
-func (d *document) text(format string, args ...any) { fmt.Fprintf(&d.b, format+"\n\n", args...) }
+func (d *document) text(format string, args ...any) { fmt.Fprintf(d, format+"\n\n", args...) }
 
 // table has a first column of names; the others are numbers.
 func (d *document) table(head []string, rows [][]string) {
-	fmt.Fprintf(&d.b, "| %s |\n|---|%s\n", strings.Join(head, " | "), strings.Repeat("--:|", len(head)-1))
+	fmt.Fprintf(d, "| %s |\n|---|%s\n", strings.Join(head, " | "), strings.Repeat("--:|", len(head)-1))
 	for _, row := range rows {
-		fmt.Fprintf(&d.b, "| %s |\n", strings.Join(row, " | "))
+		fmt.Fprintf(d, "| %s |\n", strings.Join(row, " | "))
 	}
-	d.b.WriteString("\n")
+	d.WriteString("\n")
 }
+
+// none stands where there is nothing to say.
+const none = "–"
 
 // figure shows a number with as many digits as it deserves.
 func figure(v float64) string {
@@ -45,4 +48,33 @@ func ratio(a, b float64) string {
 		return none
 	}
 	return fmt.Sprintf("%.2f ×", a/b)
+}
+
+// percentile is the value at a fraction of sorted values, by nearest rank; 0 if there are none.
+func percentile(sorted []time.Duration, fraction float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(fraction*float64(len(sorted))), len(sorted)-1)]
+}
+
+// quantiles sorts the values and returns p50 and p99 in milliseconds.
+func quantiles(values []time.Duration) (p50, p99 float64) {
+	slices.Sort(values)
+	return milliseconds(percentile(values, 0.50)), milliseconds(percentile(values, 0.99))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// median of values; 0 if there are none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	mid := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[mid]
+	}
+	return (sorted[mid-1] + sorted[mid]) / 2
 }

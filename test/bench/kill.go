@@ -29,94 +29,136 @@ type aftermath struct {
 	calls, twice, lost int           // calls that the tool counted, of them those it had seen before; steps of succeeded tasks it never saw
 }
 
+// mortal is a system that is killed in the middle of its work.
+type mortal struct {
+	what   string
+	create func(i int) (id string)
+	victim func() *process
+	takeUp func(context.Context)
+	// settle waits until a task has ended or asks a person, and returns its last event; nil: it succeeded.
+	settle func(ctx context.Context, id string) (*executorv1.ExecutorEvent, error)
+}
+
 // killing kills the executor, and the peer, in the middle of 100 tasks.
-func (b *bench) killing(ctx context.Context, d *document) error {
+func (b *bench) killing(ctx context.Context, d *document) {
 	d.text("100 tasks of ten steps of %v each; the executor (Restate's server) is killed (SIGKILL) when two fifths of the steps were called, and started "+
 		"again at once; planner, pool and tool (its worker) live on. The floor is what the steps that were left take. A step that the tool saw twice was repeated unasked. "+
 		"A call of a writing tool whose outcome nobody knows is a person's to decide: such tasks wait.", workTime)
-	rows := [][]string{}
+	var rows [][]string
 	reason := ""
-	add := func(what string, a aftermath) {
-		if a.failed > 0 {
-			reason = fmt.Sprintf("%s: %d tasks failed, one of them by: %s", what, a.failed, a.reason)
+	for i, start := range []func(effects string) mortal{
+		func(effects string) mortal { return b.mortalPawl(ctx, "Pawl, reading tool", "t/lookup", effects) },
+		func(effects string) mortal { return b.mortalPawl(ctx, "Pawl, writing tool", "t/work", effects) },
+		func(effects string) mortal { return b.mortalPeer(ctx, effects) },
+	} {
+		if i == 2 && !b.peer {
+			break
 		}
-		row := []string{what, figure(a.floor.Seconds()), figure(a.took.Seconds())}
+		var m mortal
+		var a aftermath
+		err := b.try(func() {
+			b.scope(func() {
+				effects := filepath.Join(b.work, fmt.Sprintf("killed-%d.txt", i))
+				m = start(effects)
+				a = m.kill(ctx, effects)
+			})
+		})
+		if err != nil && i == 2 {
+			b.logf("Restate: %v", err)
+			break
+		}
+		check(err)
+		if a.failed > 0 {
+			reason = fmt.Sprintf("%s: %d tasks failed, one of them by: %s", m.what, a.failed, a.reason)
+		}
+		row := []string{m.what, figure(a.floor.Seconds()), figure(a.took.Seconds())}
 		for _, n := range []int{a.ended, a.asked, a.failed, a.calls, a.twice, a.lost} {
 			row = append(row, fmt.Sprint(n))
 		}
 		rows = append(rows, row)
-	}
-	for _, t := range []struct{ tool, what string }{{"t/lookup", "Pawl, reading tool"}, {"t/work", "Pawl, writing tool"}} {
-		a, err := b.killOnce(ctx, t.tool)
-		if err != nil {
-			return err
-		}
-		add(t.what, a)
-	}
-	if b.peer {
-		if a, err := b.killPeer(ctx); err == nil {
-			add(peerTS+", step with an effect", a)
-		} else {
-			b.logf("Restate: %v", err)
-		}
 	}
 	d.table([]string{"system", "floor, s", "all settled after, s", "succeeded", "ask a person", "failed", "calls", "steps called twice", "steps never called"}, rows)
 	if reason != "" {
 		d.text("%s", reason)
 	}
 	d.text("Target: all complete within 1 s of the floor, and no side effect twice unasked.")
-	return nil
 }
 
-// killOnce does it with one tool.
-func (b *bench) killOnce(ctx context.Context, tool string) (a aftermath, err error) {
-	p, err := b.startFour(ctx)
-	if err != nil {
-		return a, err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	effects := filepath.Join(b.work, strings.ReplaceAll(tool, "/", "-")+".txt")
-	ids, err := p.createAll(ctx, tool, effects)
-	if err != nil {
-		return a, err
-	}
-	begun, err := countTo(ctx, effects, killed*stepsPerTask*2/5)
-	if err != nil {
-		return a, err
-	}
-	p.executor.kill()
-	at := time.Now()
-	p.dropExecutor()
-	a.floor = time.Duration(stepsPerTask-begun/killed) * workTime
-	if err := p.takeUp(ctx); err != nil {
-		return a, err
-	}
-	if err := p.settle(ctx, ids, &a); err != nil {
-		return a, err
-	}
-	a.took = time.Since(at)
-	return a, a.count(effects)
-}
-
-// createAll creates tasks whose steps name themselves.
-func (p *pawl) createAll(ctx context.Context, tool, effects string) ([]string, error) {
+// kill kills a system in the middle of its tasks, starts it again, and waits until all have settled.
+func (m mortal) kill(ctx context.Context, effects string) (a aftermath) {
 	var ids []string
 	for i := range killed {
+		ids = append(ids, m.create(i))
+	}
+	begun := countTo(ctx, effects, killed*stepsPerTask*2/5)
+	m.victim().kill()
+	at := time.Now()
+	a.floor = time.Duration(stepsPerTask-begun/killed) * workTime
+	m.takeUp(ctx)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards a and failed
+	var failed error
+	for _, id := range ids {
+		wg.Go(func() {
+			last, err := m.settle(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err // one says enough
+				return
+			}
+			a.add(last)
+		})
+	}
+	wg.Wait()
+	check(failed)
+	a.took = time.Since(at)
+	check(a.count(effects))
+	return a
+}
+
+// add counts a task by its last event.
+func (a *aftermath) add(last *executorv1.ExecutorEvent) {
+	switch {
+	case last == nil, last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
+		a.ended++
+	case last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP:
+		a.asked++
+	default:
+		a.failed++
+		failure := last.GetFlowFailed().GetError()
+		a.reason = fmt.Sprintf("%s (%v)", failure.GetErrMsg(), failure.GetReason())
+	}
+}
+
+// mortalPawl runs tasks whose steps name themselves.
+func (b *bench) mortalPawl(ctx context.Context, what, tool, effects string) mortal {
+	p := b.startPawl(ctx, fourProcesses)
+	return mortal{what: what, victim: func() *process { return p.executor }, takeUp: p.takeUp, settle: p.lastOf, create: func(i int) string {
 		steps := "steps:\n"
 		for n := range stepsPerTask {
 			steps += fmt.Sprintf("  - {tool: %s, input: {path: %q, line: task-%d-step-%d}}\n", tool, effects, i, n)
 		}
-		task, err := p.tasks.CreateTask(ctx, request(steps))
-		if err != nil {
+		return must(p.tasks.CreateTask(ctx, request(steps))).GetId()
+	}}
+}
+
+func (b *bench) mortalPeer(ctx context.Context, effects string) mortal {
+	r := b.startRestate(ctx)
+	return mortal{
+		what: peerTS + ", step with an effect", victim: func() *process { return r.server }, takeUp: r.takeUp,
+		create: func(i int) string { return r.send(ctx, effects, i) },
+		settle: func(ctx context.Context, id string) (*executorv1.ExecutorEvent, error) {
+			_, err := r.attach(ctx, id)
 			return nil, err
-		}
-		ids = append(ids, task.GetId())
+		},
 	}
-	return ids, nil
 }
 
 // countTo waits until a file has so many lines, and returns how many it has.
-func countTo(ctx context.Context, path string, lines int) (int, error) {
+func countTo(ctx context.Context, path string, lines int) int {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -124,44 +166,14 @@ func countTo(ctx context.Context, path string, lines int) (int, error) {
 	for {
 		raw, err := os.ReadFile(path)
 		if n := bytes.Count(raw, []byte("\n")); n >= lines {
-			return n, nil
+			return n
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%d steps were not called: %w", lines, errors.Join(ctx.Err(), err))
+			check(fmt.Errorf("%d steps were not called: %w", lines, errors.Join(ctx.Err(), err)))
 		}
 	}
-}
-
-// settle waits until each task has ended or asks a person.
-func (p *pawl) settle(ctx context.Context, ids []string, a *aftermath) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards a and err
-	var err error
-	for _, id := range ids {
-		wg.Go(func() {
-			last, failed := p.lastOf(ctx, id)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case failed != nil:
-				err = failed // one says enough
-			case last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
-				a.ended++
-			case last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP:
-				a.asked++
-			default:
-				a.failed++
-				failure := last.GetFlowFailed().GetError()
-				a.reason = fmt.Sprintf("%s (%v)", failure.GetErrMsg(), failure.GetReason())
-			}
-		})
-	}
-	wg.Wait()
-	return err
 }
 
 // lastOf watches a task until it has ended or waits, and returns its last event.
@@ -170,15 +182,15 @@ func (p *pawl) lastOf(ctx context.Context, id string) (last *executorv1.Executor
 	defer cancel()
 	stream, err := p.tasks.WatchTask(ctx, &executorv1.WatchTaskRequest{Id: id}, grpc.WaitForReady(true))
 	for err == nil {
-		var e *executorv1.ExecutorEvent
-		if e, err = stream.Recv(); err != nil {
+		if last, err = stream.Recv(); err != nil {
 			break
 		}
-		if last = e; e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP {
+		switch last.GetType() {
+		case executorv1.EventType_EVENT_TYPE_FLOW_STOP, executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS, executorv1.EventType_EVENT_TYPE_FLOW_FAILED, executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
 			return last, nil
 		}
 	}
-	return last, ignoreEnd(err)
+	return nil, err
 }
 
 // count compares what the tool wrote with what tasks say.

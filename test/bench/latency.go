@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"sync"
 	"time"
@@ -13,69 +11,48 @@ import (
 )
 
 // watching measures from an event's time to its receipt, under load.
-func (b *bench) watching(ctx context.Context, d *document) (err error) {
-	p, err := b.startFour(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	paced := request(playbook(stepsPerTask, "t/lookup", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "watched.txt"))))
+func (b *bench) watching(ctx context.Context, d *document) {
+	p := b.startPawl(ctx, fourProcesses)
+	paced := playbook(stepsPerTask, "t/lookup", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "watched.txt")))
 	var rows [][]string
 	for _, w := range []struct {
 		what string
 		at   int
 		req  *executorv1.CreateTaskRequest
 	}{
-		{"1", 1, echo()},
+		{"1", 1, p.echo()},
 		{fmt.Sprintf("32, steps of %v: the machine is not busy", workTime), 32, paced},
-		{"32, as fast as it goes", 32, echo()},
-		{"128, as fast as it goes", 128, echo()},
+		{"32, as fast as it goes", 32, p.echo()},
+		{"128, as fast as it goes", 128, p.echo()},
 	} {
-		late, err := p.lateness(ctx, w.at, max(b.each, 2*time.Second), w.req)
-		if err != nil {
+		var mu sync.Mutex // guards late
+		var late []time.Duration
+		c := p.contender(w.req)
+		c.run = func(ctx context.Context) error {
+			var mine []time.Duration
+			err := p.run(ctx, w.req, func(e *executorv1.ExecutorEvent) { mine = append(mine, time.Since(e.GetTime().AsTime())) })
+			mu.Lock()
+			defer mu.Unlock()
+			late = append(late, mine...)
 			return err
 		}
+		c.load(ctx, w.at, max(b.each, 2*time.Second))
 		p50, p99 := quantiles(late)
 		rows = append(rows, []string{w.what, figure(p50), figure(p99), fmt.Sprint(len(late))})
 	}
 	d.text("From the time of an event to its receipt by the caller that created the task, in another process, over all events of tasks with ten steps; " +
 		"where the time is taken before the commit, the commit is part of it. Target: p99 ≤ 5 ms.")
 	d.table([]string{"tasks at once", "p50, ms", "p99, ms", "events"}, rows)
-	return nil
-}
-
-// lateness is how old events are when they are received, under load.
-func (p *pawl) lateness(ctx context.Context, at int, each time.Duration, req *executorv1.CreateTaskRequest) ([]time.Duration, error) {
-	var mu sync.Mutex // guards late
-	var late []time.Duration
-	c := p.contender("watchers", req)
-	c.run = func(ctx context.Context) error {
-		var mine []time.Duration
-		err := p.run(ctx, req, func(e *executorv1.ExecutorEvent) { mine = append(mine, time.Since(e.GetTime().AsTime())) })
-		mu.Lock()
-		defer mu.Unlock()
-		late = append(late, mine...)
-		return err
-	}
-	_, err := c.load(ctx, at, each)
-	return late, err
 }
 
 // approving measures from an approval to what it lets happen.
-func (b *bench) approving(ctx context.Context, d *document) (err error) {
-	p, err := b.startFour(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	path := filepath.Join(b.work, "approved.txt")
-	req := request(playbook(stepsPerTask, "t/append", fmt.Sprintf("path: %q, line: x", path)))
+func (b *bench) approving(ctx context.Context, d *document) {
+	p := b.startPawl(ctx, fourProcesses)
+	req := playbook(stepsPerTask, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "approved.txt")))
 	var started, done []time.Duration
 	for range max(b.few(50), 10) {
 		s, o, err := p.approveAll(ctx, req)
-		if err != nil {
-			return err
-		}
+		check(err)
 		started, done = append(started, s...), append(done, o...)
 	}
 	s50, s99 := quantiles(started)
@@ -85,24 +62,15 @@ func (b *bench) approving(ctx context.Context, d *document) (err error) {
 		{"the approved step is durably begun (STEP_INPUT)", figure(s50), figure(s99), "≤ 2"},
 		{"its outcome is durable (STEP_OUTPUT)", figure(o50), figure(o99), ""},
 	})
-	return nil
 }
 
 // approveAll runs a task and approves each of its steps.
 func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest) (started, done []time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stream, err := p.tasks.RunTask(ctx, &executorv1.RunTaskRequest{Task: req, Follow: true})
-	if err != nil {
-		return nil, nil, err
-	}
 	var waitID string
 	var asked time.Time
-	for {
-		e, err := stream.Recv()
-		if err != nil {
-			return nil, nil, errors.Join(err, context.Cause(ctx))
-		}
+	err = p.follow(ctx, &executorv1.RunTaskRequest{Task: req, Follow: true}, func(e *executorv1.ExecutorEvent) bool {
 		switch e.GetType() {
 		case executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START:
 			waitID = e.GetWaitId()
@@ -114,15 +82,16 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 			started = append(started, time.Since(asked))
 		case executorv1.EventType_EVENT_TYPE_STEP_OUTPUT:
 			done = append(done, time.Since(asked))
-		case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
-			return started, done, nil
-		case executorv1.EventType_EVENT_TYPE_FLOW_FAILED, executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
-			return nil, nil, fmt.Errorf("task %s: %v", e.GetTaskId(), e)
 		}
+		return e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
 	}
+	return started, done, err
 }
 
-// approve answers a wait; where that is refused, the task's stream ends.
+// approve answers a wait; if that is refused, the task's stream ends.
 func (p *pawl) approve(ctx context.Context, cancel context.CancelCauseFunc, id, waitID string) {
 	_, err := p.tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{Id: id, WaitId: waitID,
 		Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}})
@@ -131,10 +100,71 @@ func (p *pawl) approve(ctx context.Context, cancel context.CancelCauseFunc, id, 
 	}
 }
 
-// ignoreEnd is nil for the end of a stream.
-func ignoreEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
+// waiting measures what tasks that wait for a person cost the executor.
+func (b *bench) waiting(ctx context.Context, d *document) {
+	n := b.few(10_000)
+	p := b.startPawl(ctx, fourProcesses)
+	req := playbook(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
+	// A tenth first: what a process needs to work at all is not what waiting costs.
+	p.leaveWaiting(ctx, req, n/10)
+	before, file := settled(p.executor.pid), must(readMeta(p.journal))
+	began := time.Now()
+	p.leaveWaiting(ctx, req, n)
+	took := time.Since(began)
+	after, grown := settled(p.executor.pid), must(readMeta(p.journal))
+	check(p.executor.stop())
+	p.takeUp(ctx)
+	d.text("%d tasks with a writing step, each stopped for an approval. Memory is anonymous memory of the executor, "+
+		"the lowest within two seconds after the last task; garbage that was not collected yet is in it.", n)
+	d.table([]string{"what", "measured", "target at 10,000"}, [][]string{
+		{"memory before, MB", figure(before), ""},
+		{"memory that they add, MB", figure(after - before), "< 50"},
+		{"per waiting task, KB", figure((after - before) * 1024 / float64(n)), ""},
+		{"memory after a restart with all of them waiting, MB", figure(settled(p.executor.pid)), ""},
+		{"bytes of the journal per waiting task", figure(float64(grown.used-file.used) / float64(n)), ""},
+		{"created and waiting, tasks per second", figure(float64(n) / took.Seconds()), ""},
+	})
+}
+
+// leaveWaiting creates tasks until n wait for an approval.
+func (p *pawl) leaveWaiting(ctx context.Context, req *executorv1.CreateTaskRequest, n int) {
+	work := make(chan struct{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range work {
+				waits := false
+				err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {
+					waits = waits || e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
+					return false // the stream ends by itself
+				})
+				if err == nil && !waits {
+					err = fmt.Errorf("a task does not wait for an approval")
+				}
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
 	}
-	return err
+	for range n {
+		work <- struct{}{}
+	}
+	close(work)
+	wg.Wait()
+	check(context.Cause(ctx))
+}
+
+// settled is the lowest anonymous memory of a process within two seconds.
+func settled(pid int) float64 {
+	lowest := must(anonymousMB(pid))
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 {
+		<-tick.C
+		lowest = min(lowest, must(anonymousMB(pid)))
+	}
+	return lowest
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -31,6 +35,75 @@ type sample struct {
 	runs                int                // from the first to the last, the warm-up included
 }
 
+// samples are the measurements of a contender, by level.
+type samples map[int][]sample
+
+// of is the median of a figure over the quieter rounds at a level.
+func (s samples) of(level int, figure func(sample) float64) float64 {
+	var values []float64
+	for _, one := range s.quieter(level) {
+		values = append(values, figure(one))
+	}
+	return median(values)
+}
+
+// quieter are those measurements, one more than half, at which the rest of the machine did least.
+func (s samples) quieter(level int) []sample {
+	all := slices.SortedFunc(slices.Values(s[level]), func(a, b sample) int { return cmp.Compare(a.others, b.others) })
+	return all[:quieter(len(all))]
+}
+
+// quieter is how many of n rounds count.
+func quieter(n int) int { return min(n, n/2+1) }
+
+// caller and tool name the processes that are not part of a system.
+const (
+	caller = "caller"
+	tool   = "tool"
+)
+
+// own are the processes of a system itself, at the measurements that were made.
+func (s samples) own() []string {
+	names := map[string]bool{}
+	for _, all := range s {
+		for _, one := range all {
+			for name := range one.cpu {
+				names[name] = name != caller && name != tool
+			}
+		}
+	}
+	maps.DeleteFunc(names, func(_ string, own bool) bool { return !own })
+	return slices.Sorted(maps.Keys(names))
+}
+
+// sumOf is a figure over a system's own processes.
+func (s samples) sumOf(level int, of func(string) func(sample) float64) float64 {
+	sum := 0.0
+	for _, process := range s.own() {
+		sum += s.of(level, of(process))
+	}
+	return sum
+}
+
+// runs counts all that were made.
+func (s samples) runs() int {
+	n := 0
+	for _, all := range s {
+		for _, one := range all {
+			n += one.runs
+		}
+	}
+	return n
+}
+
+func perSecond(s sample) float64 { return s.perSecond }
+
+// cpuFor and memoryFor are figures of one process.
+func cpuFor(name string) func(sample) float64 { return func(s sample) float64 { return s.cpu[name] } }
+func memoryFor(name string) func(sample) float64 {
+	return func(s sample) float64 { return s.memory[name] }
+}
+
 // finished is one run that has ended.
 type finished struct {
 	at   time.Time
@@ -41,40 +114,26 @@ type finished struct {
 const warmUp = 500 * time.Millisecond
 
 // load keeps `at` runs going, and measures for a while after a warm-up.
-func (c *contender) load(ctx context.Context, at int, each time.Duration) (sample, error) {
-	before, err := c.file()
-	if err != nil {
-		return sample{}, err
-	}
+func (c *contender) load(ctx context.Context, at int, each time.Duration) sample {
+	before := c.file()
 	w := c.work(ctx, at)
-	m, err := c.observe(w, each)
+	defer w.stop()
+	o, err := c.observe(w, each)
 	all, failed := w.end()
-	if err != nil || failed != nil {
-		return sample{}, fmt.Errorf("%s at %d: %w", c.name, at, firstError(failed, err))
+	if err = errors.Join(failed, err); err != nil {
+		check(fmt.Errorf("%s at %d: %w", c.name, at, err))
 	}
-	s := m.sample(all)
-	after, err := c.file()
-	if err == nil && c.journal != "" {
-		s.bytes = float64(after.used-before.used) / float64(len(all))
-		s.commits = float64(after.transaction-before.transaction) / float64(len(all))
-	}
-	return s, err
+	s, after := o.sample(all), c.file()
+	s.bytes = float64(after.used-before.used) / float64(len(all))
+	s.commits = float64(after.transaction-before.transaction) / float64(len(all))
+	return s
 }
 
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *contender) file() (boltMeta, error) {
+func (c *contender) file() boltMeta {
 	if c.journal == "" {
-		return boltMeta{}, nil
+		return boltMeta{}
 	}
-	return readMeta(c.journal)
+	return must(readMeta(c.journal))
 }
 
 // workers keep runs going until they are ended or one fails.
@@ -124,35 +183,48 @@ func (w *workers) end() ([]finished, error) {
 	}
 }
 
+// wait lets time pass, unless a run fails; end returns why.
+func (w *workers) wait(d time.Duration) (ok bool) {
+	select {
+	case <-time.After(d):
+		return true
+	case err := <-w.failed:
+		w.failed <- err
+		return false
+	}
+}
+
 // observation is what was seen from outside between two instants.
 type observation struct {
 	from, to time.Time
-	cpu      map[string]float64
+	cpu      map[string]float64 // seconds by process, and of the whole machine by ""
 	memory   map[string]float64
-	machine  float64 // CPU seconds of everything on it
 }
 
-// observe waits for the warm-up and then looks at the processes for a while.
+// observe waits for the warm-up and then looks at the processes for a while: the system's, its tool, and the caller, which is this one.
 func (c *contender) observe(w *workers, each time.Duration) (*observation, error) {
-	if err := w.wait(warmUp); err != nil {
-		return nil, err
+	o := &observation{memory: map[string]float64{}}
+	if !w.wait(warmUp) {
+		return o, nil
 	}
-	pids, err := c.pids()
-	if err != nil {
-		return nil, err
+	pids := map[string]int{caller: os.Getpid()}
+	for _, p := range c.processes {
+		pids[p.name] = p.pid
 	}
-	o := &observation{from: time.Now(), memory: map[string]float64{}}
+	for _, p := range c.toolOf {
+		for _, pid := range children(p.pid) {
+			pids[tool] = pid
+		}
+	}
+	o.from = time.Now()
 	before, err := cpuOf(pids)
 	if err != nil {
 		return nil, err
 	}
-	if o.machine, err = machineSeconds(); err != nil {
-		return nil, err
-	}
 	const looks = 10
 	for range looks {
-		if err := w.wait(each / looks); err != nil {
-			return nil, err
+		if !w.wait(each / looks) {
+			return o, nil
 		}
 		for name, pid := range pids {
 			mb, err := anonymousMB(pid)
@@ -163,64 +235,24 @@ func (c *contender) observe(w *workers, each time.Duration) (*observation, error
 		}
 	}
 	o.to = time.Now()
-	machine, err := machineSeconds()
-	if err != nil {
+	if o.cpu, err = cpuOf(pids); err != nil {
 		return nil, err
 	}
-	o.machine = machine - o.machine
-	after, err := cpuOf(pids)
 	for name := range before {
-		after[name] -= before[name]
+		o.cpu[name] -= before[name]
 	}
-	o.cpu = after
-	return o, err
+	return o, nil
 }
 
-// wait lets time pass, unless a run fails.
-func (w *workers) wait(d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case err := <-w.failed:
-		w.stop()
-		return err
-	}
-}
-
-// pids are the processes by name: the system's, its tool, and the caller, which is this one.
-func (c *contender) pids() (map[string]int, error) {
-	pids := map[string]int{caller: os.Getpid()}
-	for _, p := range c.processes {
-		pids[p.name] = p.pid
-	}
-	for _, p := range c.toolOf {
-		found, err := children(p.pid)
-		if err != nil {
-			return nil, err
-		}
-		for _, pid := range found {
-			pids[tool] = pid
-		}
-	}
-	return pids, nil
-}
-
-// caller and tool name the processes that are not part of a system.
-const (
-	caller = "caller"
-	tool   = "tool"
-)
-
-func cpuOf(pids map[string]int) (map[string]float64, error) {
-	all := map[string]float64{}
+func cpuOf(pids map[string]int) (all map[string]float64, err error) {
+	all = map[string]float64{}
 	for name, pid := range pids {
-		s, err := cpuSeconds(pid)
-		if err != nil {
+		if all[name], err = cpuSeconds(pid); err != nil {
 			return nil, err
 		}
-		all[name] = s
 	}
-	return all, nil
+	all[""], err = machineSeconds()
+	return all, err
 }
 
 // sample counts the runs that ended within the observation.
@@ -231,14 +263,16 @@ func (o *observation) sample(all []finished) sample {
 			took = append(took, f.took)
 		}
 	}
-	s := sample{perSecond: float64(len(took)) / o.to.Sub(o.from).Seconds(), cpu: map[string]float64{}, memory: o.memory}
-	s.others, s.runs = o.machine, len(all)
-	for name, seconds := range o.cpu {
-		s.others -= seconds
-		s.cpu[name] = seconds / float64(max(len(took)*stepsPerTask, 1)) * 1000
+	seconds := o.to.Sub(o.from).Seconds()
+	s := sample{perSecond: float64(len(took)) / seconds, cpu: map[string]float64{}, memory: o.memory, others: o.cpu[""], runs: len(all)}
+	for name, used := range o.cpu {
+		if name != "" {
+			s.others -= used
+			s.cpu[name] = used / float64(max(len(took)*stepsPerTask, 1)) * 1000
+		}
 	}
 	// Ticks are coarse: it may come out below nothing.
-	s.others = max(0, s.others/(o.to.Sub(o.from).Seconds()*float64(runtime.NumCPU())))
+	s.others = max(0, s.others/(seconds*float64(runtime.NumCPU())))
 	s.p50, s.p99 = quantiles(took)
 	return s
 }

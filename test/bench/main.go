@@ -1,3 +1,6 @@
+// Command bench measures Pawl beside a peer and beside the bare store, in one run, and writes docs/performance.md. It
+// starts real processes, built from this tree, and knows them from outside only: their API, their flags, /proc and the
+// journal's file.
 package main
 
 import (
@@ -29,9 +32,23 @@ type options struct {
 	out      string
 }
 
-// parts are what can be measured, in the order in which it is done.
-func parts() []string {
-	return []string{"suite", "startup", "waiting", "watch", "approve", "pool", "kill"}
+// measurement is a part of the run, with a heading of its own in the document.
+type measurement struct {
+	name, title string
+	run         func(*bench, context.Context, *document)
+}
+
+// measurements are what can be measured, in the order in which it is done.
+func measurements() []measurement {
+	return []measurement{
+		{"suite", "The whole suite, beside Restate", (*bench).suite},
+		{"startup", "Start to serving", (*bench).startup},
+		{"waiting", "Waiting tasks", (*bench).waiting},
+		{"watch", "From a commit to its watcher", (*bench).watching},
+		{"approve", "From an approval to the next step", (*bench).approving},
+		{"pool", "The MCP pool beside mcp-go alone", (*bench).poolAlone},
+		{"kill", "Killed with 100 tasks in flight", (*bench).killing},
+	}
 }
 
 func main() {
@@ -56,7 +73,11 @@ func main() {
 
 func parseOptions() (options, error) {
 	o := options{levels: []int{1, 32, 128}}
-	which := flag.String("parts", strings.Join(parts(), ","), "what to measure")
+	var names []string
+	for _, m := range measurements() {
+		names = append(names, m.name)
+	}
+	which := flag.String("parts", strings.Join(names, ","), "what to measure")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds over all systems; medians are shown")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "how long each system is measured per round and level")
 	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait, in all, for the rest of the machine to be quiet")
@@ -68,8 +89,8 @@ func parseOptions() (options, error) {
 	flag.Parse()
 	o.parts = strings.Split(*which, ",")
 	for _, p := range o.parts {
-		if !slices.Contains(parts(), p) {
-			return o, fmt.Errorf("--parts: there is no part %q; there are %s", p, strings.Join(parts(), ", "))
+		if !slices.Contains(names, p) {
+			return o, fmt.Errorf("--parts: there is no part %q; there are %s", p, strings.Join(names, ", "))
 		}
 	}
 	if o.quick {
@@ -83,30 +104,19 @@ func parseOptions() (options, error) {
 
 // run measures and writes.
 func run(ctx context.Context, o options) error {
-	root, err := findRoot(ctx)
-	if err != nil {
-		return err
-	}
 	work, err := os.MkdirTemp(o.dir, "pawl-bench-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(work) }()
-	b := &bench{options: o, root: root, work: work, began: time.Now()}
-	if err := b.build(ctx); err != nil {
+	b := &bench{options: o, work: work, began: time.Now()}
+	var text string
+	err = b.try(func() {
+		b.build(ctx)
+		text = b.measure(ctx)
+	})
+	if err = errors.Join(err, os.RemoveAll(work)); err != nil {
 		return err
 	}
-	if b.machine, err = inspect(work); err != nil {
-		return err
-	}
-	text, err := b.measure(ctx)
-	if err != nil {
-		return err
-	}
-	return b.write(text)
-}
-
-func (b *bench) write(text string) (err error) {
 	switch b.out {
 	case "-":
 		_, err := fmt.Print(text)
@@ -115,11 +125,5 @@ func (b *bench) write(text string) (err error) {
 		b.out = filepath.Join(b.root, "docs", "performance.md")
 	}
 	b.logf("writing %s", b.out)
-	f, err := os.Create(b.out)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = f.WriteString(text)
-	return err
+	return os.WriteFile(b.out, []byte(text), 0o644) //nolint:gosec // a document of the tree
 }

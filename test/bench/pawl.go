@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -16,213 +18,143 @@ import (
 // stepsPerTask is how many tool calls a measured task makes.
 const stepsPerTask = 10
 
-// pawl is a running Pawl, in four processes or in one.
+// layout is a way to run Pawl.
+type layout struct {
+	name    string
+	process string   // that keeps the journal
+	program string   // of that process
+	command []string // of that program
+	split   bool     // planner and pool are processes of their own
+	tool    string   // that its tasks call
+}
+
+// The layouts that are measured.
+var (
+	fourProcesses = layout{name: "Pawl, four processes, stdio tool", process: "executor", program: "executor-svc", split: true, tool: "t/echo"}
+	oneProcess    = layout{name: "Pawl, one process, stdio tool", process: "pawl", program: "pawl", command: []string{"up"}, tool: "t/echo"}
+	inProcess     = layout{name: "One process, in-process tool", process: "pawl", program: "inprocess", tool: "inprocess/echo"}
+)
+
+// pawl is a running Pawl.
 type pawl struct {
-	b         *bench
+	layout
+	// executor is the process that keeps the journal; takeUp starts it.
+	executor  *process
+	takeUp    func(context.Context)
 	processes []*process
-	// executor is the one of processes that keeps the journal, startExecutor how it was started.
-	executor      *process
-	startExecutor func(context.Context) (*process, error)
-	addr          string
-	journal       string
-	conn          *grpc.ClientConn
-	tasks         executorv1.ExecutorServiceClient
+	journal   string
+	conn      *grpc.ClientConn
+	tasks     executorv1.ExecutorServiceClient
 }
 
-// startFour starts executor, planner and pool as processes; the fourth is the tool, which the pool starts.
-func (b *bench) startFour(ctx context.Context) (*pawl, error) {
-	config, err := b.toolConfig()
-	if err != nil {
-		return nil, err
-	}
-	addrs, err := freeAddrs(ctx, 3)
-	if err != nil {
-		return nil, err
-	}
-	limits, err := b.limits(ctx, b.programs.executor)
-	if err != nil {
-		return nil, err
-	}
-	data, err := b.folder()
-	if err != nil {
-		return nil, err
-	}
-	planner, pool := addrs[1], addrs[2]
-	p := &pawl{b: b, addr: addrs[0], journal: filepath.Join(data, "journal.db")}
-	args := append([]string{"--grpc", p.addr, "--data", data, "--planner", planner, "--pool", pool}, limits...)
-	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("executor", nil, b.programs.executor, args...)
-	}
-	return p, p.begin(ctx, map[string]func() (*process, error){
-		planner: func() (*process, error) {
-			return b.start("planner", nil, b.programs.planner, "--grpc", planner)
-		},
-		pool: func() (*process, error) {
-			return b.start("pool", nil, b.programs.pool, "--grpc", pool, "--mcp-config", config, "--data", data+"-pool")
-		},
-	})
-}
-
-// startOne starts everything in one process, beside the stdio tool.
-func (b *bench) startOne(ctx context.Context) (*pawl, error) {
-	config, err := b.toolConfig()
-	if err != nil {
-		return nil, err
-	}
-	addr, err := freeAddr(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limits, err := b.limits(ctx, b.programs.pawl, "up")
-	if err != nil {
-		return nil, err
-	}
-	data, err := b.folder()
-	if err != nil {
-		return nil, err
-	}
-	p := &pawl{b: b, addr: addr, journal: filepath.Join(data, "journal.db")}
-	args := append([]string{"up", "--grpc", addr, "--http", "none", "--data", data, "--mcp-config", config, "--no-workspace"}, limits...)
-	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("pawl", nil, b.programs.pawl, args...)
-	}
-	return p, p.begin(ctx, nil)
-}
-
-// startInProcess starts everything in one process, the tool included: program inprocess.
-func (b *bench) startInProcess(ctx context.Context) (*pawl, error) {
-	addr, err := freeAddr(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limits, err := b.limits(ctx, b.programs.inProcess)
-	if err != nil {
-		return nil, err
-	}
-	data, err := b.folder()
-	if err != nil {
-		return nil, err
-	}
-	p := &pawl{b: b, addr: addr, journal: filepath.Join(data, "journal.db")}
-	args := append([]string{"--grpc", addr, "--data", data}, limits...)
-	p.startExecutor = func(context.Context) (*process, error) {
-		return b.start("pawl", nil, b.programs.inProcess, args...)
-	}
-	return p, p.begin(ctx, nil)
-}
-
-// begin starts what the executor needs, by address, and the executor, and waits until all serve.
-func (p *pawl) begin(ctx context.Context, others map[string]func() (*process, error)) (err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.stop())
+// startPawl starts a Pawl until the measurement ends. Its tool over stdio is a process that the pool starts.
+func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
+	addrs, data := freeAddrs(ctx, 3), b.folder()
+	addr, planner, pool := addrs[0], addrs[1], addrs[2]
+	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
+	args := append(slices.Clone(l.command), "--data", data)
+	args = append(args, b.limits(ctx, l)...)
+	switch {
+	case l.split:
+		p.processes = []*process{
+			b.serve(ctx, "planner", planner, nil, b.program("planner-svc")),
+			b.serve(ctx, "pool", pool, nil, b.program("mcppool-svc"), "--mcp-config", b.toolConfig(), "--data", data+"-pool"),
 		}
-	}()
-	for addr, start := range others {
-		proc, err := start()
-		if err != nil {
-			return err
-		}
-		p.processes = append(p.processes, proc)
-		if err := proc.await(ctx, func(ctx context.Context) bool { return serving(ctx, addr) }); err != nil {
-			return err
-		}
+		args = append(args, "--planner", planner, "--pool", pool)
+	case strings.HasPrefix(l.tool, "t/"):
+		args = append(args, "--http", "none", "--mcp-config", b.toolConfig(), "--no-workspace")
 	}
-	if err := p.takeUp(ctx); err != nil {
-		return err
+	p.takeUp = func(ctx context.Context) {
+		p.executor = b.serve(ctx, l.process, addr, nil, b.program(l.program), args...)
 	}
-	return p.dial()
-}
-
-// dial makes the connection that tasks are created over.
-func (p *pawl) dial() (err error) {
-	if p.conn, err = serve.Dial(p.addr, ""); err != nil {
-		return err
-	}
-	p.tasks = executorv1.NewExecutorServiceClient(p.conn)
-	return nil
-}
-
-// takeUp starts the executor and waits until it serves.
-func (p *pawl) takeUp(ctx context.Context) (err error) {
-	if p.executor, err = p.startExecutor(ctx); err != nil {
-		return err
-	}
+	p.takeUp(ctx)
 	p.processes = append(p.processes, p.executor)
-	return p.executor.await(ctx, func(ctx context.Context) bool { return serving(ctx, p.addr) })
+	p.conn = must(serve.Dial(addr, ""))
+	b.atEnd(p.conn.Close)
+	p.tasks = executorv1.NewExecutorServiceClient(p.conn)
+	return p
 }
 
-// stop ends everything, the executor first.
-func (p *pawl) stop() error {
-	var errs []error
-	if p.conn != nil {
-		errs = append(errs, p.conn.Close())
+// limits lifts the bounds of a program that its --help knows: what is measured is the machine.
+func (b *bench) limits(ctx context.Context, l layout) []string {
+	help := b.command(ctx, b.root, b.program(l.program), append(slices.Clone(l.command), "--help")...)
+	var args []string
+	for _, l := range []struct{ flag, value string }{{"--max-running", "256"}, {"--max-requests", "0"}, {"--max-steps", "1000"}} {
+		if strings.Contains(help, l.flag+"=") {
+			args = append(args, l.flag, l.value)
+		}
 	}
-	for i := len(p.processes) - 1; i >= 0; i-- {
-		errs = append(errs, p.processes[i].stop())
-	}
-	return errors.Join(errs...)
+	return args
 }
-
-// dropExecutor forgets the executor's process, which has ended.
-func (p *pawl) dropExecutor() { p.processes = p.processes[:len(p.processes)-1] }
 
 // playbook is a task of n equal steps.
-func playbook(n int, tool, input string) string {
-	return "steps:\n" + strings.Repeat(fmt.Sprintf("  - {tool: %s, input: {%s}}\n", tool, input), n)
+func playbook(n int, tool, input string) *executorv1.CreateTaskRequest {
+	return request("steps:\n" + strings.Repeat(fmt.Sprintf("  - {tool: %s, input: {%s}}\n", tool, input), n))
 }
 
-// echo and echoInProcess are the tasks that are measured: a tool over stdio, and the same in Pawl's process.
-func echo() *executorv1.CreateTaskRequest {
-	return request(playbook(stepsPerTask, "t/echo", "text: hello"))
-}
-
-func echoInProcess() *executorv1.CreateTaskRequest {
-	return request(playbook(stepsPerTask, "inprocess/echo", "text: hello"))
+// echo is the task that is measured.
+func (l layout) echo() *executorv1.CreateTaskRequest {
+	return playbook(stepsPerTask, l.tool, "text: hello")
 }
 
 func request(playbook string) *executorv1.CreateTaskRequest {
-	yes := true
-	mcp := "t"
+	yes, mcp := true, "t"
 	if strings.Contains(playbook, "inprocess/") {
 		mcp = "inprocess"
 	}
 	return &executorv1.CreateTaskRequest{AutoExecute: &yes, Playbook: playbook, McpIds: []string{mcp}}
 }
 
-// run runs a task to its success, and checks that each step was seen.
-func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each func(*executorv1.ExecutorEvent)) error {
+// follow runs a task and gives its events to each, until that says that it is done or the task stops. A task that fails is an error.
+func (p *pawl) follow(ctx context.Context, req *executorv1.RunTaskRequest, each func(*executorv1.ExecutorEvent) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := p.tasks.RunTask(ctx, &executorv1.RunTaskRequest{Task: req})
-	if err != nil {
-		return err
-	}
-	outputs := 0
-	for {
-		e, err := stream.Recv()
-		if err != nil {
-			return fmt.Errorf("a task's stream, after %d outputs: %w", outputs, err)
+	stream, err := p.tasks.RunTask(ctx, req)
+	for stopped := false; err == nil; {
+		var e *executorv1.ExecutorEvent
+		if e, err = stream.Recv(); err != nil {
+			if stopped && errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("a task's stream: %w", err)
 		}
+		switch e.GetType() {
+		case executorv1.EventType_EVENT_TYPE_FLOW_FAILED, executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
+			return fmt.Errorf("task %s: %v", e.GetTaskId(), e)
+		case executorv1.EventType_EVENT_TYPE_FLOW_STOP, executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
+			stopped = true
+		}
+		if each(e) {
+			return nil
+		}
+	}
+	return err
+}
+
+// run runs a task to its success, and checks that each step was seen.
+func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each func(*executorv1.ExecutorEvent)) error {
+	outputs, succeeded := 0, false
+	err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {
 		if each != nil {
 			each(e)
 		}
-		switch e.GetType() {
-		case executorv1.EventType_EVENT_TYPE_STEP_OUTPUT:
+		if e.GetType() == executorv1.EventType_EVENT_TYPE_STEP_OUTPUT {
 			outputs++
-		case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
-			if outputs != stepsPerTask {
-				return fmt.Errorf("task %s succeeded with %d outputs", e.GetTaskId(), outputs)
-			}
-			return nil
-		case executorv1.EventType_EVENT_TYPE_FLOW_FAILED, executorv1.EventType_EVENT_TYPE_FLOW_CANCEL, executorv1.EventType_EVENT_TYPE_FLOW_STOP:
-			return fmt.Errorf("task %s: %v", e.GetTaskId(), e)
 		}
+		succeeded = e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
+		return succeeded || e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
+	})
+	if err == nil && (!succeeded || outputs != stepsPerTask) {
+		err = fmt.Errorf("a task stopped with %d outputs", outputs)
 	}
+	return err
 }
 
-// contender is a system as part suite measures it.
-func (p *pawl) contender(name string, req *executorv1.CreateTaskRequest) *contender {
-	return &contender{name: name, processes: p.processes, toolOf: p.processes, journal: p.journal,
-		run: func(ctx context.Context) error { return p.run(ctx, req, nil) }}
+// contender is Pawl as part suite measures it.
+func (p *pawl) contender(req *executorv1.CreateTaskRequest) *contender {
+	c := &contender{name: p.name, processes: p.processes, journal: p.journal, run: func(ctx context.Context) error { return p.run(ctx, req, nil) }}
+	if strings.HasPrefix(p.tool, "t/") {
+		c.toolOf = p.processes
+	}
+	return c
 }

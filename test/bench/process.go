@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -32,30 +31,33 @@ type process struct {
 	done chan struct{}
 }
 
-// start starts a program with further environment variables.
-func (b *bench) start(name string, env []string, program string, args ...string) (*process, error) {
-	b.folders++
-	log := filepath.Join(b.work, fmt.Sprintf("%03d-%s.log", b.folders, name))
-	out, err := os.Create(log)
-	if err != nil {
-		return nil, err
-	}
+// start starts a program with further environment variables, until the measurement ends.
+func (b *bench) start(name string, env []string, program string, args ...string) *process {
+	b.started++
+	p := &process{name: name, log: filepath.Join(b.work, fmt.Sprintf("%03d-%s.log", b.started, name)), done: make(chan struct{})}
+	out := must(os.Create(p.log))
 	defer func() { _ = out.Close() }()
 	// Not tied to a context: a stop is asked for by a signal, and waited for.
-	cmd := exec.CommandContext(context.Background(), program, args...)
-	cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+b.work), env...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = b.work, out, out
+	p.cmd = exec.CommandContext(context.Background(), program, args...)
+	p.cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+b.work), env...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = b.work, out, out
 	// An interrupt at the terminal is for this program, which then stops the others.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
-	}
-	p := &process{name: name, pid: cmd.Process.Pid, log: log, cmd: cmd, done: make(chan struct{})}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	check(p.cmd.Start())
+	p.pid = p.cmd.Process.Pid
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // how it ended is asked of ProcessState
+		_ = p.cmd.Wait() // how it ended is asked of ProcessState
 	}()
-	return p, nil
+	b.atEnd(p.stop)
+	return p
+}
+
+// serve starts a program that serves gRPC, and waits until it does.
+func (b *bench) serve(ctx context.Context, name, addr string, env []string, program string, args ...string) *process {
+	p := b.start(name, env, program, append(args, "--grpc", addr)...)
+	p.await(ctx, func(ctx context.Context) bool { return serving(ctx, addr) })
+	return p
 }
 
 // stop asks the process to end and waits for it.
@@ -76,43 +78,33 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// said is the end of what the process wrote.
-func (p *process) said() string {
-	raw, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	return tail(string(raw))
-}
-
-// await tries every millisecond until ok, the process has ended, or it has taken too long.
-func (p *process) await(ctx context.Context, ok func(context.Context) bool) error {
+// await tries every millisecond until ok. It fails if the process ends, or takes too long.
+func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for {
-		if ok(ctx) {
-			return nil
-		}
+	for !ok(ctx) {
+		var why string
 		select {
 		case <-tick.C:
+			continue
 		case <-p.done:
-			return fmt.Errorf("%s has ended; it said:\n%s", p.name, p.said())
+			why = "has ended"
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not serve: %w; it said:\n%s", p.name, ctx.Err(), p.said())
+			why = "does not serve: " + ctx.Err().Error()
 		}
+		said := must(os.ReadFile(p.log))
+		check(fmt.Errorf("%s %s; it said:\n%s", p.name, why, tail(string(said))))
 	}
 }
 
-// serving says whether something answers at a gRPC address that it serves.
+// serving reports whether something answers at a gRPC address that it serves.
 func serving(ctx context.Context, addr string) bool {
 	// A look at the port first: gRPC would wait 50 ms after a refusal.
-	probe, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
+	if !listening(ctx, addr) {
 		return false
 	}
-	_ = probe.Close()
 	conn, err := serve.Dial(addr, "")
 	if err != nil {
 		return false
@@ -122,22 +114,25 @@ func serving(ctx context.Context, addr string) bool {
 	return err == nil && res.GetStatus() == healthpb.HealthCheckResponse_SERVING && conn.GetState() == connectivity.Ready
 }
 
-// freeAddr returns a loopback address that nothing listens on.
-func freeAddr(ctx context.Context) (string, error) {
-	lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// listening reports whether a port accepts connections.
+func listening(ctx context.Context, addr string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		_ = conn.Close()
 	}
-	return lis.Addr().String(), lis.Close()
+	return err == nil
 }
 
-// freeAddrs returns n of them.
-func freeAddrs(ctx context.Context, n int) ([]string, error) {
+// freeAddrs returns n loopback addresses that nothing listens on.
+func freeAddrs(ctx context.Context, n int) []string {
 	var addrs []string
-	var errs error
 	for range n {
-		addr, err := freeAddr(ctx)
-		addrs, errs = append(addrs, addr), errors.Join(errs, err)
+		lis := must((&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"))
+		addrs = append(addrs, lis.Addr().String())
+		check(lis.Close())
 	}
-	return addrs, errs
+	return addrs
 }
+
+// folder makes a data folder.
+func (b *bench) folder() string { return must(os.MkdirTemp(b.work, "data-")) }

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -14,135 +13,75 @@ import (
 	"strings"
 )
 
+// The names of the peer's systems.
+const (
+	peerTS = "Restate, TypeScript SDK"
+	peerGo = "Restate, Go SDK"
+)
+
 // restate is the peer: its server and one worker per SDK, doing ten durable steps in the worker's own process.
 type restate struct {
 	server, ts, golang *process
-	startServer        func() (*process, error)
+	takeUp             func(context.Context) // starts the server
 	ingress, admin     string
 	folder, data       string
 	client             *http.Client
 }
 
 // startRestate installs and starts the peer with its TypeScript worker.
-func (b *bench) startRestate(ctx context.Context) (r *restate, err error) {
-	r = &restate{folder: filepath.Join(b.root, "test", "bench", "restate"), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
+func (b *bench) startRestate(ctx context.Context) *restate {
+	r := &restate{folder: filepath.Join(b.root, "test", "bench", "restate"), data: b.folder(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 	modules := filepath.Join(r.folder, "node_modules")
 	if _, err := os.Stat(filepath.Join(modules, "@restatedev")); err != nil {
 		b.logf("installing Restate from npm")
-		if _, err := b.command(ctx, r.folder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
-			return r, err
-		}
+		b.command(ctx, r.folder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	}
-	addrs, err := freeAddrs(ctx, 4)
-	if err != nil {
-		return r, err
-	}
-	if r.data, err = b.folder(); err != nil {
-		return r, err
-	}
+	platform := runtime.GOOS + "-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1) // as npm names it
+	addrs := freeAddrs(ctx, 3)
 	r.ingress, r.admin = addrs[0], addrs[1]
-	r.startServer = func() (*process, error) {
-		return b.start("restate-server", []string{
+	r.takeUp = func(ctx context.Context) {
+		r.server = b.start("restate-server", []string{
 			"RESTATE_INGRESS__BIND_ADDRESS=" + r.ingress, "RESTATE_ADMIN__BIND_ADDRESS=" + r.admin, "RESTATE_BIND_ADDRESS=" + addrs[2],
 			"RESTATE_DISABLE_TELEMETRY=true", "RESTATE_LOG_FILTER=warn",
-		}, filepath.Join(modules, "@restatedev", "restate-server-"+platform(), "bin", "restate-server"),
+		}, filepath.Join(modules, "@restatedev", "restate-server-"+platform, "bin", "restate-server"),
 			"--no-logo", "--node-name", "bench", "--base-dir", r.data)
+		r.server.await(ctx, func(ctx context.Context) bool {
+			_, admin := r.do(ctx, http.MethodGet, "http://"+r.admin+"/health", "")
+			_, ingress := r.do(ctx, http.MethodGet, "http://"+r.ingress+"/restate/health", "")
+			return admin == nil && ingress == nil
+		})
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.stop())
-		}
-	}()
-	if err := r.takeUp(ctx); err != nil {
-		return r, err
-	}
-	node := filepath.Join(modules, "node-"+platform(), "bin", "node")
-	if r.ts, err = b.startWorker(ctx, addrs[3], node, filepath.Join(r.folder, "worker.mjs")); err != nil {
-		return r, err
-	}
-	return r, r.register(ctx, addrs[3])
+	r.takeUp(ctx)
+	r.ts = b.startWorker(ctx, r, filepath.Join(modules, "node-"+platform, "bin", "node"), filepath.Join(r.folder, "worker.mjs"))
+	return r
 }
 
-// platform is this one as npm names it.
-func platform() string {
-	if runtime.GOARCH == "amd64" {
-		return runtime.GOOS + "-x64"
-	}
-	return runtime.GOOS + "-" + runtime.GOARCH
-}
-
-// takeUp starts the server and waits until it serves.
-func (r *restate) takeUp(ctx context.Context) (err error) {
-	if r.server, err = r.startServer(); err != nil {
-		return err
-	}
-	return r.server.await(ctx, func(ctx context.Context) bool {
-		return r.healthy(ctx, "http://"+r.admin+"/health") && r.healthy(ctx, "http://"+r.ingress+"/restate/health")
-	})
-}
-
-// addGoWorker builds the Go worker, a module of its own; where that fails, it is said and the rest goes on.
-func (b *bench) addGoWorker(ctx context.Context, r *restate) error {
-	addr, err := freeAddr(ctx)
-	if err != nil {
-		return err
-	}
-	folder := filepath.Join(r.folder, "goworker")
+// addGoWorker builds the Go worker, a module of its own; if that fails, it is said and the rest goes on.
+func (b *bench) addGoWorker(ctx context.Context, r *restate) {
 	program := filepath.Join(b.work, "goworker")
-	if _, err := b.command(ctx, folder, "env", "GOWORK=off", "go", "build", "-o", program, "."); err != nil {
-		b.logf("Restate's Go SDK is left out: %v", err)
-		return nil
-	}
-	if r.golang, err = b.startWorker(ctx, addr, program); err != nil {
-		return err
-	}
-	return r.register(ctx, addr)
-}
-
-// startWorker starts a worker and waits until it listens.
-func (b *bench) startWorker(ctx context.Context, addr, program string, args ...string) (*process, error) {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	p, err := b.start("worker", []string{"PORT=" + port, "RESTATE_LOGGING=ERROR", "NODE_ENV=production"}, program, args...)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.await(ctx, func(ctx context.Context) bool {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
+	err := b.try(func() {
+		b.command(ctx, filepath.Join(r.folder, "goworker"), "env", "GOWORK=off", "go", "build", "-o", program, ".")
 	})
-}
-
-func (r *restate) healthy(ctx context.Context, url string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return false
+		b.logf("Restate's Go SDK is left out: %v", err)
+		return
 	}
-	res, err := r.client.Do(req)
-	if err != nil {
-		return false
-	}
-	_ = res.Body.Close()
-	return res.StatusCode == http.StatusOK
+	r.golang = b.startWorker(ctx, r, program)
 }
 
-// register tells the server of a worker.
-func (r *restate) register(ctx context.Context, worker string) error {
-	_, err := r.post(ctx, "http://"+r.admin+"/deployments", fmt.Sprintf(`{"uri": "http://%s"}`, worker))
-	return err
-}
-
-func (r *restate) post(ctx context.Context, url, body string) (string, error) {
-	return r.do(ctx, http.MethodPost, url, body)
+// startWorker starts a worker, waits until it listens, and tells the server of it.
+func (b *bench) startWorker(ctx context.Context, r *restate, program string, args ...string) *process {
+	addr := freeAddrs(ctx, 1)[0]
+	_, port, err := net.SplitHostPort(addr)
+	check(err)
+	p := b.start("worker", []string{"PORT=" + port, "RESTATE_LOGGING=ERROR", "NODE_ENV=production"}, program, args...)
+	p.await(ctx, func(ctx context.Context) bool { return listening(ctx, addr) })
+	must(r.do(ctx, http.MethodPost, "http://"+r.admin+"/deployments", fmt.Sprintf(`{"uri": "http://%s"}`, addr)))
+	return p
 }
 
 func (r *restate) do(ctx context.Context, method, url, body string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -153,55 +92,55 @@ func (r *restate) do(ctx context.Context, method, url, body string) (string, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", err
+	if err == nil && res.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s: %s: %s", url, res.Status, tail(string(raw)))
 	}
-	if res.StatusCode/100 != 2 {
-		return "", fmt.Errorf("%s: %s: %s", url, res.Status, tail(string(raw)))
-	}
-	return string(raw), nil
+	return string(raw), err
 }
 
-// contender is the peer with one of its workers.
-func (r *restate) contender(name, service string, worker *process) *contender {
-	return &contender{name: name, processes: []*process{r.server, worker}, run: func(ctx context.Context) error {
-		said, err := r.post(ctx, "http://"+r.ingress+"/"+service+"/Run", `"hello"`)
-		if err == nil && strings.TrimSpace(said) != `"hello"` {
-			err = fmt.Errorf("%s answered %q", service, said)
-		}
-		return err
-	}}
-}
-
-// contenders are those workers that run.
+// contenders are the peer with each of its workers that run.
 func (r *restate) contenders() []*contender {
-	all := []*contender{r.contender(peerTS, "BenchTS", r.ts)}
-	if r.golang != nil {
-		all = append(all, r.contender(peerGo, "BenchGo", r.golang))
+	var all []*contender
+	for _, w := range []struct {
+		name, service string
+		worker        *process
+	}{{peerTS, "BenchTS", r.ts}, {peerGo, "BenchGo", r.golang}} {
+		if w.worker == nil {
+			continue
+		}
+		all = append(all, &contender{name: w.name, processes: []*process{r.server, w.worker}, run: func(ctx context.Context) error {
+			said, err := r.do(ctx, http.MethodPost, "http://"+r.ingress+"/"+w.service+"/Run", `"hello"`)
+			if err == nil && strings.TrimSpace(said) != `"hello"` {
+				err = fmt.Errorf("%s answered %q", w.service, said)
+			}
+			return err
+		}})
 	}
 	return all
 }
 
-func (r *restate) stop() error {
-	var errs []error
-	for _, p := range []*process{r.server, r.ts, r.golang} {
-		if p != nil {
-			errs = append(errs, p.stop())
-		}
+// send starts a run without waiting for it, and returns its id.
+func (r *restate) send(ctx context.Context, effects string, i int) string {
+	body := must(json.Marshal(map[string]any{"path": effects, "name": fmt.Sprintf("task-%d", i), "milliseconds": workTime.Milliseconds()}))
+	said := must(r.do(ctx, http.MethodPost, "http://"+r.ingress+"/BenchTS/Work/send", string(body)))
+	var sent struct {
+		InvocationID string `json:"invocationId"`
 	}
-	return errors.Join(errs...)
+	if err := json.Unmarshal([]byte(said), &sent); err != nil || sent.InvocationID == "" {
+		check(fmt.Errorf("the answer to a sent run is %q: %w", said, err))
+	}
+	return sent.InvocationID
+}
+
+// attach waits until a run has ended.
+func (r *restate) attach(ctx context.Context, id string) (string, error) {
+	return r.do(ctx, http.MethodGet, "http://"+r.ingress+"/restate/invocation/"+id+"/attach", "")
 }
 
 // peerBytes is the size of the peer's folder, sparse files as they are stored; 0 without the peer.
-func (b *bench) peerBytes(ctx context.Context) (float64, error) {
-	if b.peerFolder == "" {
-		return 0, nil
+func (b *bench) peerBytes(ctx context.Context) (n float64) {
+	if b.peerFolder != "" {
+		must(fmt.Sscan(b.command(ctx, b.work, "du", "-s", "--block-size=1", b.peerFolder), &n))
 	}
-	out, err := b.command(ctx, b.work, "du", "-s", "--block-size=1", b.peerFolder)
-	if err != nil {
-		return 0, err
-	}
-	var n float64
-	_, err = fmt.Sscan(out, &n)
-	return n, err
+	return n
 }

@@ -48,23 +48,17 @@ func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, erro
 }
 
 // toolConfig writes an mcpServers file with the server `t`, this program.
-func (b *bench) toolConfig() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+func (b *bench) toolConfig() string {
 	policy := func(effect, risk string) map[string]string { return map[string]string{"effect": effect, "risk": risk} }
-	raw, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"t": map[string]any{
-		"command": self, "env": map[string]string{toolVariable: "1"},
+	raw := must(json.Marshal(map[string]any{"mcpServers": map[string]any{"t": map[string]any{
+		"command": must(os.Executable()), "env": map[string]string{toolVariable: "1"},
 		"tools": map[string]any{
 			"echo": policy("read", "low"), "append": policy("write", "medium"),
 			// `work` has an effect that no person needs to approve, `lookup` has none.
 			"work": policy("write", "low"), "lookup": policy("read", "low"),
 		},
-	}}})
-	if err != nil {
-		return "", err
-	}
+	}}}))
 	path := filepath.Join(b.work, "mcp.json")
-	return path, os.WriteFile(path, raw, 0o600)
+	check(os.WriteFile(path, raw, 0o600))
+	return path
 }
