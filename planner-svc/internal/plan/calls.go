@@ -21,6 +21,7 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/result"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -219,16 +220,17 @@ func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 // readOutputStep checks a call that reads on in an earlier output; the executor serves it.
 func (c *conversation) readOutputStep(one call) (*plannerv1.PlannedStep, error) {
 	id := one.Input.text("step")
-	raw, _ := one.Input.Get("offset")
-	offset, err := strconv.Atoi(strictjson.Content(raw))
-	i := slices.IndexFunc(c.tc.GetHistory(), func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
-	switch {
-	case i < 0:
+	offset, err := strconv.Atoi(one.Input.text("offset"))
+	history := c.tc.GetHistory()
+	i := slices.IndexFunc(history, func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
+	if i < 0 {
 		return nil, fmt.Errorf("there is no finished step %q", id)
-	case err != nil || offset < 0:
+	}
+	if err != nil || offset < 0 {
 		return nil, errors.New("`offset` must be a number of bytes")
-	case offset >= len(prompt.TextOf(c.tc.GetHistory()[i])):
-		return nil, fmt.Errorf("the output of %s has only %d bytes", id, len(prompt.TextOf(c.tc.GetHistory()[i])))
+	}
+	if n := len(result.Of(history[i]).Text()); offset >= n {
+		return nil, fmt.Errorf("the output of %s has only %d bytes", id, n)
 	}
 	l := prompt.LangOf(c.tc)
 	return &plannerv1.PlannedStep{

@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -11,39 +10,17 @@ import (
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/result"
 )
-
-// TextOf returns the text of a step, as PlannedStep.from_history defines it: the offsets of read_output count its bytes.
-func TextOf(e *plannerv1.HistoryEntry) string {
-	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-		return e.GetError()
-	}
-	var out struct {
-		Message    json.RawMessage `json:"message"`
-		Structured json.RawMessage `json:"structured"`
-	}
-	if json.Unmarshal([]byte(e.GetOutputJson()), &out) != nil {
-		return e.GetOutputJson()
-	}
-	message := strictjson.Content(string(out.Message))
-	if strictjson.Absent(out.Structured) || json.Valid([]byte(message)) {
-		return message
-	}
-	structured := strictjson.Compact(string(out.Structured))
-	if message == "" {
-		return structured
-	}
-	return message + "\n" + structured
-}
 
 // Result renders how a step ended. Of a text longer than most bytes the beginning is shown, and a mark says how to read on.
 func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
-	l := LangOf(tc)
+	l, r := LangOf(tc), result.Of(e)
 	data := struct {
 		Step, Result, Text, Cut, Media string
 		Unknown                        bool
-	}{Step: Line(e.GetStepId()), Result: "success", Media: media(e.GetOutputJson()), Unknown: e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN}
-	data.Text, data.Cut = cut(l, e, most)
+	}{Step: Line(e.GetStepId()), Result: "success", Media: media(r), Unknown: e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN}
+	data.Text, data.Cut = cut(l, r, most)
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_ERROR:
 		data.Result = "error"
@@ -56,8 +33,8 @@ func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, m
 }
 
 // cut returns the text of a step up to most bytes, and the mark of what is left out, "" if that is nothing.
-func cut(l lang.Lang, e *plannerv1.HistoryEntry, most int) (text, mark string) {
-	text = TextOf(e)
+func cut(l lang.Lang, r *result.Result, most int) (text, mark string) {
+	text = r.Text()
 	if len(text) <= most {
 		return text, ""
 	}
@@ -67,24 +44,14 @@ func cut(l lang.Lang, e *plannerv1.HistoryEntry, most int) (text, mark string) {
 	}
 	return text[:end], l.Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
 		"［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
-		len(text)-end, len(text), strictjson.Quote(e.GetStepId()), end)
+		len(text)-end, len(text), strictjson.Quote(r.GetStepId()), end)
 }
 
 // media lists what an output has beside text.
-func media(outputJSON string) string {
-	var out struct {
-		Media []struct {
-			Type string `json:"type"`
-			MIME string `json:"mimeType"`
-			URI  string `json:"uri"`
-		} `json:"media"`
-	}
-	if json.Unmarshal([]byte(outputJSON), &out) != nil {
-		return ""
-	}
+func media(r *result.Result) string {
 	var parts []string
-	for _, m := range out.Media {
-		parts = append(parts, Line(strings.TrimSpace(fmt.Sprintf("%s %s %s", m.Type, m.MIME, m.URI))))
+	for _, m := range r.Media {
+		parts = append(parts, Line(fmt.Sprintf("%s %s %s", m.Type, m.MIME, m.URI)))
 	}
 	return strings.Join(parts, "\n")
 }

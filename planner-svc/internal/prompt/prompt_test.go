@@ -103,22 +103,6 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// The text of a step is what PlannedStep.from_history says: executors serve offsets into it.
-func TestTextOf(t *testing.T) {
-	for output, want := range map[string]string{
-		`{"message":"a"}`: "a", `{"message":"a","structured":null}`: "a", `{"message":"two","structured":{"n": 2}}`: "two\n" + `{"n":2}`,
-		`{"message":"{\"n\":2}","structured":{"n": 2}}`: `{"n":2}`, `{"message":"","structured":{"n": 2}}`: `{"n":2}`, `{"structured":[1, 2]}`: "[1,2]", `{"message":{"n": 2}}`: `{"n": 2}`,
-		"": "",
-	} {
-		if got := TextOf(&plannerv1.HistoryEntry{Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, OutputJson: output}); got != want {
-			t.Errorf("%s: %q, want %q", output, got, want)
-		}
-	}
-	if got := TextOf(&plannerv1.HistoryEntry{Result: plannerv1.StepResult_STEP_RESULT_ERROR, OutputJson: `{"message":"a"}`, Error: "e"}); got != "e" {
-		t.Error(got)
-	}
-}
-
 // The mark of a fence is chosen so that the text does not contain it, also not with invisible or full-width characters in it.
 func TestFenceMark(t *testing.T) {
 	first := Fence("x")
