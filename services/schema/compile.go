@@ -57,6 +57,8 @@ type Schema struct {
 	raw      string
 	compiled *jsonschema.Schema // nil: everything fits
 	plan     *plan
+
+	properties func() []Property // read once; nil without compiled
 }
 
 // Compile reads a schema: draft 2020-12 where it does not say which. "", "{}" and "true" accept everything. References
@@ -79,6 +81,7 @@ func Compile(raw string) (*Schema, error) {
 			"the JSON Schema cannot be used: %w", err)
 	}
 	s := &Schema{raw: raw, compiled: c, plan: p}
+	s.properties = sync.OnceValue(s.readProperties)
 	compiled.put(raw, s)
 	return s, nil
 }

@@ -18,12 +18,26 @@ type Property struct {
 	Schema      string // the property's whole schema, as written
 }
 
+// Takes reports whether values of a JSON type are taken. A property without a type takes all.
+func (p *Property) Takes(kind string) bool {
+	for t := range strings.SplitSeq(p.Type, "|") {
+		if t == kind {
+			return true
+		}
+	}
+	return p.Type == ""
+}
+
 // Properties returns the members that the schema names at its top level, in the order in which it names them. References
-// within the schema are followed.
+// within the schema are followed. The list is shared and must not be changed.
 func (s *Schema) Properties() []Property {
 	if s.compiled == nil {
 		return nil
 	}
+	return s.properties()
+}
+
+func (s *Schema) readProperties() []Property {
 	top := s.follow(s.raw)
 	required := map[string]bool{}
 	if names, ok := strictjson.Member(top, "required"); ok {

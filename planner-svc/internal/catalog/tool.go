@@ -1,3 +1,4 @@
+// Package catalog looks at the tools that a task may use: their schemas, properties and risk floors. It knows nothing of goals and calls nothing.
 package catalog
 
 import (
@@ -12,25 +13,12 @@ import (
 // Tool is a tool with its input's properties.
 type Tool struct {
 	*commonv1.Tool
-	Props  []Property
+	Props  []Property     // not to be changed
 	Schema *schema.Schema // nil where the tool's schema cannot be used
 }
 
 // Property is a member of the tool's input.
-type Property struct{ schema.Property }
-
-// Takes tells whether values of that JSON type are taken. A property without a type takes all.
-func (p *Property) Takes(kind string) bool {
-	if p.Type == "" {
-		return true
-	}
-	for t := range strings.SplitSeq(p.Type, "|") {
-		if t == kind {
-			return true
-		}
-	}
-	return false
-}
+type Property = schema.Property
 
 // NewTool reads a tool's schema.
 func NewTool(t *commonv1.Tool) *Tool {
@@ -39,10 +27,7 @@ func NewTool(t *commonv1.Tool) *Tool {
 	if err != nil {
 		return tool
 	}
-	tool.Schema = compiled
-	for _, p := range compiled.Properties() {
-		tool.Props = append(tool.Props, Property{Property: p})
-	}
+	tool.Schema, tool.Props = compiled, compiled.Properties()
 	return tool
 }
 

@@ -20,8 +20,6 @@ const kept = 64
 type Planner struct {
 	plan.Planner // answers what a playbook says nothing about: errors, risks, what a person supplied
 
-	tools *catalog.Cache
-
 	mu     sync.Mutex
 	parsed map[string]*Playbook // by text
 	order  []string             // the oldest first
@@ -31,7 +29,7 @@ var _ plan.Planner = (*Planner)(nil)
 
 // New returns the planner. The fallback answers what a playbook says nothing about.
 func New(fallback plan.Planner) *Planner {
-	return &Planner{Planner: fallback, tools: catalog.NewCache(), parsed: map[string]*Playbook{}}
+	return &Planner{Planner: fallback, parsed: map[string]*Playbook{}}
 }
 
 // Info implements plan.Planner.
@@ -91,7 +89,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	}
 	return &run{
 		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name),
-		cache: m.tools, tools: map[string]*catalog.Tool{}, states: make([]state, len(p.Steps)), inputs: inputs,
+		tools: map[string]*catalog.Tool{}, states: make([]state, len(p.Steps)), inputs: inputs,
 	}, nil
 }
 

@@ -24,7 +24,6 @@ type run struct {
 	*Playbook
 	tc    *plannerv1.TaskContext
 	lang  lang.Lang
-	cache *catalog.Cache
 	tools map[string]*catalog.Tool // those that were looked at
 
 	inputs string  // JSON object
@@ -38,7 +37,7 @@ func (r *run) tool(id string) *catalog.Tool {
 	t, seen := r.tools[id]
 	if !seen {
 		if found := catalog.Find(r.tc.GetTools(), id); found != nil {
-			t = r.cache.Tool(found)
+			t = catalog.NewTool(found)
 		}
 		r.tools[id] = t
 	}
