@@ -24,6 +24,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
+	"pawl.dev/services/strictjson"
 )
 
 // caller makes one call of echo.
@@ -190,7 +191,7 @@ func BenchmarkBuiltin(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer client.Close()
-			call := mcp.Call{Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(mcp.Notification) {}, Meta: []mcp.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}}}
+			call := mcp.Call{Name: "echo", Arguments: strictjson.Checked(`{"text":"hello"}`), Notify: func(mcp.Notification) {}, Meta: []mcp.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := client.CallTool(b.Context(), call); err != nil {

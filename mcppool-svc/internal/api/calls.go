@@ -39,7 +39,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 			"the call is for another pool process than this one, or than it was before a restart; list the tools again for the pool_id of now").
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
-	input, err := schema.ExactObject(req.GetInput(), req.GetInputJson())
+	input, err := schema.ParseObject(req.GetInput(), req.GetInputJson())
 	if err != nil {
 		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
@@ -58,7 +58,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
 	if r.CallID != "" {
-		r.Hashes = hashes(req, input)
+		r.Hashes = hashes(req, input.String())
 	}
 	return s.Caller.Call(ctx, r, send)
 }

@@ -83,7 +83,7 @@ func (a *attempt) validate(tools *catalog.Catalog, tool *catalog.Tool) error {
 		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 			"the tool %s/%s cannot be used, its input schema is not valid: %v", a.Server.ID, tool.Name, err)
 	}
-	if err := input.Validate(a.Input); err != nil {
+	if err := input.ValidateDocument(a.Input); err != nil {
 		return withViolations(refuse(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 			"the input does not fit the schema of the tool %s/%s: %v", a.Server.ID, tool.Name, err), "input", err)
 	}

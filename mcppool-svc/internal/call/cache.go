@@ -160,7 +160,7 @@ func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy regist
 	connection, writes := lease.Stamp()
 	key, ok := cacheKeyParts{
 		user: a.User, server: a.Server.UID, tool: tool.Name, definition: tool.Hash, configRevision: a.Server.ConfigRevision(),
-		connection: connection, writes: writes, changes: s.before, input: a.Input,
+		connection: connection, writes: writes, changes: s.before, input: a.Input.String(),
 	}.key()
 	if ok {
 		s.key, s.ttl = key, a.Server.CacheTTL

@@ -15,6 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
 )
 
 // Send passes an event of a call to its client; it may block.
@@ -49,7 +50,7 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 		return c.follow(ctx, call, send)
 	}
 	return c.start(ctx, running, &execution{Caller: c, call: call, cancel: cancel, Request: Request{
-		User: q.User, Server: t.Server, Refused: t.refusal(), MCPID: t.MCPID, Tool: t.Tool, Input: "{}",
+		User: q.User, Server: t.Server, Refused: t.refusal(), MCPID: t.MCPID, Tool: t.Tool, Input: strictjson.Checked("{}"),
 		CallID: q.ID, Session: q.Session, Epoch: q.Epoch, Task: t.ID, Continues: true,
 	}}, send)
 }

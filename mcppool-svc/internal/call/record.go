@@ -96,7 +96,7 @@ func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
 // auditAttrs say who called what, and how it ended. They hold no arguments, results or messages, which could carry secrets: only
 // hashes and names.
 func (x *execution) auditAttrs(took time.Duration, end inflight.End) []slog.Attr {
-	sum := sha256.Sum256([]byte(x.Input))
+	sum := sha256.Sum256([]byte(x.Input.String()))
 	outcome, reason := errs.OutcomeKnown, ""
 	if end.Err != nil {
 		outcome, reason = end.Err.Metadata[errs.OutcomeKey], errs.ReasonName(end.Err.Reason)

@@ -16,6 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
 )
 
 // Keys of `_meta` that name the step that a call belongs to, for servers that use them.
@@ -39,20 +40,20 @@ type Request struct {
 	Refused        error // why the user cannot use the server; Server is nil then
 	MCPID          string
 	Tool           string
-	Input          string          // JSON text of an object
-	Hashes         []inflight.Hash // of server, tool and input, for each way to write it
-	CallID         string          // empty: one is made up, and the call ends with its caller
-	Unnamed        bool            // the call id was made up
-	IdempotencyKey string          // may be empty
-	Session        string          // may be empty
-	Epoch          uint64          // of the session's owner
-	Timeout        time.Duration   // 0: the server's
-	StartBy        time.Time       // zero: any time
-	DefinitionHash string          // expected; may be empty
-	ConfigRevision uint64          // expected; 0: any
-	Ack            []string        // earlier calls to forget
-	BypassCache    bool            // a cached result will not do
-	Continues      bool            // it continues an earlier call
+	Input          strictjson.Document // an object
+	Hashes         []inflight.Hash     // of server, tool and input, for each way to write it
+	CallID         string              // empty: one is made up, and the call ends with its caller
+	Unnamed        bool                // the call id was made up
+	IdempotencyKey string              // may be empty
+	Session        string              // may be empty
+	Epoch          uint64              // of the session's owner
+	Timeout        time.Duration       // 0: the server's
+	StartBy        time.Time           // zero: any time
+	DefinitionHash string              // expected; may be empty
+	ConfigRevision uint64              // expected; 0: any
+	Ack            []string            // earlier calls to forget
+	BypassCache    bool                // a cached result will not do
+	Continues      bool                // it continues an earlier call
 
 	Resume  *mcp.Continuation     // of a call that ended with a question; nil: a new call
 	Answers map[string]mcp.Answer // to the questions, by id
@@ -97,7 +98,7 @@ func (a *attempt) log(level, text string) {
 // toolCall is the call as the connection takes it.
 func (a *attempt) toolCall(ctx context.Context, tool *catalog.Tool) mcp.Call {
 	c := mcp.Call{
-		Name: a.Tool, Arguments: json.RawMessage(a.Input), Meta: a.meta(ctx),
+		Name: a.Tool, Arguments: a.Input, Meta: a.meta(ctx),
 		Notify: a.notify, Ask: a.ask, Sample: a.sample, Unclear: func() { a.unclear.Store(true) }, Gate: a.inTime, Again: a.continueAgain,
 		Resume: a.Resume, Answers: a.Answers, Follow: a.Task,
 	}

@@ -45,7 +45,7 @@ func (a *attempt) checkOutput(tool *catalog.Tool, result *mcppoolv1.CallResult) 
 		a.deps.Log.Warn("a tool's output schema is not valid; its results are not checked", "mcp_id", a.Server.ID, "tool", tool.Name, "error", err)
 		return nil
 	}
-	if err := output.Validate(result.StructuredJson); err != nil {
+	if err := output.ValidateDocument(strictjson.Checked(result.StructuredJson)); err != nil {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 			"the tool %s/%s ran, but its result does not fit its own output schema: %v; do not call it again to get another one",
 			a.Server.ID, tool.Name, err).

@@ -24,6 +24,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
 )
 
 // flaky is a server with the tools `look` (READ) and `write` (WRITE), whose calls fail as the test says, one after the other.
@@ -98,7 +99,7 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 	if r.Server == nil {
 		r.Server = &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	}
-	r.User, r.Input, r.CallID, r.Hashes = "ann", "{}", "c", []inflight.Hash{{}}
+	r.User, r.Input, r.CallID, r.Hashes = "ann", strictjson.Checked("{}"), "c", []inflight.Hash{{}}
 	failed := c.Call(t.Context(), r, func(*mcppoolv1.CallToolResponse) error { return nil })
 	close(server.done)
 	pool.Close()
@@ -261,7 +262,7 @@ func TestRememberedFailuresAreNotRetried(t *testing.T) {
 			start := time.Now()
 			err := c.Call(t.Context(), Request{
 				Server: &registry.Server{ID: "s", UID: "u", Stdio: &registry.Stdio{Command: "x"}}, Tool: "look",
-				User: "ann", Input: "{}", CallID: id, Hashes: []inflight.Hash{{}},
+				User: "ann", Input: strictjson.Checked("{}"), CallID: id, Hashes: []inflight.Hash{{}},
 			}, func(*mcppoolv1.CallToolResponse) error { return nil })
 			return time.Since(start), errs.From(err)
 		}

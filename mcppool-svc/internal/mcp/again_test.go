@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/services/strictjson"
 )
 
 // refusing is a server whose front door refuses some requests that go on with a call.
@@ -70,7 +71,7 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 			c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, front)))
 			var mu sync.Mutex
 			var asked []*Error
-			raw, err := c.CallTool(t.Context(), Call{Name: tt.tool, Arguments: []byte(`{}`), Ask: says,
+			raw, err := c.CallTool(t.Context(), Call{Name: tt.tool, Arguments: strictjson.Checked(`{}`), Ask: says,
 				Again: func(_ context.Context, try int, e *Error) bool {
 					mu.Lock()
 					defer mu.Unlock()

@@ -17,6 +17,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // person answers questions, and remembers them.
@@ -63,7 +64,7 @@ func (p *person) call(t *testing.T, c Client, name, args string) (string, error)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever runs into it waits for what never comes
 	defer cancel()
-	raw, err := c.CallTool(ctx, Call{Name: name, Arguments: []byte(args), Notify: p.notify, Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour})
+	raw, err := c.CallTool(ctx, Call{Name: name, Arguments: strictjson.Checked(args), Notify: p.notify, Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour})
 	return string(raw), err
 }
 
@@ -180,7 +181,7 @@ func TestAskingEndsWithTheCall(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan struct{})
-	raw, err := c.CallTool(ctx, Call{Name: "form", Arguments: []byte(`{}`), Ask: func(ctx context.Context, _ Question) (Answer, error) {
+	raw, err := c.CallTool(ctx, Call{Name: "form", Arguments: strictjson.Checked(`{}`), Ask: func(ctx context.Context, _ Question) (Answer, error) {
 		cancel(errors.New("enough"))
 		<-ctx.Done()
 		close(ended)
@@ -190,7 +191,7 @@ func TestAskingEndsWithTheCall(t *testing.T) {
 	if err != nil || !strings.Contains(string(raw), `cancel`) {
 		t.Errorf("result = %s, %v; want the tool's answer within the grace", raw, err)
 	}
-	_, err = c.CallTool(t.Context(), Call{Name: "askcrash", Arguments: []byte(`{}`), Ask: says})
+	_, err = c.CallTool(t.Context(), Call{Name: "askcrash", Arguments: strictjson.Checked(`{}`), Ask: says})
 	if e := As(err); e.Kind != Unavailable || !e.Sent {
 		t.Errorf("crash: %v", err)
 	}

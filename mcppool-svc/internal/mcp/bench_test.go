@@ -15,6 +15,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // BenchmarkCallTool is what a short call takes of this process, by how the server is reached. Over HTTP the server's own part is in it,
@@ -41,7 +42,7 @@ func BenchmarkCallTool(b *testing.B) {
 			}
 			defer c.Close()
 			call := Call{
-				Name: "echo", Arguments: []byte(`{"text":"hello"}`), Notify: func(Notification) {},
+				Name: "echo", Arguments: strictjson.Checked(`{"text":"hello"}`), Notify: func(Notification) {},
 				Meta: []Meta{{Key: "pawl.dev/call-id", Value: "t/1"}, {Key: "pawl.dev/idempotency-key", Value: "k"}},
 			}
 			b.ReportAllocs()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"pawl.dev/services/strictjson"
 )
 
 // Client is a live connection to an MCP server. Its methods are safe for concurrent use. The errors of ListTools and CallTool
@@ -56,8 +58,8 @@ func (i Info) String() string {
 // Call is one tool call.
 type Call struct {
 	Name      string
-	Arguments json.RawMessage // a JSON object
-	Meta      []Meta          // goes into _meta beside the progress token
+	Arguments strictjson.Document // an object; the zero Document is an empty one
+	Meta      []Meta              // goes into _meta beside the progress token
 	// Gate is called right before the first request is sent; its error keeps the request back. It may be nil.
 	Gate func() error
 	// Notify receives progress, logs and tasks. It is called from the goroutine that reads the connection and must not block.

@@ -84,7 +84,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 			}
 			returned <- out
 		}()
-		raw, err := tool.Call(r, call.Arguments)
+		raw, err := tool.Call(r, json.RawMessage(call.Arguments.String()))
 		out = f.response(ctx, tool, raw, err)
 	}()
 	select {

@@ -19,6 +19,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // newMCP is a server made with the library, so that two implementations meet.
@@ -103,7 +104,7 @@ func TestHTTPProgressAndCancel(t *testing.T) {
 	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(newMCP(t))))))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n Notification) {
+	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: strictjson.Checked(`{}`), Notify: func(n Notification) {
 		if n.Progress != nil && n.Progress.Message == "waiting" {
 			cancel(errors.New("enough"))
 		}
@@ -318,7 +319,7 @@ func TestHTTPModernServer(t *testing.T) {
 	if got := c.Info().Protocol; got != "2026-07-28" {
 		t.Errorf("protocol = %q", got)
 	}
-	_, err := c.CallTool(ctx, Call{Name: "x", Arguments: []byte(`{}`), Notify: func(Notification) {}})
+	_, err := c.CallTool(ctx, Call{Name: "x", Arguments: strictjson.Checked(`{}`), Notify: func(Notification) {}})
 	if e := As(err); e.Kind != Interrupted || !e.Sent {
 		t.Errorf("error = %+v", e)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 func TestMain(m *testing.M) {
@@ -53,6 +54,6 @@ func connect(t *testing.T, c *Connector, s *registry.Server) (Client, error) {
 
 func callTool(t *testing.T, c Client, name, args string) (string, error) {
 	t.Helper()
-	raw, err := c.CallTool(t.Context(), Call{Name: name, Arguments: []byte(args), Notify: func(Notification) {}})
+	raw, err := c.CallTool(t.Context(), Call{Name: name, Arguments: strictjson.Checked(args), Notify: func(Notification) {}})
 	return string(raw), err
 }

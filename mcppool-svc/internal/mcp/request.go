@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -73,10 +74,7 @@ func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 
 func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 	call := r.call
-	arguments, err := oneLine(call.Arguments)
-	if err != nil {
-		return nil, err
-	}
+	arguments := oneLine(call.Arguments.String())
 	text := make([]byte, 0, 256+len(arguments)+len(c.meta))
 	text = append(strictjson.AppendQuote(append(text, `{"name":`...), call.Name), `,"arguments":`...)
 	text = append(append(append(text, arguments...), `,"_meta":{`...), c.meta...)
@@ -102,16 +100,16 @@ func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 	return append(text, '}'), nil
 }
 
-// oneLine is JSON without anything that some reader takes for the end of a line.
-func oneLine(raw json.RawMessage) ([]byte, error) {
-	if len(raw) == 0 {
-		return []byte("{}"), nil
+// oneLine returns a document's text without what some readers take for the end of a line.
+func oneLine(text string) string {
+	switch {
+	case text == "":
+		return "{}"
+	case strings.Contains(text, "\u2028"), strings.Contains(text, "\u2029"):
+		return lineEnds.Replace(text)
 	}
-	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 || bytes.Contains(raw, []byte("\u2028")) || bytes.Contains(raw, []byte("\u2029")) {
-		return json.Marshal(raw)
-	}
-	if !json.Valid(raw) {
-		return nil, strictjson.ErrInvalid
-	}
-	return raw, nil
+	return text
 }
+
+// lineEnds escapes line ends of JavaScript, which JSON has in strings only.
+var lineEnds = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)

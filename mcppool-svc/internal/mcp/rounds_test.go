@@ -10,6 +10,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // Calls that end by asking (2026-07-28), over both transports.
@@ -78,7 +79,7 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	asked := make(chan Question, 1)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := first.CallTool(ctx, Call{Name: "form2", Arguments: []byte(`{}`), Ask: func(ctx context.Context, q Question) (Answer, error) {
+		_, err := first.CallTool(ctx, Call{Name: "form2", Arguments: strictjson.Checked(`{}`), Ask: func(ctx context.Context, q Question) (Answer, error) {
 			if q.ID == "r1:name" {
 				return says(ctx, q)
 			}
@@ -96,7 +97,7 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := Call{Name: "form2", Arguments: []byte(`{}`), Resume: from, Answers: map[string]Answer{
+	call := Call{Name: "form2", Arguments: strictjson.Checked(`{}`), Resume: from, Answers: map[string]Answer{
 		q.ID: {Action: Accept, Content: []byte(`{"name":"Byron"}`)},
 	}}
 	second := dialServer(t, newConnector(t, Config{}), webServer(url))
@@ -128,7 +129,7 @@ func TestTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &person{answer: says}
 			finished := make(chan struct{})
-			call := Call{Name: "job", Arguments: []byte(`{}`), Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour, Notify: func(n Notification) {
+			call := Call{Name: "job", Arguments: strictjson.Checked(`{}`), Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour, Notify: func(n Notification) {
 				if n.Task != nil && n.Task.Status == "working" {
 					close(finished)
 				}
@@ -136,7 +137,7 @@ func TestTasks(t *testing.T) {
 			}}
 			go func() {
 				<-finished
-				_, _ = c.CallTool(context.Background(), Call{Name: "finish", Arguments: []byte(`{}`)})
+				_, _ = c.CallTool(context.Background(), Call{Name: "finish", Arguments: strictjson.Checked(`{}`)})
 			}()
 			raw, err := c.CallTool(t.Context(), call)
 			if err != nil || !strings.Contains(string(raw), "job done") {
@@ -163,7 +164,7 @@ func TestTasks(t *testing.T) {
 }
 
 func TestTaskNotWanted(t *testing.T) {
-	raw, err := dial(t, mcptest.Good).CallTool(t.Context(), Call{Name: "maybejob", Arguments: []byte(`{}`)})
+	raw, err := dial(t, mcptest.Good).CallTool(t.Context(), Call{Name: "maybejob", Arguments: strictjson.Checked(`{}`)})
 	if err != nil || !strings.Contains(string(raw), "at once") {
 		t.Errorf("result = %s, %v", raw, err)
 	}
@@ -193,7 +194,7 @@ func TestTaskCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var id string
-			_, err := c.CallTool(ctx, Call{Name: "job", Arguments: []byte(`{}`), Task: TaskAsked, Notify: func(n Notification) {
+			_, err := c.CallTool(ctx, Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: TaskAsked, Notify: func(n Notification) {
 				if n.Task != nil {
 					id = n.Task.ID
 					cancel(errors.New("enough"))
@@ -219,7 +220,7 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 			first := dialServer(t, newConnector(t, Config{}), s)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var id string
-			_, err := first.CallTool(ctx, Call{Name: "job", Arguments: []byte(`{}`), Task: TaskAsked, Notify: func(n Notification) {
+			_, err := first.CallTool(ctx, Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: TaskAsked, Notify: func(n Notification) {
 				if n.Task != nil {
 					id = n.Task.ID
 					cancel(ErrStopping)
@@ -255,9 +256,9 @@ func TestTaskLost(t *testing.T) {
 		begun := make(chan struct{}, 10)
 		go func() {
 			<-begun
-			_, _ = c.CallTool(context.Background(), Call{Name: how, Arguments: []byte(`{}`)})
+			_, _ = c.CallTool(context.Background(), Call{Name: how, Arguments: strictjson.Checked(`{}`)})
 		}()
-		_, err := c.CallTool(t.Context(), Call{Name: "job", Arguments: []byte(`{}`), Task: TaskAsked, Notify: func(n Notification) {
+		_, err := c.CallTool(t.Context(), Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: TaskAsked, Notify: func(n Notification) {
 			if n.Task != nil {
 				begun <- struct{}{}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // knows is a model.
@@ -29,7 +30,7 @@ func TestTasksThatSample(t *testing.T) {
 		"http/2026":  dialSampling(t, webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := c.CallTool(t.Context(), Call{Name: "samplingjob", Arguments: []byte(`{}`), Sample: knows, Task: TaskAsked})
+			raw, err := c.CallTool(t.Context(), Call{Name: "samplingjob", Arguments: strictjson.Checked(`{}`), Sample: knows, Task: TaskAsked})
 			if err != nil || !strings.Contains(string(raw), "Paris") {
 				t.Errorf("%s, %v", raw, err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // Over a connection of all users, logs, which name no call, are told to nobody; progress, which does, is.
@@ -15,7 +16,7 @@ func TestSharedLogs(t *testing.T) {
 	for isolation, want := range map[registry.Isolation]int{registry.PerUser: 1, registry.Shared: 0} {
 		c := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good), Isolation: isolation})
 		logs, steps := 0, 0
-		_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n Notification) {
+		_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: strictjson.Checked(`{}`), Notify: func(n Notification) {
 			if n.Log != nil {
 				logs++
 			}

@@ -12,6 +12,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // overSSE connects to a fake by the older transport.
@@ -36,7 +37,7 @@ func TestSSE(t *testing.T) {
 		t.Errorf("echo says %s", got)
 	}
 	var progress []string
-	_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n Notification) {
+	_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: strictjson.Checked(`{}`), Notify: func(n Notification) {
 		if n.Progress != nil {
 			progress = append(progress, n.Progress.Message)
 		}
@@ -62,7 +63,7 @@ func TestSSE(t *testing.T) {
 func TestSSECancels(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(Notification) { cancel() }})
+	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: strictjson.Checked(`{}`), Notify: func(Notification) { cancel() }})
 	if err != nil || !strings.Contains(string(raw), "stopped in time") {
 		t.Errorf("call = %s, %v", raw, err)
 	}
@@ -74,7 +75,7 @@ func TestSSELosesItsStream(t *testing.T) {
 	held := make(chan error, 1)
 	holding := make(chan struct{})
 	go func() {
-		_, err := c.CallTool(context.WithoutCancel(t.Context()), Call{Name: "hold", Arguments: []byte(`{}`),
+		_, err := c.CallTool(context.WithoutCancel(t.Context()), Call{Name: "hold", Arguments: strictjson.Checked(`{}`),
 			Notify: func(Notification) { sync.OnceFunc(func() { close(holding) })() }})
 		held <- err
 	}()

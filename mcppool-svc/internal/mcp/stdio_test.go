@@ -15,6 +15,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 func TestStdioHandshakeListAndCall(t *testing.T) {
@@ -178,7 +179,7 @@ func TestDeadlineTellsTheServerAndDoesNotWait(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithTimeout(t.Context(), briefly)
 	defer cancel()
-	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: []byte(`{}`), Notify: func(Notification) {}})
+	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: strictjson.Checked(`{}`), Notify: func(Notification) {}})
 	e := As(err)
 	if e.Kind != Interrupted || !e.Sent || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %+v", e)
@@ -193,7 +194,7 @@ func TestCancelledCallMayStillAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	waiting := sync.OnceFunc(func() { cancel(errors.New("enough")) })
-	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: []byte(`{}`), Notify: func(n Notification) {
+	raw, err := c.CallTool(ctx, Call{Name: "wait", Arguments: strictjson.Checked(`{}`), Notify: func(n Notification) {
 		if n.Log != nil {
 			waiting()
 		}
@@ -207,7 +208,7 @@ func TestCallGivenUpBeforeItWasSent(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: []byte(`{}`), Notify: func(Notification) {}})
+	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: strictjson.Checked(`{}`), Notify: func(Notification) {}})
 	if e := As(err); e.Kind != Interrupted {
 		t.Errorf("error = %+v", e)
 	}
@@ -217,7 +218,7 @@ func TestProgressAndLogs(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	var mu sync.Mutex
 	var got []Notification
-	_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: []byte(`{}`), Notify: func(n Notification) {
+	_, err := c.CallTool(t.Context(), Call{Name: "steps", Arguments: strictjson.Checked(`{}`), Notify: func(n Notification) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, n)
@@ -274,7 +275,7 @@ func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 			}
 		}
 	}()
-	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: []byte(big), Notify: func(Notification) {}})
+	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: strictjson.Checked(big), Notify: func(Notification) {}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("first call: %v", err)
 	}
@@ -291,7 +292,7 @@ func TestWrongIDIsNoAnswer(t *testing.T) {
 	c := dial(t, mcptest.WrongID)
 	ctx, cancel := context.WithTimeout(t.Context(), briefly)
 	defer cancel()
-	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: []byte(`{"text":"a"}`), Notify: func(Notification) {}})
+	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: strictjson.Checked(`{"text":"a"}`), Notify: func(Notification) {}})
 	if e := As(err); e.Kind != Interrupted || !e.Sent {
 		t.Errorf("error = %+v", e)
 	}

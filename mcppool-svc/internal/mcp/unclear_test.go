@@ -14,6 +14,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
 )
 
 // bystander is a call that runs beside another, and asks nothing.
@@ -33,7 +34,7 @@ func beside(t *testing.T, c Client, tool string) *bystander {
 	b.giveUp = giveUp
 	holding, once := make(chan struct{}), sync.Once{}
 	go func() {
-		_, err := c.CallTool(ctx, Call{Name: tool, Arguments: []byte(`{}`), Ask: b.ask, Notify: func(n Notification) {
+		_, err := c.CallTool(ctx, Call{Name: tool, Arguments: strictjson.Checked(`{}`), Ask: b.ask, Notify: func(n Notification) {
 			if n.Log != nil && n.Log.Logger == "pawl" {
 				b.warned.Add(1)
 			} else if n.Log != nil {
@@ -124,7 +125,7 @@ func TestBothAsk(t *testing.T) {
 					return Answer{Action: Accept, Content: fmt.Appendf(nil, `{"name":"n%d"}`, i)}, nil
 				}}
 				raw, err := c.CallTool(t.Context(), Call{
-					Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Unclear: func() { unclear.Add(1) },
+					Name: "form", Arguments: strictjson.Checked(unnamedForm), Ask: p.ask, Unclear: func() { unclear.Add(1) },
 				})
 				ended <- end{fmt.Sprint(string(raw), err, i), p}
 			}()
@@ -157,7 +158,7 @@ func TestUnclearForTooLong(t *testing.T) {
 		p := &person{answer: says}
 		for range 2 { // the second time the one that holds knows already
 			told := make(chan string, 10)
-			raw, err := c.CallTool(t.Context(), Call{Name: "form", Arguments: []byte(unnamedForm), Ask: p.ask, Notify: func(n Notification) {
+			raw, err := c.CallTool(t.Context(), Call{Name: "form", Arguments: strictjson.Checked(unnamedForm), Ask: p.ask, Notify: func(n Notification) {
 				if n.Log != nil {
 					told <- n.Log.Data
 				}
