@@ -3,6 +3,7 @@ package workspace
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 
@@ -36,24 +37,15 @@ func definitions() ([]mcp.Tool, error) {
 	return tools, nil
 }
 
-func parseDefinition(raw []byte) (mcp.Tool, error) {
-	var d struct {
-		Name         string             `json:"name"`
-		Title        string             `json:"title"`
-		Description  string             `json:"description"`
-		InputSchema  json.RawMessage    `json:"inputSchema"`
-		OutputSchema json.RawMessage    `json:"outputSchema"`
-		Annotations  mcp.ToolAnnotation `json:"annotations"`
+func parseDefinition(raw []byte) (tool mcp.Tool, err error) {
+	var schemas struct {
+		Input  json.RawMessage `json:"inputSchema"`
+		Output json.RawMessage `json:"outputSchema"`
 	}
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := errors.Join(json.Unmarshal(raw, &tool), json.Unmarshal(raw, &schemas)); err != nil {
 		return mcp.Tool{}, err
 	}
-	return mcp.Tool{
-		Name:            d.Name,
-		Title:           d.Title,
-		Description:     d.Description,
-		RawInputSchema:  d.InputSchema,
-		RawOutputSchema: d.OutputSchema,
-		Annotations:     d.Annotations,
-	}, nil
+	tool.InputSchema, tool.OutputSchema = mcp.ToolInputSchema{}, mcp.ToolOutputSchema{}
+	tool.RawInputSchema, tool.RawOutputSchema = schemas.Input, schemas.Output
+	return tool, nil
 }

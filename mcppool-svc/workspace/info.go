@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,11 +38,11 @@ func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (inf
 	}
 	out := infoOutput{
 		Path:     rel,
-		Type:     typeOf(info.Mode()),
+		Type:     kindOf(info.Mode()).typ,
 		Size:     sizeOf(info),
 		Mode:     info.Mode().String(),
 		Modified: info.ModTime().UTC().Format(time.RFC3339),
-		MIMEType: inodeType(info.Mode()),
+		MIMEType: kindOf(info.Mode()).mime,
 	}
 	// stat succeeded, so the link stays inside and may be shown.
 	if target, err := s.root.Readlink(filepath.FromSlash(rel)); err == nil {
@@ -61,7 +60,6 @@ func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (inf
 // describeContent fills in what only the content tells. A file that may be
 // seen and not read is described without it.
 func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
-	out.MIMEType = "application/octet-stream"
 	f, _, err := openRegular(s.root, out.Path)
 	if os.IsPermission(err) {
 		return nil
@@ -84,23 +82,6 @@ func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
 	}
 	out.Lines = &lines
 	return nil
-}
-
-// inodeType gives the names of the freedesktop shared MIME database.
-func inodeType(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "inode/directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "inode/fifo"
-	case mode&fs.ModeSocket != 0:
-		return "inode/socket"
-	case mode&fs.ModeCharDevice != 0:
-		return "inode/chardevice"
-	case mode&fs.ModeDevice != 0:
-		return "inode/blockdevice"
-	}
-	return "application/octet-stream"
 }
 
 func (o infoOutput) text() string {

@@ -33,26 +33,21 @@ func (s *Server) listDirectory(ctx context.Context, in listInput, report reporte
 	if err != nil {
 		return listOutput{}, err
 	}
-	dir, err := s.openDir(rel)
-	if err != nil {
-		return listOutput{}, err
-	}
-	defer func() { _ = dir.Close() }()
 	limit := cmp.Or(in.MaxEntries, 1000)
 	out := listOutput{Path: rel, Entries: []listEntry{}}
 	w := walk{limit: s.walkLimit, flat: !in.Recursive, report: report}
-	err = w.run(ctx, dir, rel, func(e entry) error {
+	err = s.walk(ctx, &w, rel, func(e entry) error {
 		if len(out.Entries) == limit {
 			out.Truncated = true
 			return fs.SkipAll
 		}
 		out.Entries = append(out.Entries, listEntry{
-			Name: e.name, Path: e.path, Type: typeOf(e.info.Mode()), Size: sizeOf(e.info),
+			Name: e.name, Path: e.path, Type: kindOf(e.info.Mode()).typ, Size: sizeOf(e.info),
 		})
 		return nil
 	})
 	if err != nil {
-		return listOutput{}, s.explain(rel, err)
+		return listOutput{}, err
 	}
 	out.Truncated = out.Truncated || w.exhausted
 	out.Unreadable = w.unreadable

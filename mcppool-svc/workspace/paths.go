@@ -48,7 +48,7 @@ func openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("it is a %s, not a regular file", kindOf(info.Mode()))
+		err = fmt.Errorf("it is a %s, not a regular file", kindOf(info.Mode()).name)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -73,7 +73,7 @@ func (s *Server) openFile(rel string) (*os.File, fs.FileInfo, error) {
 	}
 	// Checked before opening too: opening a device can have an effect.
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%q is a %s, not a regular file: it cannot be read", rel, kindOf(info.Mode()))
+		return nil, nil, fmt.Errorf("%q is a %s, not a regular file: it cannot be read", rel, kindOf(info.Mode()).name)
 	}
 	f, info, err := openRegular(s.root, rel)
 	if err != nil {
@@ -98,32 +98,31 @@ func (s *Server) openDir(rel string) (*os.Root, error) {
 	return dir, nil
 }
 
-// typeOf is the type that tools show.
-func typeOf(mode fs.FileMode) string {
-	switch {
-	case mode.IsRegular():
-		return "file"
-	case mode.IsDir():
-		return "directory"
-	case mode&fs.ModeSymlink != 0:
-		return "symlink"
-	}
-	return "other"
+// kind is what tools say of a file that is not a regular one.
+type kind struct {
+	mode fs.FileMode
+	typ  string // as tools show it
+	name string // for messages
+	mime string // of the freedesktop shared MIME database
 }
 
-// kindOf names what is not a regular file, for messages.
-func kindOf(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "directory"
-	case mode&fs.ModeSymlink != 0:
-		return "symbolic link"
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeDevice != 0:
-		return "device"
+var kinds = []kind{
+	{fs.ModeDir, "directory", "directory", "inode/directory"},
+	{fs.ModeSymlink, "symlink", "symbolic link", "application/octet-stream"},
+	{fs.ModeNamedPipe, "other", "named pipe", "inode/fifo"},
+	{fs.ModeSocket, "other", "socket", "inode/socket"},
+	{fs.ModeCharDevice, "other", "device", "inode/chardevice"},
+	{fs.ModeDevice, "other", "device", "inode/blockdevice"},
+}
+
+func kindOf(mode fs.FileMode) kind {
+	for _, k := range kinds {
+		if mode&k.mode != 0 {
+			return k
+		}
 	}
-	return "special file"
+	if mode.IsRegular() {
+		return kind{typ: "file", name: "regular file", mime: "application/octet-stream"}
+	}
+	return kind{typ: "other", name: "special file", mime: "application/octet-stream"}
 }

@@ -1,9 +1,9 @@
 package workspace
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -73,14 +73,9 @@ func (s *Server) searchCode(ctx context.Context, in searchCodeInput, report repo
 		err = search.visit(ctx, entry{path: rel, dir: s.root, name: rel, info: info})
 		return search.out, err
 	}
-	dir, err := s.openDir(rel)
-	if err != nil {
-		return searchCodeOutput{}, err
-	}
-	defer func() { _ = dir.Close() }()
 	w := walk{limit: s.walkLimit, report: report}
-	if err := w.run(ctx, dir, rel, func(e entry) error { return search.visit(ctx, e) }); err != nil {
-		return searchCodeOutput{}, s.explain(rel, err)
+	if err := s.walk(ctx, &w, rel, func(e entry) error { return search.visit(ctx, e) }); err != nil {
+		return searchCodeOutput{}, err
 	}
 	search.out.Truncated = search.out.Truncated || w.exhausted
 	search.out.Skipped.Unreadable += w.unreadable
@@ -95,7 +90,8 @@ type codeSearch struct {
 	limit int    // of out.Matches
 	out   searchCodeOutput
 
-	text, lower []byte // one file's content, and its lower case; reused
+	text  bytes.Buffer // one file's content; reused
+	lower []byte       // the same in lower case
 }
 
 func newCodeSearch(in searchCodeInput, base string) (*codeSearch, error) {
@@ -122,20 +118,22 @@ func (s *codeSearch) visit(ctx context.Context, e entry) error {
 		s.out.Skipped.TooLarge++
 		return nil
 	}
-	switch err := s.load(e); {
-	case errors.Is(err, errTooLarge):
-		s.out.Skipped.TooLarge++
-		return nil
-	case err != nil:
+	if err := s.load(e); err != nil {
 		s.out.Skipped.Unreadable++
 		return nil //nolint:nilerr // it is counted; one unreadable file does not end the search
-	case isBinary(s.text):
+	}
+	text := s.text.Bytes()
+	switch {
+	case len(text) > maxSearchedBytes: // whatever its size was said to be
+		s.out.Skipped.TooLarge++
+		return nil
+	case isBinary(text):
 		s.out.Skipped.Binary++
 		return nil
 	}
 	s.out.FilesSearched++
 	count := 0
-	err := s.query.each(ctx, s.text, &s.lower, func(m matchedLine) {
+	err := s.query.each(ctx, text, &s.lower, func(m matchedLine) {
 		count++
 		s.add(e.path, m)
 	})
@@ -143,34 +141,17 @@ func (s *codeSearch) visit(ctx context.Context, e entry) error {
 	return err
 }
 
-var errTooLarge = errors.New("the file is too large to search")
-
-// load reads the file into s.text, whatever its size was said to be.
+// load reads a file into text, and no more of it than shows that it is too large.
 func (s *codeSearch) load(e entry) error {
 	f, _, err := openRegular(e.dir, e.name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	want := int(min(e.info.Size(), maxSearchedBytes)) + 1 // one more, to see the end
-	if cap(s.text) < want {
-		s.text = make([]byte, 0, max(want, 64<<10))
-	}
-	s.text = s.text[:0]
-	for {
-		n, err := f.Read(s.text[len(s.text):cap(s.text)])
-		s.text = s.text[:len(s.text)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case len(s.text) > maxSearchedBytes:
-			return errTooLarge
-		case len(s.text) == cap(s.text):
-			s.text = append(s.text, 0)[:len(s.text)]
-		}
-	}
+	s.text.Reset()
+	s.text.Grow(int(min(e.info.Size(), maxSearchedBytes)) + bytes.MinRead)
+	_, err = s.text.ReadFrom(io.LimitReader(f, maxSearchedBytes+1))
+	return err
 }
 
 func (s *codeSearch) add(p string, m matchedLine) {

@@ -31,15 +31,10 @@ func (s *Server) searchFiles(ctx context.Context, in searchFilesInput, report re
 	if err != nil {
 		return searchFilesOutput{}, err
 	}
-	dir, err := s.openDir(rel)
-	if err != nil {
-		return searchFilesOutput{}, err
-	}
-	defer func() { _ = dir.Close() }()
 	limit := cmp.Or(in.MaxResults, 1000)
 	out := searchFilesOutput{Pattern: in.Pattern, Files: []string{}}
 	w := walk{limit: s.walkLimit, report: report}
-	err = w.run(ctx, dir, rel, func(e entry) error {
+	err = s.walk(ctx, &w, rel, func(e entry) error {
 		if e.info.IsDir() || !matches(below(rel, e.path)) || !s.isFile(e) {
 			return nil
 		}
@@ -49,7 +44,7 @@ func (s *Server) searchFiles(ctx context.Context, in searchFilesInput, report re
 		return nil
 	})
 	if err != nil {
-		return searchFilesOutput{}, s.explain(rel, err)
+		return searchFilesOutput{}, err
 	}
 	out.Truncated = w.exhausted || out.Count > len(out.Files)
 	out.Unreadable = w.unreadable

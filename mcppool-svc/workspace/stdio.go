@@ -2,12 +2,16 @@ package workspace
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 )
 
@@ -15,12 +19,32 @@ const (
 	// maxMessageBytes bounds one message from the client; a call of these
 	// tools is a few hundred bytes.
 	maxMessageBytes = 1 << 20
+	// maxRunningCalls is how many tool calls run at a time; further ones wait.
+	maxRunningCalls = 8
+	// maxOpenCalls is how many may run and wait; further ones are refused.
+	maxOpenCalls = 256
 	// writerGrace is how long a client that does not read may hold up the end.
 	writerGrace = 2 * time.Second
 )
 
+// errWrite ends a session whose client cannot be written to.
+var errWrite = errors.New("write to the client")
+
+// stdioConn takes the messages of one client to the MCP server. Tool calls run
+// on their own, everything else in the order of arrival.
+type stdioConn struct {
+	mcp     *server.MCPServer
+	notes   <-chan mcp.JSONRPCNotification
+	answers chan mcp.JSONRPCMessage
+	slots   chan struct{}
+	calls   sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[string]context.CancelFunc // by the text of the request id; guarded by mu
+}
+
 // ServeStdio serves one client: JSON-RPC messages, one to a line, on in and
-// out. It returns nil when in ends, after answering what was asked, or when ctx
+// out. It returns nil when in ends, after answering all requests, or when ctx
 // is done. A read that is then still blocked ends only when in is closed.
 //
 // It stands in for mcp-go's StdioServer, which keeps its session in a package
@@ -37,60 +61,210 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	}
 	defer s.mcp.UnregisterSession(context.WithoutCancel(ctx), id)
 
-	w := newStdioWriter(out, session.ClientNotifications())
-	go w.run(stop)
-	c := newStdioConn(s.mcp, w)
+	c := &stdioConn{
+		mcp: s.mcp, notes: session.ClientNotifications(), answers: make(chan mcp.JSONRPCMessage),
+		slots: make(chan struct{}, maxRunningCalls), open: make(map[string]context.CancelFunc),
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write(out, stop)
+	}()
 	err := c.serve(s.mcp.WithContext(ctx, session), in)
 	c.calls.Wait()
-	w.finish(ctx)
-	if failed, ok := errors.AsType[*writeError](context.Cause(ctx)); ok {
-		return failed
+	close(c.answers)
+	select {
+	case <-written:
+	case <-ctx.Done():
+		select {
+		case <-written:
+		case <-time.After(writerGrace):
+		}
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errWrite) {
+		return cause
 	}
 	return err
 }
 
-// message is one line of the client's.
-type message struct {
-	line    []byte
-	tooLong bool
-}
-
-// readMessages sends the lines of in until it ends or done is closed. The
-// channel is closed at the end; the error, if any, is sent first.
-func readMessages(in io.Reader, lines chan<- message, failed chan<- error, done <-chan struct{}) {
-	defer close(lines)
-	r := bufio.NewReaderSize(in, 64<<10)
-	for {
-		m, err := readMessage(r)
-		if len(m.line) > 0 || m.tooLong {
-			select {
-			case lines <- m:
-			case <-done:
-				return
+// write is the one goroutine that writes to the client, until answers is
+// closed. Notifications that were queued before an answer go out before it.
+func (c *stdioConn) write(out io.Writer, stop context.CancelCauseFunc) {
+	lines := json.NewEncoder(out)
+	var broken error // what follows is dropped
+	send := func(m any) {
+		if broken == nil {
+			if broken = lines.Encode(m); broken != nil {
+				stop(fmt.Errorf("serve stdio: %w: %w", errWrite, broken))
 			}
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				failed <- err
+	}
+	for {
+		select {
+		case note := <-c.notes:
+			send(note)
+		case answer, more := <-c.answers:
+			for len(c.notes) > 0 {
+				send(<-c.notes)
 			}
+			if !more {
+				return
+			}
+			send(answer)
+		}
+	}
+}
+
+// answer hands an answer to the writer, or gives it up when ctx is done.
+func (c *stdioConn) answer(ctx context.Context, answer mcp.JSONRPCMessage) {
+	select {
+	case c.answers <- answer:
+	case <-ctx.Done():
+	}
+}
+
+// serve handles messages until in ends or ctx is done.
+func (c *stdioConn) serve(ctx context.Context, in io.Reader) error {
+	lines, failed := make(chan []byte), make(chan error, 1)
+	go readLines(in, lines, failed, ctx.Done())
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case line, more := <-lines:
+			if more {
+				c.receive(ctx, line)
+				continue
+			}
+			select {
+			case err := <-failed:
+				if !errors.Is(err, io.EOF) {
+					return fmt.Errorf("serve stdio: read from the client: %w", err)
+				}
+			case <-ctx.Done():
+			}
+			return nil
+		}
+	}
+}
+
+// readLines sends the lines of in until it ends or fails, or done is closed, and
+// the error that ended it. A line that is too long is cut after it is known to be.
+func readLines(in io.Reader, lines chan<- []byte, failed chan<- error, done <-chan struct{}) {
+	defer close(lines)
+	r := bufio.NewReaderSize(in, 64<<10)
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line) <= maxMessageBytes {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		select {
+		case lines <- line:
+			line = nil
+		case <-done:
+			return
+		}
+		if err != nil {
+			failed <- err
 			return
 		}
 	}
 }
 
-// readMessage reads a line; of one that is too long it keeps nothing.
-func readMessage(r *bufio.Reader) (message, error) {
-	var m message
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(m.line)+len(part) > maxMessageBytes {
-			m = message{tooLong: true}
-		}
-		if !m.tooLong {
-			m.line = append(m.line, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return m, err
+func (c *stdioConn) receive(ctx context.Context, line []byte) {
+	if len(line) > maxMessageBytes {
+		c.refuse(ctx, nil, fmt.Sprintf("the message is longer than %d bytes: send a shorter one", maxMessageBytes))
+		return
+	}
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return
+	}
+	var head struct {
+		ID     json.RawMessage `json:"id"`
+		Method mcp.MCPMethod   `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	// A line that does not parse is answered by the server's own parser below.
+	_ = json.Unmarshal(line, &head)
+	switch {
+	case head.Method == mcp.MethodToolsCall && len(head.ID) > 0 && string(head.ID) != "null":
+		c.start(ctx, head.ID, line)
+	case head.Method == mcp.MethodNotificationCancelled:
+		c.cancel(head.Params)
+	default:
+		if answer := c.mcp.HandleMessage(ctx, line); answer != nil {
+			c.answer(ctx, answer)
 		}
 	}
+}
+
+// start runs a tool call. It is known by its id from here on, so that a
+// cancellation right behind it is not lost.
+func (c *stdioConn) start(ctx context.Context, id json.RawMessage, line []byte) {
+	call, cancel := context.WithCancel(ctx)
+	if problem := c.admit(string(id), cancel); problem != "" {
+		cancel()
+		c.refuse(ctx, id, problem)
+		return
+	}
+	c.calls.Go(func() {
+		defer cancel()
+		defer c.forget(string(id))
+		select {
+		case c.slots <- struct{}{}:
+			defer func() { <-c.slots }()
+		case <-call.Done():
+			return
+		}
+		answer := c.mcp.HandleMessage(call, line)
+		// A cancelled request gets no answer: the client has given it up.
+		if call.Err() == nil {
+			c.answer(call, answer)
+		}
+	})
+}
+
+func (c *stdioConn) admit(id string, cancel context.CancelFunc) (problem string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[id] != nil {
+		return "a request with this id is still running: use a new id"
+	}
+	if len(c.open) >= maxOpenCalls {
+		return fmt.Sprintf("%d calls are waiting already: wait for an answer before sending more", maxOpenCalls)
+	}
+	c.open[id] = cancel
+	return ""
+}
+
+func (c *stdioConn) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, id)
+}
+
+// cancel cancels a call, if it runs: a notification has no answer.
+func (c *stdioConn) cancel(params json.RawMessage) {
+	var p struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	_ = json.Unmarshal(params, &p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.open[string(p.RequestID)]; cancel != nil {
+		cancel()
+	}
+}
+
+// refuse answers with an error; id is nil if it is not known.
+func (c *stdioConn) refuse(ctx context.Context, id json.RawMessage, reason string) {
+	var value any
+	if id != nil {
+		value = id
+	}
+	c.answer(ctx, mcp.NewJSONRPCError(mcp.NewRequestId(value), mcp.INVALID_REQUEST, reason, nil))
 }

@@ -37,6 +37,19 @@ type walk struct {
 	exhausted  bool // the limit ended the walk
 }
 
+// walk visits what is below the folder rel, which a request names.
+func (s *Server) walk(ctx context.Context, w *walk, rel string, visit func(entry) error) error {
+	dir, err := s.openDir(rel)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	if err := w.run(ctx, dir, rel, visit); err != nil {
+		return s.explain(rel, err)
+	}
+	return nil
+}
+
 // run visits what is below dir, whose path is base. A visit ends the walk with
 // fs.SkipAll, which is no error.
 func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(entry) error) error {
