@@ -42,7 +42,7 @@ type Record struct {
 	Definition string    `json:"definition,omitempty"` // empty if it is too long
 	Time       time.Time `json:"time"`
 	By         string    `json:"by,omitempty"` // a user's sub; empty: seen at first use
-	// Review names the first review that what was seen goes back to; empty in files of before that was noted.
+	// Review names the first review that what was seen goes back to; empty for what was approved.
 	Review string `json:"review,omitempty"`
 }
 
@@ -77,10 +77,7 @@ func Open(st store.Store, now func() time.Time) (*Book, error) {
 	for _, s := range b.servers {
 		s.counted()
 	}
-	if err := b.split(); err != nil {
-		return nil, err
-	}
-	return b, b.begin()
+	return b, nil
 }
 
 func (b *Book) load(bucket, key string, value []byte) error {
@@ -102,10 +99,10 @@ func (b *Book) load(bucket, key string, value []byte) error {
 	case bucket == bucketApproved:
 		p.approved = r.Hash
 	case name == firstName:
-		s.first = &first{r.Review, r.Time}
+		s.first = r.Review
 		return nil
 	default:
-		p.seen, p.review, p.time = r.Hash, r.Review, r.Time
+		p.seen, p.review = r.Hash, r.Review
 	}
 	s.pins[name] = p
 	return nil
@@ -150,7 +147,7 @@ func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 // seen notes that tools were let through, and with the first ones of a server that these were the first.
 func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store.Change {
 	changes := make([]store.Change, 0, len(fresh)+1)
-	review := known.review()
+	review := known.first
 	if known.unknown() {
 		review = idOf(fresh)
 		changes = append(changes, b.firstChange(origin, review))
@@ -256,7 +253,7 @@ func (b *Book) server(origin string) *server {
 func (b *Book) answer(origin string, of, s *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now := b.servers[origin]; now == of || now == nil && len(of.pins) == 0 && of.first == nil {
+	if now := b.servers[origin]; now == of || now == nil && len(of.pins) == 0 && of.first == "" {
 		b.servers[origin] = s
 	}
 }

@@ -18,13 +18,10 @@ type pool struct {
 	file  store.Store
 }
 
-func newPool(t *testing.T, now func() time.Time, stored ...store.Change) *pool {
+func newPool(t *testing.T, now func() time.Time) *pool {
 	t.Helper()
 	file, err := store.Open("", replica.Buckets(Buckets())...)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Apply(stored...); err != nil {
 		t.Fatal(err)
 	}
 	p := &pool{file: file}
@@ -75,30 +72,16 @@ func ticking() func() time.Time {
 func TestFirstUseElsewhereOpensNothing(t *testing.T) {
 	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}}
 	allowing := &registry.Server{UID: "u", Stdio: s.Stdio, Pinning: registry.PinAllowNew}
-	old := func(bucket, name, value string) store.Change {
-		return store.Change{Bucket: bucket, Key: s.Origin() + "\x00" + name, Value: []byte(value)}
-	}
 	good, both := tools(t, "good=1"), tools(t, "evil=1", "good=1")
-	for name, tt := range map[string]struct {
-		stored []store.Change // of the first replica
-		begin  func(a *Book) error
-	}{
-		"reviewed": {nil, func(a *Book) error { _, err := a.Review(s, good); return err }},
-		"approved": {nil, func(a *Book) error { return a.Approve(s, good.Find("good"), "op") }},
-		"reviewed by an older program": {
-			[]store.Change{old(bucketSeen, "good", `{"v":1,"hash":"`+good.Find("good").Hash+`","time":"1970-01-02T00:00:00Z"}`)}, nil,
-		},
-		"approved by an older program": {
-			[]store.Change{old(bucketApproved, "good", `{"v":1,"hash":"`+good.Find("good").Hash+`","time":"1970-01-02T00:00:00Z","by":"op"}`)}, nil,
-		},
+	for name, begin := range map[string]func(a *Book) error{
+		"reviewed": func(a *Book) error { _, err := a.Review(s, good); return err },
+		"approved": func(a *Book) error { return a.Approve(s, good.Find("good"), "op") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := ticking()
-			a := newPool(t, now, tt.stored...)
-			if tt.begin != nil {
-				if err := tt.begin(a.Book); err != nil {
-					t.Fatal(err)
-				}
+			a := newPool(t, now)
+			if err := begin(a.Book); err != nil {
+				t.Fatal(err)
 			}
 			if got := held(t, a.Book, s, both); got != "evil" {
 				t.Fatalf("the first replica holds %q", got)

@@ -71,7 +71,7 @@ func (b *Book) refresh(origin string, changes []store.Change) error {
 		}
 	}
 	now := old.with(read, first)
-	if len(now.pins) == 0 && now.first == nil && b.gone[origin].IsZero() {
+	if len(now.pins) == 0 && now.first == "" && b.gone[origin].IsZero() {
 		delete(b.servers, origin)
 		return nil
 	}
@@ -91,33 +91,6 @@ func (b *Book) readGone(origin, key string) error {
 		delete(b.gone, origin)
 	}
 	return nil
-}
-
-// split copies approvals of before there was a place of their own for them.
-func (b *Book) split() error {
-	var changes []store.Change
-	err := b.store.Load(bucketSeen, func(key string, value []byte) error {
-		r, err := decode(value)
-		if err != nil || r.By == "" {
-			return err
-		}
-		changes = append(changes, store.Change{Bucket: bucketApproved, Key: key, Value: append([]byte(nil), value...)})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	missing := changes[:0]
-	for _, c := range changes {
-		approved, err := b.store.Get(bucketApproved, c.Key)
-		if err != nil {
-			return err
-		}
-		if approved == nil {
-			missing = append(missing, c)
-		}
-	}
-	return b.apply(missing)
 }
 
 // Readable reports whether this program can read a stored value.
