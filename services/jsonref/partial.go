@@ -2,7 +2,7 @@ package jsonref
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -18,78 +18,56 @@ var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it 
 //
 // Some results have no template: a `$` right before a reference that is left, for one, would escape it. These are ErrNotYet.
 func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, open bool, err error) {
-	if err := strictjson.Check(template, strictjson.Rules{}); err != nil {
-		return "", false, fmt.Errorf("the template is not valid JSON: %w", err)
-	}
-	p := &partial{lookup: lookup, later: later}
-	result, err = mapStrings(template, p.mapString)
+	nested := false // a whole value was put in
+	result, err = mapStrings(template, func(raw string, parts []part) (string, error) {
+		isLater := func(p part) bool {
+			if p.ref == nil {
+				return false
+			}
+			_, ok := later(p.ref.Name)
+			return ok
+		}
+		switch {
+		case slices.ContainsFunc(parts, isLater):
+			open = true
+			return mixed(parts, lookup, later)
+		case len(parts) == 1 && parts[0].ref != nil:
+			nested = true
+			value, err := find(*parts[0].ref, lookup)
+			if err != nil {
+				return "", err
+			}
+			return strictjson.MapStrings(value, escapeString)
+		case !slices.ContainsFunc(parts, func(p part) bool { return p.ref != nil }):
+			return raw, nil // its escapes are undone when the rest is resolved
+		}
+		text, err := render(parts, lookup)
+		return strictjson.Quote(Escape(text)), err
+	})
 	if err != nil {
 		return "", false, err
 	}
 	// Nested values may be too deep for a template, although they are not for a result.
-	if p.nested && strictjson.Check(result, strictjson.Rules{}) != nil {
+	if nested && strictjson.Check(result, strictjson.Rules{}) != nil {
 		return "", false, ErrNotYet
 	}
-	return result, p.open, nil
+	return result, open, nil
 }
 
 // Escape writes a text so that it stands for itself in a template.
 func Escape(text string) string { return strings.ReplaceAll(text, open, escaped) }
 
-type partial struct {
-	lookup func(string) (string, bool)
-	later  func(string) (string, bool)
-	open   bool
-	nested bool // a whole value was put in
-}
-
-func (p *partial) mapString(raw string) (string, error) {
-	parts, err := parse(strictjson.Unquote(raw))
-	if err != nil {
-		return "", err
-	}
-	left := false
-	for _, part := range parts {
-		if part.ref == nil {
-			continue
-		}
-		if _, ok := p.later(part.ref.Name); ok {
-			left = true
-		}
-	}
-	switch {
-	case left:
-		p.open = true
-		return p.mixed(parts)
-	case len(parts) == 1 && parts[0].ref != nil:
-		value, err := find(*parts[0].ref, p.lookup)
-		if err != nil {
-			return "", err
-		}
-		p.nested = true
-		return mapStrings(value, escapeString)
-	case !hasRefs(parts):
-		return raw, nil // its escapes are undone when the rest is resolved
-	}
-	whole, err := render(raw, parts, p.lookup)
-	if err != nil {
-		return "", err
-	}
-	return escapeString(whole)
-}
-
 // mixed keeps the references that are left, under their new names, and resolves the others.
-func (p *partial) mixed(parts []part) (string, error) {
+func mixed(parts []part, lookup, later func(string) (string, bool)) (string, error) {
 	var text, literal strings.Builder
 	alone := 0 // how long the text is if it is nothing but the last reference
-	for _, part := range parts {
-		if part.ref == nil {
-			literal.WriteString(part.text)
-			continue
+	for _, p := range parts {
+		renamed, left := "", false
+		if p.ref != nil {
+			renamed, left = later(p.ref.Name)
 		}
-		renamed, ok := p.later(part.ref.Name)
-		if !ok {
-			value, err := textOf(*part.ref, p.lookup)
+		if !left {
+			value, err := render([]part{p}, lookup)
 			if err != nil {
 				return "", err
 			}
@@ -100,7 +78,7 @@ func (p *partial) mixed(parts []part) (string, error) {
 			return "", ErrNotYet
 		}
 		text.WriteString(Escape(literal.String()))
-		ref := Ref{Name: renamed, Path: part.ref.Path}.String()
+		ref := Ref{Name: renamed, Path: p.ref.Path}.String()
 		text.WriteString(ref)
 		literal.Reset()
 		alone = len(ref)
@@ -123,13 +101,4 @@ func escapeString(raw string) (string, error) {
 		return "", ErrNotYet
 	}
 	return strictjson.Quote(Escape(text)), nil
-}
-
-func hasRefs(parts []part) bool {
-	for _, p := range parts {
-		if p.ref != nil {
-			return true
-		}
-	}
-	return false
 }

@@ -93,6 +93,31 @@ func Compact(text string) string {
 	return b.String()
 }
 
+// MapStrings returns valid JSON, compact, with each string that is a value, not a key, replaced by what f makes of it. The strings are
+// as they are written, in their quotes.
+func MapStrings(text string, f func(raw string) (string, error)) (string, error) {
+	var b strings.Builder
+	b.Grow(len(text) + len(text)/4) // what takes a string's place is often longer
+	for i := 0; i < len(text); {
+		end := i + 1
+		if text[i] == '"' {
+			end = stringEnd(text, i)
+		}
+		next := skipSpace(text, end)
+		if text[i] == '"' && (next == len(text) || text[next] != ':') {
+			s, err := f(text[i:end])
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(s)
+		} else if !isSpace(text[i]) {
+			b.WriteString(text[i:end])
+		}
+		i = next
+	}
+	return b.String(), nil
+}
+
 // EscapePointer escapes one step of a JSON pointer.
 func EscapePointer(step string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(step, "~", "~0"), "/", "~1")
