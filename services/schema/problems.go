@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"pawl.dev/services/similar"
-	"pawl.dev/services/strictjson"
 )
 
 // explainer turns the validator's tree of errors into what a person has to fix. The zero explainer suggests no names.
@@ -186,10 +186,9 @@ func inline(at string, causes []*jsonschema.ValidationError) string {
 }
 
 func pointer(location []string) string {
-	var b strings.Builder
+	var p jsontext.Pointer
 	for _, step := range location {
-		b.WriteByte('/')
-		b.WriteString(strictjson.EscapePointer(step))
+		p = p.AppendToken(step)
 	}
-	return b.String()
+	return string(p)
 }

@@ -59,22 +59,7 @@ func (e *Error) Unwrap() error { return e.Reason }
 func Check[T Text](text T, rules Rules) error {
 	d := decoders.Get().(*decoder)
 	defer d.release()
-	data := load(d, text)
-	if err := d.check(data, rules); err != nil {
-		return err
-	}
-	return nil
-}
-
-func (d *decoder) check(data []byte, rules Rules) *Error {
-	if err := precheck(data, rules); err != nil {
-		return err
-	}
-	d.start(data)
-	if _, err := d.json.ReadValue(); err != nil {
-		return describe(err, data)
-	}
-	return d.finish(data)
+	return d.check(load(d, text), rules, nil)
 }
 
 // Scan validates text as Check does and passes each member of the outermost object to take, all in one pass. Neither the key nor the
@@ -84,7 +69,7 @@ func Scan(text []byte, rules Rules, take func(key, value []byte)) error {
 	d := decoders.Get().(*decoder)
 	defer d.release()
 	taken := 0
-	err := d.scan(text, rules, func(key, value []byte) {
+	err := d.check(text, rules, func(key, value []byte) {
 		taken++
 		take(key, value)
 	})
@@ -99,38 +84,53 @@ func Scan(text []byte, rules Rules, take func(key, value []byte)) error {
 	return err
 }
 
-func (d *decoder) scan(text []byte, rules Rules, take func(key, value []byte)) *Error {
-	if err := precheck(text, rules); err != nil {
+// check validates data and passes the members of an object to take, if it is not nil.
+func (d *decoder) check(data []byte, rules Rules, take func(key, value []byte)) error {
+	if err := precheck(data, rules); err != nil {
 		return err
 	}
-	if d.start(text); d.json.PeekKind() != '{' {
-		return d.check(text, rules)
+	// It accepts any UTF-8, because precheck has refused what the rules do not allow.
+	d.buffer = *bytes.NewBuffer(data)
+	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true))
+	var err error
+	if take != nil && d.json.PeekKind() == '{' {
+		err = d.readMembers(data, take)
+	} else {
+		_, err = d.json.ReadValue()
 	}
+	if err != nil {
+		return describe(err, data)
+	}
+	if at := skipSpace(data, int(d.json.InputOffset())); at < len(data) {
+		return &Error{Offset: at, Message: "there is more after the end of the value", Reason: ErrInvalid}
+	}
+	return nil
+}
+
+func (d *decoder) readMembers(data []byte, take func(key, value []byte)) error {
 	if _, err := d.json.ReadToken(); err != nil {
-		return describe(err, text)
+		return err
 	}
 	for d.json.PeekKind() != '}' {
 		key, err := d.json.ReadValue()
 		if err != nil {
-			return describe(err, text)
+			return err
 		}
 		start := int(d.json.InputOffset()) - len(key)
-		key = text[start : start+len(key)] // the decoder's own slice ends with the next read
+		key = data[start : start+len(key)] // the decoder's own slice ends with the next read
 		value, err := d.json.ReadValue()
 		if err != nil {
-			return describe(err, text)
+			return err
 		}
 		end := int(d.json.InputOffset())
-		take(Unquote([]byte(key)), text[end-len(value):end:end])
+		take(Unquote([]byte(key)), data[end-len(value):end:end])
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return describe(err, text)
-	}
-	return d.finish(text)
+	_, err := d.json.ReadToken()
+	return err
 }
 
 // precheck applies the rules that need no parser.
-func precheck(data []byte, rules Rules) *Error {
+func precheck(data []byte, rules Rules) error {
 	if !rules.AnyUTF8 && !utf8.Valid(data) {
 		return &Error{Message: "the text is not valid UTF-8", Reason: ErrInvalid}
 	}
@@ -183,20 +183,6 @@ func load[T Text](d *decoder, text T) []byte {
 	return []byte(text)
 }
 
-// start makes the decoder read data. It accepts any UTF-8, because precheck has refused what the rules do not allow.
-func (d *decoder) start(data []byte) {
-	d.buffer = *bytes.NewBuffer(data)
-	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true))
-}
-
-// finish checks that nothing follows the value.
-func (d *decoder) finish(data []byte) *Error {
-	if at := skipSpace(data, int(d.json.InputOffset())); at < len(data) {
-		return &Error{Offset: at, Message: "there is more after the end of the value", Reason: ErrInvalid}
-	}
-	return nil
-}
-
 func (d *decoder) release() {
 	const most = 64 << 10
 	d.buffer = bytes.Buffer{}
@@ -208,7 +194,7 @@ func (d *decoder) release() {
 }
 
 // describe words an error of the decoder.
-func describe(err error, data []byte) *Error {
+func describe(err error, data []byte) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Offset: len(data), Message: "unexpected end of JSON input", Reason: ErrInvalid}
 	}

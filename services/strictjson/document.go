@@ -23,11 +23,3 @@ func Checked(value string) Document { return Document{value} }
 
 // String returns the document's text; "" is the zero Document's.
 func (d Document) String() string { return d.text }
-
-// CheckNumbers refuses numbers that are short to write and expensive to compute with, such as 1e999999999. The error is an *Error.
-func (d Document) CheckNumbers() error {
-	if err := checkNumbers(d.text); err != nil {
-		return err
-	}
-	return nil
-}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -47,9 +46,6 @@ func Members[T Text](text T) iter.Seq2[T, T] {
 		}
 	}
 }
-
-// RawMembers is Members with the keys as they are written, in their quotes.
-func RawMembers[T Text](text T) iter.Seq2[T, T] { return members(text, false) }
 
 // members iterates over members; with cut, also over the last one of a text that is cut off.
 func members[T Text](text T, cut bool) iter.Seq2[T, T] {
@@ -107,7 +103,7 @@ func EachMember(object []byte, take func(key, value []byte) error) error {
 		return errNoObject
 	}
 	var seen foldedKeys
-	for raw, value := range RawMembers(object) {
+	for raw, value := range members(object, false) {
 		key := Unquote(raw)
 		if !utf8.Valid(key) { // encoding/json replaces each invalid byte
 			key = []byte(string([]rune(string(key))))
@@ -147,39 +143,23 @@ type foldedKeys struct {
 
 // add reports whether a key is new.
 func (k *foldedKeys) add(key []byte) bool {
-	if k.n < fewKeys {
-		for _, other := range k.few[:k.n] {
-			if bytes.EqualFold(other, key) {
-				return false
-			}
+	for _, other := range k.few[:k.n] {
+		if bytes.EqualFold(other, key) {
+			return false
 		}
+	}
+	if k.n < fewKeys {
 		k.few[k.n] = key
 		k.n++
 		return true
 	}
+	folded := strings.ToLower(strings.ToUpper(string(key))) // some letters have two forms in one case
 	if k.many == nil {
-		k.many = make(map[string]bool, 4*fewKeys)
-		for _, other := range k.few {
-			k.many[folded(other)] = true
-		}
+		k.many = map[string]bool{}
 	}
-	name := folded(key)
-	if k.many[name] {
-		return false
-	}
-	k.many[name] = true
-	return true
-}
-
-// folded maps keys that bytes.EqualFold finds equal to the same text.
-func folded(key []byte) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			least = min(least, f)
-		}
-		return least
-	}, string(key))
+	known := k.many[folded]
+	k.many[folded] = true
+	return !known
 }
 
 // Absent reports whether a member is missing or null.

@@ -13,8 +13,9 @@ const (
 	maxExponent  = 2000
 )
 
-// checkNumbers refuses numbers of valid JSON whose exact value takes much memory or time.
-func checkNumbers(data string) *Error {
+// CheckNumbers refuses numbers that are short to write and expensive to compute with, such as 1e999999999. The error is an *Error.
+func (d Document) CheckNumbers() error {
+	data := d.text
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case c == '"':

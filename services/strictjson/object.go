@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -18,14 +19,15 @@ func ParseObject(text string) (*Object, error) {
 	if strings.TrimSpace(text) == "" {
 		return o, nil
 	}
-	if err := Check(text, Rules{}); err != nil {
+	doc, err := Parse(text, Rules{})
+	if err != nil {
 		return nil, fmt.Errorf("read a JSON object: %w", err)
 	}
-	if kind := Kind(text); kind != "object" {
+	if kind := Kind(doc.text); kind != "object" {
 		return nil, fmt.Errorf("read a JSON object: it is %s", kind)
 	}
-	for key, value := range Members(text) {
-		o.Set(key, Compact(value))
+	for key, value := range Members(doc.text) {
+		o.Set(key, value)
 	}
 	return o, nil
 }
@@ -58,21 +60,12 @@ func (o *Object) Set(key, raw string) {
 
 // Delete removes a member if it is there.
 func (o *Object) Delete(key string) {
-	if _, ok := o.values[key]; !ok {
-		return
-	}
 	delete(o.values, key)
 	o.keys = slices.DeleteFunc(slices.Clone(o.keys), func(k string) bool { return k == key })
 }
 
 // Clone returns a copy.
-func (o *Object) Clone() *Object {
-	c := &Object{}
-	for _, k := range o.keys {
-		c.Set(k, o.values[k])
-	}
-	return c
-}
+func (o *Object) Clone() *Object { return &Object{slices.Clone(o.keys), maps.Clone(o.values)} }
 
 // String writes the object as compact JSON.
 func (o *Object) String() string {

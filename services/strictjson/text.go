@@ -117,8 +117,3 @@ func MapStrings(text string, f func(raw string) (string, error)) (string, error)
 	}
 	return b.String(), nil
 }
-
-// EscapePointer escapes one step of a JSON pointer.
-func EscapePointer(step string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(step, "~", "~0"), "/", "~1")
-}
