@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,32 +34,9 @@ type Options struct {
 	Local            bool // there are no keys: only calls to a loopback authority are taken
 }
 
-func (o Options) withDefaults() (Options, error) {
-	if o.Auth == nil {
-		return o, errors.New("serve: Options.Auth is missing; use identity.Local() or a key file")
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.MaxRecvBytes < 0 {
-		return o, fmt.Errorf("serve: Options.MaxRecvBytes is %d; it cannot be negative", o.MaxRecvBytes)
-	}
-	if o.MaxConnectionAge == 0 {
-		o.MaxConnectionAge = maxConnectionAge
-	}
-	if o.MaxRecvBytes == 0 {
-		o.MaxRecvBytes = defaultMaxRecv
-	}
-	return o, nil
-}
-
 // Interceptors returns the interceptors of every call, for gRPC servers and in-process connections alike.
 func Interceptors(o Options) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, nil, err
-	}
-	i, err := newInterceptor(o)
+	i, err := newInterceptor(&o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,19 +45,31 @@ func Interceptors(o Options) (grpc.UnaryServerInterceptor, grpc.StreamServerInte
 
 // interceptor is all of the package's comment in one: a chain of them costs a closure, and most of them a context, for each call.
 type interceptor struct {
-	log        *slog.Logger
-	auth       identity.Authenticator
-	local      bool
-	validation *validation
+	log       *slog.Logger
+	auth      identity.Authenticator
+	local     bool
+	validator protovalidate.Validator
+	maxBytes  int
 }
 
-func newInterceptor(o Options) (*interceptor, error) {
+// newInterceptor fills in what the options leave out.
+func newInterceptor(o *Options) (*interceptor, error) {
+	if o.Auth == nil {
+		return nil, errors.New("serve: Options.Auth is missing; use identity.Local() or a key file")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxRecvBytes < 0 {
+		return nil, fmt.Errorf("serve: Options.MaxRecvBytes is %d; it cannot be negative", o.MaxRecvBytes)
+	}
+	o.MaxRecvBytes = cmp.Or(o.MaxRecvBytes, defaultMaxRecv)
+	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, maxConnectionAge)
 	validator, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("serve: make the message validator: %w", err)
 	}
-	v := &validation{validator: validator, maxBytes: o.MaxRecvBytes}
-	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validation: v}, nil
+	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validator: validator, maxBytes: o.MaxRecvBytes}, nil
 }
 
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
@@ -93,7 +83,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 		known, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		err = i.validation.check(req)
+		err = i.validate(req)
 	}
 	if err == nil {
 		resp, err = next(known, req)
@@ -122,7 +112,7 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 	}
 	if err == nil {
 		known = ss.Context()
-		err = next(srv, &checkedStream{ServerStream: ss, validation: i.validation})
+		err = next(srv, &checkedStream{ss, i})
 	}
 	logCall(known, i.log, info.FullMethod, time.Since(start), err)
 	return errs.ToWire(ctx, i.log, info.FullMethod, err)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/resolver/ringhash"
 )
 
@@ -83,7 +84,7 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 				r.static = append(r.static, one)
 			}
 		}
-		addr, options = staticScheme+":///"+addr, append(options, grpc.WithResolvers(static(r.static)))
+		addr, options = staticScheme+":///"+addr, append(options, grpc.WithResolvers(newList(r.static)))
 	}
 	if r.ClientConn, err = grpc.NewClient(addr, options...); err != nil {
 		return nil, fmt.Errorf("dial %q; give it as host:port: %w", addr, err)
@@ -109,31 +110,24 @@ func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 // At reaches one replica. Close what it returns.
 func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return dial(addr, r.options...) }
 
-// static resolves to a list.
-type static []string
-
-// Scheme implements resolver.Builder.
-func (static) Scheme() string { return staticScheme }
+// list resolves to the replicas of an address.
+type list struct {
+	*manual.Resolver
+	authority string
+}
 
 // OverrideAuthority implements resolver.AuthorityOverrider: a list is not a host name. Calls are addressed to it; each replica
 // proves its own address.
-func (s static) OverrideAuthority(resolver.Target) string { return s[0] }
+func (l list) OverrideAuthority(resolver.Target) string { return l.authority }
 
-// Build implements resolver.Builder. A replica's place on the ring is by what it is called in the list, wherever that is now.
-func (s static) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+// newList returns the resolver of a list. A replica's place on the ring is by its name in the list, wherever that is now.
+func newList(addrs []string) list {
 	var state resolver.State
-	for _, addr := range s {
+	for _, addr := range addrs {
 		e := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr, ServerName: addr}}}
 		state.Endpoints = append(state.Endpoints, ringhash.SetHashKey(e, addr))
 	}
-	if err := cc.UpdateState(state); err != nil {
-		return nil, err
-	}
-	return resolved{}, nil
+	r := manual.NewBuilderWithScheme(staticScheme)
+	r.InitialState(state)
+	return list{r, addrs[0]}
 }
-
-// resolved is a resolver that is through.
-type resolved struct{}
-
-func (resolved) ResolveNow(resolver.ResolveNowOptions) {}
-func (resolved) Close()                                {}

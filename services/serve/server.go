@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,14 +37,12 @@ type Server struct {
 	options     []grpc.ServerOption
 	interceptor *interceptor
 	health      *health.Server
-	stopping    chan struct{}
+	services    []registration
+	stopping    context.Context // done when the server begins to stop
+	stop        context.CancelFunc
+	leaving     context.Context // done when it stops answering
+	leave       context.CancelFunc
 	drained     <-chan struct{} // nil: when stopping
-	stop        sync.Once
-	leaving     chan struct{} // closed when it stops answering
-	leave       sync.Once
-
-	mu       sync.Mutex
-	services []registration
 }
 
 type registration struct {
@@ -59,15 +56,13 @@ const streamWorkers = 64
 
 // New makes a server. Register services, then Serve.
 func New(o Options) (*Server, error) {
-	o, err := o.withDefaults()
+	i, err := newInterceptor(&o)
 	if err != nil {
 		return nil, err
 	}
-	i, err := newInterceptor(o)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{interceptor: i, health: health.NewServer(), stopping: make(chan struct{}), drained: o.Drained, leaving: make(chan struct{})}
+	s := &Server{interceptor: i, health: health.NewServer(), drained: o.Drained}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),
@@ -89,33 +84,35 @@ func New(o Options) (*Server, error) {
 
 // RegisterService implements grpc.ServiceRegistrar; call it before Serve. The service is SERVING in health from then on.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.services = append(s.services, registration{desc, impl})
 	s.health.SetServingStatus(desc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
 // Serve takes calls until ctx is done. Then health says NOT_SERVING, new calls are refused, running ones have 10 s to
-// end, and what is left is cut off. Where Options.Drained is set, it goes on answering until that is closed, before. It returns nil after a stop that was asked for. A server serves once.
+// end, and what is left is cut off. If Options.Drained is set, it goes on answering until that is closed, before. It returns nil after
+// such a stop. A server serves once.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(lis) }()
+	var err error
 	select {
-	case err := <-ended:
-		s.announceStop()
-		s.hangUp()
-		srv.Stop()
-		return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
+	case err = <-ended:
 	case <-ctx.Done():
 	}
-	s.announceStop()
-	if s.drained != nil {
+	s.health.Shutdown()
+	s.stop()
+	if err == nil && s.drained != nil {
 		<-s.drained
 	}
-	s.hangUp()
-	shutDown(srv)
-	if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	s.leave()
+	if err != nil {
+		srv.Stop()
+	} else {
+		shutDown(srv)
+		err = <-ended
+	}
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
 	}
 	return nil
@@ -125,8 +122,6 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 func (s *Server) build() *grpc.Server {
 	srv := grpc.NewServer(s.options...)
 	healthpb.RegisterHealthServer(srv, Health{s.health, s.healthy})
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, r := range s.services {
 		srv.RegisterService(r.desc, r.impl)
 		s.health.SetServingStatus(r.desc.ServiceName, healthpb.HealthCheckResponse_SERVING)
@@ -138,8 +133,6 @@ func (s *Server) build() *grpc.Server {
 
 // healthy returns the first error of the services that know whether they can work.
 func (s *Server) healthy() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, r := range s.services {
 		if service, ok := r.impl.(interface{ Healthy() error }); ok {
 			if err := service.Healthy(); err != nil {
@@ -168,13 +161,6 @@ func (h Health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*h
 	return res, nil
 }
 
-func (s *Server) announceStop() {
-	s.stop.Do(func() {
-		s.health.Shutdown()
-		close(s.stopping)
-	})
-}
-
 func shutDown(srv *grpc.Server) {
 	done := make(chan struct{})
 	go func() {
@@ -191,37 +177,28 @@ func shutDown(srv *grpc.Server) {
 	}
 }
 
-// hangUp ends watches of health, which never end by themselves.
-func (s *Server) hangUp() { s.leave.Do(func() { close(s.leaving) }) }
-
 type stoppingKey struct{}
 
 // Stopping returns a channel that is closed when the server of this call begins to stop. Streams that have no end of
 // their own (watching) select on it and end with SHUTTING_DOWN, for a graceful stop waits for them. On calls that no
 // Server serves it is nil, which never is ready.
 func Stopping(ctx context.Context) <-chan struct{} {
-	ch, _ := ctx.Value(stoppingKey{}).(chan struct{})
+	ch, _ := ctx.Value(stoppingKey{}).(<-chan struct{})
 	return ch
 }
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return s.interceptor.unary(context.WithValue(ctx, stoppingKey{}, s.stopping), req, info, next)
+	return s.interceptor.unary(context.WithValue(ctx, stoppingKey{}, s.stopping.Done()), req, info, next)
 }
 
-// stream also ends watches of health, which are gRPC's own and would hold up every stop.
+// stream also ends watches of health, which are gRPC's own, never end by themselves, and would hold up every stop.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	ctx := context.WithValue(ss.Context(), stoppingKey{}, s.stopping)
+	ctx := context.WithValue(ss.Context(), stoppingKey{}, s.stopping.Done())
 	if info.FullMethod == watchHealth {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
-		go func() {
-			select {
-			case <-s.leaving:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
+		defer context.AfterFunc(s.leaving, cancel)()
 	}
 	return s.interceptor.streamWith(ctx, srv, ss, info, next)
 }
