@@ -86,7 +86,7 @@ func withPlanner(t *testing.T, p *planner, cfg Config, servers map[string]any) *
 		t.Fatal(err)
 	}
 	register := func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }
-	conn := grpctest.ServeAs(t, register, serve.Options{Auth: keys}, keys.Ephemeral("mcppool", []identity.Role{identity.RoleService}))
+	conn := grpctest.Server(t, register, serve.Options{Auth: keys})(keys.Ephemeral("mcppool", []identity.Role{identity.RoleService}))
 	cfg.MCPConfigs = []string{writeConfig(t, map[string]any{"mcpServers": servers})}
 	return startWith(t, cfg, Deps{Planner: conn})
 }

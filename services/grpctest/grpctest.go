@@ -13,20 +13,11 @@ import (
 	"pawl.dev/services/serve"
 )
 
-const bufferBytes = 1 << 20
-
 // Serve serves what register registers and returns a connection to it; both are closed with the test. Zero options
 // serve as an installation without keys does: everyone is the user `local`.
 func Serve(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options) *grpc.ClientConn {
 	t.Helper()
-	return ServeAs(t, register, o, "")
-}
-
-// ServeAs is Serve with a connection that sends a bearer token.
-func ServeAs(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options, token string) *grpc.ClientConn {
-	t.Helper()
-	dial := Server(t, register, o)
-	return dial(token)
+	return Server(t, register, o)("")
 }
 
 // Server is Serve for tests with several callers: dial returns a connection that sends that token.
@@ -40,7 +31,7 @@ func Server(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options)
 		t.Fatalf("make the server: %v", err)
 	}
 	register(srv)
-	lis := bufconn.Listen(bufferBytes)
+	lis := bufconn.Listen(1 << 20)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ctx, lis) }()
@@ -52,23 +43,14 @@ func Server(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options)
 	})
 	return func(token string) *grpc.ClientConn {
 		t.Helper()
-		return connect(t, lis, token)
-	}
-}
-
-func connect(t testing.TB, lis *bufconn.Listener, token string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
-	if err != nil {
-		t.Fatalf("dial the server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Errorf("close the connection: %v", err)
+		conn, err := grpc.NewClient("passthrough:///localhost",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
+		if err != nil {
+			t.Fatalf("dial the server: %v", err)
 		}
-	})
-	return conn
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
 }

@@ -51,7 +51,7 @@ func TestServe(t *testing.T) {
 		if _, err := ask(t, dial("")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED {
 			t.Errorf("without a key: %v", err)
 		}
-		if sub, err := ask(t, grpctest.ServeAs(t, register, serve.Options{Auth: keys}, alice)); err != nil || sub != "alice" {
+		if sub, err := ask(t, grpctest.Server(t, register, serve.Options{Auth: keys})(alice)); err != nil || sub != "alice" {
 			t.Errorf("sub = %q, %v", sub, err)
 		}
 	})

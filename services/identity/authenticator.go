@@ -26,33 +26,14 @@ func (local) Authenticate(context.Context, string) (Principal, error) {
 	return Principal{Sub: LocalSub, Roles: everyRole}, nil
 }
 
-// delegate lets the parts of one local installation speak for its only user.
-func (local) delegate(_ Principal, sub string) (Principal, error) {
-	if sub != LocalSub {
+// delegate returns the principal of a user for whom the caller speaks: only services speak for others, and then only as a plain user.
+func delegate(a Authenticator, caller Principal, sub string) (Principal, error) {
+	if a == Local() && sub != LocalSub {
 		return Principal{}, denied("there is no user %q here: without API keys everyone is %q; start with a key file "+
 			"to have several users", sub, LocalSub)
-	}
-	return onBehalf(sub), nil
-}
-
-// delegator is implemented by authenticators that have their own rule for who may speak for whom.
-type delegator interface {
-	delegate(caller Principal, sub string) (Principal, error)
-}
-
-// delegate applies the rule: only services speak for others, and then only as a plain user.
-func delegate(a Authenticator, caller Principal, sub string) (Principal, error) {
-	if d, ok := a.(delegator); ok {
-		return d.delegate(caller, sub)
 	}
 	if !caller.Has(RoleService) {
 		return Principal{}, denied("only a key with role %q may act on behalf of a user; leave out %s", RoleService, onBehalfKey)
 	}
-	p := onBehalf(sub)
-	p.KeyID = caller.KeyID
-	return p, nil
-}
-
-func onBehalf(sub string) Principal {
-	return Principal{Sub: sub, Roles: plainUser, OnBehalf: true}
+	return Principal{Sub: sub, Roles: plainUser, KeyID: caller.KeyID, OnBehalf: true}, nil
 }

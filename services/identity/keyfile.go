@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -50,16 +51,10 @@ func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, erro
 	if key, ok := k.find(id); ok && key.proves(secret) {
 		return key.principal(), nil
 	}
-	if k.empty() {
+	if len(k.List()) == 0 {
 		return Principal{}, unauthenticated("there are no API keys here yet; the operator makes them with `pawl keys add`")
 	}
 	return Principal{}, unauthenticated("the API key is not valid here; it may have been removed. Ask the operator for a new one")
-}
-
-func (k *KeyFile) empty() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.keys) == 0
 }
 
 // find looks up a key. It reads the file first if a check is due or the id is unknown.
@@ -175,9 +170,13 @@ func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 func (k *KeyFile) change(edit func([]hashedKey) ([]hashedKey, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	unlock, err := lockFor(k.path)
+	dir := filepath.Dir(k.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the key file's folder: %w", err)
+	}
+	unlock, err := lockDir(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("lock the key file's folder: %w", err)
 	}
 	defer unlock()
 	if err := k.load(); err != nil {

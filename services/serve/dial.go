@@ -45,7 +45,9 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
-		telemetry.DialOption(),
+	}
+	if h := telemetry.ClientHandler(); h != nil {
+		options = append(options, grpc.WithStatsHandler(h))
 	}
 	if token != "" { // credentials that send nothing cost as much as those that do
 		options = append(options, grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))

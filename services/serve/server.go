@@ -77,7 +77,9 @@ func New(o Options) (*Server, error) {
 		// Goroutines that are used again have their stacks grown already: 15 % of the CPU of a short call.
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
-		telemetry.ServerOption(),
+	}
+	if h := telemetry.ServerHandler(); h != nil {
+		s.options = append(s.options, grpc.StatsHandler(h))
 	}
 	return s, nil
 }

@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 )
 
@@ -139,20 +138,4 @@ func ClientHandler() stats.Handler {
 		return nil
 	}
 	return otelgrpc.NewClientHandler()
-}
-
-// ServerOption traces and measures the calls of a gRPC server; no cost where neither is asked for.
-func ServerOption() grpc.ServerOption {
-	if h := ServerHandler(); h != nil {
-		return grpc.StatsHandler(h)
-	}
-	return grpc.EmptyServerOption{}
-}
-
-// DialOption is the same for a client connection.
-func DialOption() grpc.DialOption {
-	if h := ClientHandler(); h != nil {
-		return grpc.WithStatsHandler(h)
-	}
-	return grpc.EmptyDialOption{}
 }

@@ -68,9 +68,6 @@ func TestOffUnlessAskedFor(t *testing.T) {
 			if otel.GetTracerProvider() != before || telemetry.ServerHandler() != nil || telemetry.ClientHandler() != nil {
 				t.Error("something is on")
 			}
-			if _, empty := telemetry.ServerOption().(grpc.EmptyServerOption); !empty {
-				t.Error("ServerOption costs something")
-			}
 			next := slog.NewTextHandler(io.Discard, nil)
 			if telemetry.LogHandler("pool", next) != slog.Handler(next) {
 				t.Error("LogHandler wraps")
