@@ -45,6 +45,25 @@ func (e *Invalid) Error() string {
 	return b.String()
 }
 
+// WithoutMissing returns what an *Invalid error says of a document apart from required properties that are not there, which may be
+// supplied later; nil if that is nothing. Other errors say nothing of the document.
+func WithoutMissing(err error) error {
+	var all *Invalid
+	if !errors.As(err, &all) {
+		return nil
+	}
+	present := &Invalid{}
+	for _, p := range all.Problems {
+		if !p.Missing() {
+			present.Problems = append(present.Problems, p)
+		}
+	}
+	if len(present.Problems) == 0 {
+		return nil
+	}
+	return present
+}
+
 // Validate checks a document, given as JSON text. The error is an *Invalid.
 func (s *Schema) Validate(text string) error {
 	doc, err := strictjson.Parse(text, strictjson.Rules{})

@@ -85,7 +85,7 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 		}
 	}
 	return &plannerv1.CheckPlaybookResponse{
-		Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal, InputsSchemaJson: p.InputsSchema(),
+		Name: p.Name, StepCount: uint32(len(p.Steps)), ToolIds: p.ToolIDs(), Goal: p.Goal, InputsSchemaJson: p.Inputs.Schema,
 	}, nil
 }
 

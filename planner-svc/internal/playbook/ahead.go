@@ -3,6 +3,8 @@ package playbook
 import (
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/plan"
@@ -26,9 +28,6 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 		return nil, err
 	}
 	p := r.at
-	if p.step == len(r.Steps) {
-		return []*plannerv1.PlannedStep{r.final()}, nil
-	}
 	step, err := r.propose(p)
 	if err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	var steps []*plannerv1.PlannedStep
 	ordinal, known := plan.NextOrdinal(r.tc.GetHistory())
 	for size := 0; step != nil; {
-		if size += sizeOf(step); len(steps) > 0 && size > mostBytes {
+		if size += proto.Size(step); len(steps) > 0 && size > mostBytes {
 			break
 		}
 		steps = append(steps, step)
@@ -54,23 +53,12 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 // further returns the call behind another one and its step; nil if that is not certain yet. What is wrong with it is told when it is due.
 func (r *run) further(p place) (place, *plannerv1.PlannedStep) {
 	next, err := r.after(p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return p, nil
-	case next.step == len(r.Steps):
-		return next, r.final()
 	}
 	step, err := r.propose(next)
 	if err != nil {
 		return p, nil
 	}
 	return next, step
-}
-
-func (r *run) final() *plannerv1.PlannedStep {
-	return &plannerv1.PlannedStep{ToolId: plan.Final, Description: r.finalDescription()}
-}
-
-func sizeOf(s *plannerv1.PlannedStep) int {
-	return len(s.GetToolId()) + len(s.GetDescription()) + len(s.GetInputJson()) + len(s.GetRisk().GetReason())
 }

@@ -1,6 +1,7 @@
 package playbook
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -44,10 +45,7 @@ func (r *run) summary() string {
 				continue // it was tried again
 			}
 			e := calls[0].entry
-			what := e.GetDescription()
-			if what == "" {
-				what = r.defaultDescription(calls[0].place)
-			}
+			what := cmp.Or(e.GetDescription(), r.defaultDescription(calls[0].place))
 			fmt.Fprintf(&b, "\n%d. %s (%s) — %s", i+1, what, e.GetToolId(), r.outcome(e))
 		}
 		if !called {
@@ -73,10 +71,7 @@ func (r *run) outcome(e *plannerv1.HistoryEntry) string {
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
 		res := result.Of(e)
-		text := strings.Join(strings.Fields(res.Message), " ")
-		if text == "" {
-			text = res.Structured()
-		}
+		text := cmp.Or(strings.Join(strings.Fields(res.Message), " "), res.Structured())
 		if text == "" {
 			return l.Pick("done", "完成")
 		}

@@ -187,9 +187,9 @@ func TestExpressionsThatFail(t *testing.T) {
 	for expression, want := range map[string]string{
 		"if: steps.a.output.none == 1":                   "its `if` cannot be evaluated: no such key: none",
 		"if: steps.b.output.message == ''":               "no such key: output; b has no output: it was skipped: its \"if\" is false",
-		"if: steps.a.output.structured.l":                "its `if` must be true or false, but is a list",
+		"if: steps.a.output.structured.l":                "its `if` must be true or false, but is [1,1",
 		"if: steps.a.output.structured.l[0] + '' == 'x'": "no such overload",
-		"foreach: steps.a.status":                        "its `foreach` must be a list, but is a string",
+		"foreach: steps.a.status":                        "its `foreach` must be a list, but is \"success\"",
 		"foreach: steps.a.output.structured.l":           "its `foreach` has 2001 items; it takes at most 1000",
 		"foreach: \"${a.structured.l}\"":                 "its `foreach` has 2001 items",
 		"foreach: \"${a.structured.none}\"":              `has no member "none"`,
@@ -227,13 +227,13 @@ func TestControlIsChecked(t *testing.T) {
 		"line 2: step 1 (item) refers to steps.later, but no step before it is called later; it can refer to goal",
 		"line 3: `if`: it must be a bool, but is a int",
 		"line 3: `foreach`: it must be a list, but is a string",
-		"line 3: `foreach` calls its items `item` and `index`; give step 1 another id",
 		"line 4: `if`: Syntax error: mismatched input '<EOF>' (at character 4)",
 		"line 4: `attempts` must be a number from 2 to 10, the first attempt included",
 		"line 5: `if`: undeclared reference to 'nope' (at character 1)",
-		"line 5: `foreach` calls its items `item` and `index`; give step 1 another id",
 		"line 6: `if`: invalid matches argument (at character 33)",
 		"line 6: `retry` has an unknown key `times`; it can have attempts",
+		"line 7: step 6 (later) refers to ${index}, but no step before it is called index; it can refer to goal, item, step2, step3, step4, step5",
+		"line 7: `retry` needs `attempts`",
 	}
 	if d := cmp.Diff(want, got); d != "" || !strings.Contains(e.Message, "and ") {
 		t.Errorf("%s\n%s", e.Message, d)
@@ -244,6 +244,7 @@ func TestControlIsChecked(t *testing.T) {
 		"{tool: a/b, foreach: \"{'a': 1}.map(k, k)\"}":   "maps cannot be written in an expression",
 		"{tool: a/b, input: {x: \"${index}\"}}":          "but no step before it is called index",
 		"{tool: a/b, foreach: [\"${item}\"]}":            "but no step before it is called item",
+		"{tool: a/b, if: inputs.x}":                      "step 1 reads the input x, which `inputs` does not have",
 		"{tool: a/b, retry: {}}":                         "`retry` needs `attempts`",
 		"{tool: a/b, retry: 3}":                          "`retry` must have `key: value` lines",
 		"{tool: a/b, foreach: {a: 1}}":                   "`foreach` must be a text",

@@ -3,7 +3,6 @@ package playbook
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"cel.dev/cel-go/common/types"
@@ -11,20 +10,22 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"pawl.dev/services/jsonref"
-
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/lang"
 )
+
+// mostShown is how much of a value an error shows, in characters.
+const mostShown = 200
 
 // operators are those of expectations, in the order in which they are checked.
 var operators = []string{"exists", "equals", "not_equals", "contains", "matches", "gte", "lte"}
 
-func (r *reader) expectations(n *yaml.Node) ([]Expectation, []use) {
+func (r *reader) expectations(n *yaml.Node) (all []Expectation) {
 	if n.Kind != yaml.SequenceNode {
 		r.wrong(n, "`expect` must be a list, such as `- { path: structured.count, gte: 1 }`")
-		return nil, nil
+		return nil
 	}
-	var all []Expectation
-	var uses []use
 	for _, item := range n.Content {
 		e := Expectation{Line: item.Line}
 		keys := []member{{"path", func(v *yaml.Node) {
@@ -33,24 +34,19 @@ func (r *reader) expectations(n *yaml.Node) ([]Expectation, []use) {
 			}
 		}}}
 		for _, op := range operators {
-			keys = append(keys, member{op, func(v *yaml.Node) { e.Checks = append(e.Checks, r.check(op, v, &uses)) }})
+			keys = append(keys, member{op, func(v *yaml.Node) { e.Checks = append(e.Checks, r.check(op, v)) }})
 		}
 		r.members(item, "an expectation", keys...)
 		if item.Kind == yaml.MappingNode && len(e.Checks) == 0 {
 			r.wrong(item, "an expectation needs one of "+strings.Join(operators, ", "))
 		}
-		slices.SortStableFunc(e.Checks, func(a, b check) int {
-			return slices.Index(operators, a.op) - slices.Index(operators, b.op)
-		})
 		all = append(all, e)
 	}
-	return all, uses
+	return all
 }
 
-func (r *reader) check(op string, n *yaml.Node, uses *[]use) check {
-	c := check{op: op}
-	var found []use
-	c.operand = r.json(n, 0, &found)
+func (r *reader) check(op string, n *yaml.Node) check {
+	c := check{op: op, operand: r.json(n, 0, op != "matches")}
 	kind := strictjson.Kind(c.operand)
 	switch op {
 	case "exists":
@@ -58,18 +54,16 @@ func (r *reader) check(op string, n *yaml.Node, uses *[]use) check {
 			r.wrong(n, "`exists` must be true or false")
 		}
 	case "gte", "lte":
-		if kind != "number" && len(found) == 0 {
+		if kind != "number" && len(namesIn(c.operand)) == 0 {
 			r.wrong(n, "`"+op+"` must be a number")
 		}
 	case "matches":
-		found = nil
 		pattern, err := regexp.Compile(strictjson.Content(c.operand))
 		if err != nil || kind != "string" {
 			r.wrong(n, "`matches` must be a regular expression (RE2 syntax)")
 		}
 		c.pattern = pattern
 	}
-	*uses = append(*uses, found...)
 	return c
 }
 
@@ -102,7 +96,7 @@ func (e *Expectation) holds(output string, lookup func(string) (string, bool)) e
 			}
 		}
 		if !c.test(value, operand) {
-			return fmt.Errorf("expected %s %s, got %s", where, c.words(operand), shorten(value))
+			return fmt.Errorf("expected %s %s, got %s", where, c.words(operand), lang.Clip(value, mostShown))
 		}
 	}
 	return nil
@@ -111,7 +105,7 @@ func (e *Expectation) holds(output string, lookup func(string) (string, bool)) e
 // words says what a check demands.
 func (c *check) words(operand string) string {
 	return map[string]string{"equals": "to be", "not_equals": "not to be", "contains": "to contain", "matches": "to match", "gte": "to be at least", "lte": "to be at most"}[c.op] +
-		" " + shorten(operand)
+		" " + lang.Clip(operand, mostShown)
 }
 
 func (c *check) test(value, operand string) bool {
@@ -133,19 +127,6 @@ func (c *check) test(value, operand string) bool {
 	if strictjson.Kind(value) != "number" || strictjson.Kind(operand) != "number" {
 		return false
 	}
-	switch order, _ := v.(traits.Comparer).Compare(o).(types.Int); c.op {
-	case "gte":
-		return order >= 0
-	default:
-		return order <= 0
-	}
-}
-
-func shorten(raw string) string {
-	const most = 200
-	runes := []rune(raw)
-	if len(runes) <= most {
-		return raw
-	}
-	return string(runes[:most]) + "…"
+	order, ok := v.(traits.Comparer).Compare(o).(types.Int)
+	return ok && (c.op == "gte" && order >= 0 || c.op == "lte" && order <= 0)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -21,15 +22,16 @@ import (
 )
 
 // maxCost bounds the work of one evaluation, in CEL's units: about one per operation and per ten bytes of text.
-const maxCost = 1_000_000
+const maxCost = 300_000
 
 // stepsName is what expressions call the earlier steps.
 const stepsName = "steps"
 
-// expression is a CEL expression over `goal`, `inputs` and `steps`. It is compiled once per playbook and has no effects.
+// expression is a CEL expression over `goal`, `inputs` and `steps`, or a JSON template. It is compiled once per playbook and has no effects.
 type expression struct {
-	program cel.Program
-	steps   []string // the ids of the steps that it reads
+	program  cel.Program // nil: a template
+	template string
+	names    []string // of the steps that it reads
 }
 
 // values makes CEL values of what celValue returns. Maps iterate in the order of their keys, because an expression must give the same
@@ -37,34 +39,33 @@ type expression struct {
 var values = ordered{types.DefaultTypeAdapter}
 
 // environment declares what expressions may read.
-func environment() (*cel.Env, error) {
+var environment = sync.OnceValues(func() (*cel.Env, error) {
 	named := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(cel.CustomTypeAdapter(values), cel.CrossTypeNumericComparisons(true), cel.ASTValidators(cel.ValidateRegexLiterals()),
 		cel.Variable(goalName, cel.StringType), cel.Variable(inputsName, named), cel.Variable(stepsName, named))
-}
+})
 
-// expression reads an expression whose result has that type. Uses are the steps that it reads.
-func (r *reader) expression(p *Playbook, n *yaml.Node, key string, result *cel.Type) (*expression, []use) {
+// expression reads an expression whose result has that type.
+func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *expression {
+	wrong := func(format string, args ...any) *expression {
+		r.wrong(n, "`"+key+"`: "+fmt.Sprintf(format, args...))
+		return nil
+	}
 	text := r.text(n, key)
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
+	env, err := environment()
+	switch {
+	case err != nil:
+		return wrong("%v", err)
+	case strings.TrimSpace(text) == "":
+		return nil
 	}
-	wrong := func(format string, args ...any) { r.wrong(n, "`"+key+"`: "+fmt.Sprintf(format, args...)) }
-	if r.env == nil {
-		env, err := environment()
-		if err != nil {
-			wrong("%v", err)
-			return nil, nil
-		}
-		r.env = env
-	}
-	checked, issues := r.env.Compile(text)
+	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
 		for _, e := range issues.Errors() {
 			message, _, _ := strings.Cut(strings.TrimSuffix(e.Message, " (in container '')"), " expecting ") // any of thirty tokens
 			wrong("%s (at character %d)", message, e.Location.Column()+1)
 		}
-		return nil, nil
+		return nil
 	}
 	if got := checked.OutputType(); !got.IsExactType(cel.DynType) && !result.IsAssignableType(got) {
 		wrong("it must be a %s, but is a %s", strings.TrimSuffix(result.String(), "(dyn)"), got)
@@ -73,18 +74,17 @@ func (r *reader) expression(p *Playbook, n *yaml.Node, key string, result *cel.T
 	if err != nil {
 		wrong("%v", err)
 	}
-	for _, name := range inputs {
-		r.checkInput(p, n.Line, "`"+key+"`", name)
-	}
-	program, err := r.env.Program(checked, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
-		wrong("%v", err)
-	}
-	var uses []use
 	for _, id := range steps {
-		uses = append(uses, use{ref: jsonref.Ref{Name: id}, line: n.Line, text: "steps." + id})
+		r.checkStep(n, id, stepsName+"."+id)
 	}
-	return &expression{program: program, steps: steps}, uses
+	for _, name := range inputs {
+		r.checkInput(n, name)
+	}
+	program, err := env.Program(checked, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return wrong("%v", err)
+	}
+	return &expression{program: program, names: steps}
 }
 
 // reads returns the steps and inputs that an expression reads. They must be named, so that it is known which steps must have ended
@@ -129,37 +129,36 @@ func reads(root ast.Expr) (steps, inputs []string, err error) {
 	return slices.Compact(steps), inputs, err
 }
 
-// eval evaluates an expression; the steps that it reads must have ended.
-func (r *run) eval(x *expression) (ref.Val, error) {
+// eval returns the value of an expression of step i as JSON; the error is jsonref.ErrNotYet if a step that it reads has not ended.
+func (r *run) eval(x *expression, i int) (string, error) {
+	switch {
+	case !r.ended(x.names, i):
+		return "", jsonref.ErrNotYet
+	case x.program == nil:
+		return r.fill(x.template, place{step: i}, false)
+	}
 	steps := map[string]any{}
-	for _, id := range x.steps {
-		steps[id] = r.valueOf(r.byID[id])
+	for _, id := range x.names {
+		steps[id] = r.states[r.byID[id]].forExpressions()
 	}
 	value, _, err := x.program.Eval(map[string]any{goalName: r.goal(), inputsName: celValue(r.inputs), stepsName: steps})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "cost limit"):
-		return nil, errors.New("it takes too much work; make it simpler, or the list that it reads shorter")
+		return "", errors.New("it takes too much work; make it simpler, or the list that it reads shorter")
 	case err != nil:
-		return nil, fmt.Errorf("%w%s", err, r.withoutOutput(x.steps))
+		return "", fmt.Errorf("%w%s", err, r.withoutOutput(x.names))
 	}
-	return value, nil
+	return toJSON(value)
 }
 
-// valueOf is what expressions see of a step that has ended.
-func (r *run) valueOf(i int) any {
-	st := &r.states[i]
-	if st.value == nil {
-		st.value = map[string]any{"status": st.status}
-		switch value := celValue(st.output).(type) {
-		case map[string]any:
-			if st.status != success {
-				st.value["error"] = value["error"]
-				break
-			}
-			st.value["output"] = value
-		default:
-			st.value["output"] = value
-		}
+// forExpressions returns what expressions see of a step that has ended.
+func (st *state) forExpressions() any {
+	switch {
+	case st.value != nil:
+	case strings.HasPrefix(st.output, `{"error":`) && st.status != success:
+		st.value = celValue(`{"status":"` + st.status + `",` + st.output[1:])
+	default:
+		st.value = celValue(`{"status":"` + st.status + `","output":` + st.output + `}`)
 	}
 	return st.value
 }
@@ -216,37 +215,25 @@ func celValue(raw string) any {
 		}
 		return raw
 	}
-	return types.NullValue
+	return nil
 }
 
-// toJSON writes the result of an expression.
+// toJSON writes the result of an expression. Objects in it are parts of outputs and inputs, since expressions cannot make any.
 func toJSON(v ref.Val) (string, error) {
-	switch v := v.(type) {
-	case traits.Lister:
-		var items []string
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			item, err := toJSON(it.Next())
-			if err != nil {
-				return "", err
-			}
-			items = append(items, item)
-		}
-		return strictjson.Array(items), nil
-	case traits.Mapper:
-		o := &strictjson.Object{}
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			value, err := toJSON(v.Get(key))
-			if err != nil {
-				return "", err
-			}
-			o.Set(fmt.Sprint(key.Value()), value)
-		}
-		return o.String(), nil
-	case types.Null:
+	list, ok := v.(traits.Lister)
+	switch {
+	case v == types.NullValue:
 		return "null", nil
-	case types.Bool, types.Int, types.Uint, types.Double, types.String:
+	case !ok:
 		return strictjson.Marshal(v.Value())
 	}
-	return "", fmt.Errorf("a %s has no JSON", v.Type().TypeName())
+	var items []string
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		item, err := toJSON(it.Next())
+		if err != nil {
+			return "", err
+		}
+		items = append(items, item)
+	}
+	return strictjson.Array(items), nil
 }

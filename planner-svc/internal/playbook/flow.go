@@ -37,7 +37,3 @@ func (r *run) raised(assessed *commonv1.Risk, said commonv1.RiskLevel) *commonv1
 	}
 	return &commonv1.Risk{Level: said, Reason: r.lang.Pick("The playbook says so.", "playbook 中如此声明。")}
 }
-
-func (r *run) finalDescription() string {
-	return r.lang.Pick("The playbook is done.", "playbook 已全部完成。")
-}

@@ -11,6 +11,8 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
 	"pawl.dev/services/strictjson"
+
+	"pawl.dev/planner-svc/internal/lang"
 )
 
 // maxItems bounds how often a `foreach` calls its tool.
@@ -34,15 +36,14 @@ type call struct {
 
 // state is how far a step has come.
 type state struct {
-	status  string         // "" until it has ended
-	entered bool           // its `if` and `foreach` were evaluated
-	count   int            // how many calls it has: one without `foreach`
-	items   []string       // JSON of the items, if it has `foreach`
-	outputs []string       // JSON, of the calls that have ended
-	worst   string         // the status of the last of them that did not succeed
-	output  string         // JSON of the whole step, once it has ended
-	value   map[string]any // the same for expressions; made when it is needed
-	ahead   string         // the id of its call if that is planned ahead and can be referred to
+	status  string   // "" until it has ended
+	count   int      // how many calls it has: one without `foreach`; 0 until its `if` and `foreach` were evaluated
+	items   []string // JSON of the items, if it has `foreach`
+	outputs []string // JSON, of the calls that have ended
+	worst   string   // the status of the last of them that did not succeed
+	output  string   // JSON of the whole step, once it has ended
+	value   any      // the same for expressions; made when it is needed
+	ahead   string   // the id of its call if that is planned ahead and can be referred to
 }
 
 // replay finds the call that is due from the history. Conditions and lists are evaluated again; they depend on the playbook, the inputs
@@ -98,14 +99,12 @@ func (r *run) after(p place) (place, error) {
 func (r *run) enter(i int) (place, error) {
 	for ; i < len(r.Steps); i++ {
 		s, st := &r.Steps[i], &r.states[i]
-		if !st.entered {
-			if err := r.enterStep(i); err != nil {
-				if !errors.Is(err, jsonref.ErrNotYet) {
-					err = unusable(s.Line, "%s (%s): %w", r.stepName(i), s.Tool, err)
-				}
+		if st.count == 0 && st.status == "" {
+			if err := r.enterStep(i); errors.Is(err, jsonref.ErrNotYet) {
 				return place{step: i}, err
+			} else if err != nil {
+				return place{step: i}, unusable(s.Line, "%s (%s): %w", r.stepName(i), s.Tool, err)
 			}
-			st.entered = true
 		}
 		if st.count > 0 {
 			break
@@ -117,76 +116,36 @@ func (r *run) enter(i int) (place, error) {
 func (r *run) enterStep(i int) error {
 	s, st := &r.Steps[i], &r.states[i]
 	if s.If != nil {
-		holds, err := r.holds(s.If)
-		switch {
+		switch holds, err := r.eval(s.If, i); {
 		case err != nil:
-			return err
-		case !holds:
+			return fmt.Errorf("its `if` cannot be evaluated: %w", err)
+		case holds == "false":
 			st.status, st.output = skipped, `{"error":"it was skipped: its \"if\" is false"}`
 			return nil
+		case holds != "true":
+			return fmt.Errorf("its `if` must be true or false, but is %s", lang.Clip(holds, mostShown))
 		}
 	}
 	if s.Foreach == nil {
 		st.count = 1
 		return nil
 	}
-	items, err := r.items(s.Foreach, i)
+	list, err := r.eval(s.Foreach, i)
 	if err != nil {
-		return err
+		return fmt.Errorf("its `foreach` cannot be evaluated: %w", err)
 	}
-	if st.items, st.count = items, len(items); len(items) == 0 {
-		st.status, st.output = success, "[]"
-	}
-	return nil
-}
-
-func (r *run) holds(x *expression) (bool, error) {
-	if !r.ended(x.steps, len(r.Steps)) {
-		return false, jsonref.ErrNotYet
-	}
-	value, err := r.eval(x)
-	if err != nil {
-		return false, fmt.Errorf("its `if` cannot be evaluated: %w", err)
-	}
-	holds, ok := value.Value().(bool)
-	if !ok {
-		return false, fmt.Errorf("its `if` must be true or false, but is a %s", value.Type().TypeName())
-	}
-	return holds, nil
-}
-
-// items returns the items of a `foreach`, as JSON.
-func (r *run) items(f *foreach, i int) ([]string, error) {
-	names := namesIn(f.template)
-	if f.expression != nil {
-		names = f.expression.steps
-	}
-	if !r.ended(names, i) {
-		return nil, jsonref.ErrNotYet
-	}
-	list, err := r.list(f, i)
-	if err != nil {
-		return nil, fmt.Errorf("its `foreach` cannot be evaluated: %w", err)
-	}
-	if kind := strictjson.Kind(list); kind != "array" {
-		return nil, fmt.Errorf("its `foreach` must be a list, but is a %s", kind)
+	if strictjson.Kind(list) != "array" {
+		return fmt.Errorf("its `foreach` must be a list, but is %s", lang.Clip(list, mostShown))
 	}
 	items := slices.Collect(strictjson.Items(list))
-	if len(items) > maxItems {
-		return nil, fmt.Errorf("its `foreach` has %d items; it takes at most %d", len(items), maxItems)
+	switch {
+	case len(items) > maxItems:
+		return fmt.Errorf("its `foreach` has %d items; it takes at most %d", len(items), maxItems)
+	case len(items) == 0:
+		st.status, st.output = success, list
 	}
-	return items, nil
-}
-
-func (r *run) list(f *foreach, i int) (string, error) {
-	if f.expression == nil {
-		return r.fill(f.template, place{step: i}, false)
-	}
-	value, err := r.eval(f.expression)
-	if err != nil {
-		return "", err
-	}
-	return toJSON(value)
+	st.items, st.count = items, len(items)
+	return nil
 }
 
 // ended reports whether those of the first n steps that are named have ended.
@@ -200,8 +159,12 @@ func (r *run) ended(names []string, n int) bool {
 // add takes the result of a call, and makes that of the step if it was the last one.
 func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
 	st.outputs = append(st.outputs, output(e))
-	if status := statusOf(e); status != success {
-		st.worst = status
+	switch e.GetResult() {
+	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
+	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
+		st.worst = skipped
+	default:
+		st.worst = failure
 	}
 	if len(st.outputs) < st.count {
 		return
@@ -210,16 +173,6 @@ func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
 	if list {
 		st.output = strictjson.Array(st.outputs)
 	}
-}
-
-func statusOf(e *plannerv1.HistoryEntry) string {
-	switch e.GetResult() {
-	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
-		return success
-	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
-		return skipped
-	}
-	return failure
 }
 
 // verify checks a call that has ended: no failure where the playbook stops at one, and every expectation.

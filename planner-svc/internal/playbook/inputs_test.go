@@ -12,7 +12,7 @@ const withInputs = `
 inputs:
   folder: {type: string, description: Where to look}
   most: {type: integer, default: 9007199254740993, minimum: 1}
-  kind: string
+  kind: {type: string}
 steps:
 - {id: find, tool: ws/find, input: {pattern: "${inputs.folder}/*.${inputs.kind}", all: "${inputs}", most: "${inputs.most}"}, if: "inputs.most > 1 && inputs.folder != ''"}
 `
@@ -72,8 +72,8 @@ func TestInputsAreChecked(t *testing.T) {
 		"{a: 5}":                           "`inputs`: ",
 		"{a: {type: text}}":                "`inputs`: ",
 		"{a: {type: integer, default: x}}": "a default of `inputs` does not fit: \"/a\": must be integer",
-		"{a.b: string}":                    "an input must begin with a letter",
-		"{b: string}":                      "reads the input a, which `inputs` does not have; it has b",
+		"{a.b: {type: string}}":            "an input must begin with a letter",
+		"{b: {type: string}}":              "reads the input a, which `inputs` does not have",
 	} {
 		for _, use := range []string{"input: {x: \"${inputs.a}\"}", "if: \"inputs.a == ''\""} {
 			_, err := Parse("inputs: " + inputs + "\nsteps:\n- {tool: ws/find, " + use + "}\n")
@@ -82,7 +82,7 @@ func TestInputsAreChecked(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Parse("inputs: {a: string}\nsteps: [{id: inputs, tool: ws/find}]\n"); err == nil || !strings.Contains(err.Error(), "cannot have a step with the id `inputs`") {
+	if _, err := Parse("inputs: {a: {type: string}}\nsteps: [{id: inputs, tool: ws/find}]\n"); err == nil || !strings.Contains(err.Error(), "cannot have a step with the id `inputs`") {
 		t.Error(err)
 	}
 }

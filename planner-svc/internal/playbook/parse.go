@@ -2,7 +2,6 @@ package playbook
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -27,6 +26,9 @@ const (
 	indexName  = "index"
 )
 
+// maxAttempts bounds how often a step is tried.
+const maxAttempts = 10
+
 var (
 	idPattern   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 	pathPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$`)
@@ -39,28 +41,13 @@ func Parse(text string) (*Playbook, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{}
-	p := r.playbook(root)
+	r := &reader{p: &Playbook{byID: map[string]int{}}}
+	r.playbook(root)
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b problem) int { return a.line - b.line })
 		return nil, invalid(r.problems)
 	}
-	return p, p.index()
-}
-
-// index looks up once what every run of the playbook needs.
-func (p *Playbook) index() error {
-	p.byID = make(map[string]int, len(p.Steps))
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		p.byID[s.ID] = i
-		template, err := strictjson.ParseObject(s.Input)
-		if err != nil {
-			return fmt.Errorf("playbook: the input of %s: %w", p.stepName(i), err)
-		}
-		s.template = template
-	}
-	return nil
+	return r.p, nil
 }
 
 // document reads the one YAML document of a text.
@@ -89,107 +76,96 @@ func syntaxError(err error) problem {
 	return problem{1, "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 }
 
-// reader collects problems while it reads, so that a person can mend them all at once.
+// reader reads a playbook and collects problems, so that a person can correct them all at once.
 type reader struct {
+	p        *Playbook // as far as it was read: references are to its steps
 	problems []problem
-	env      *cel.Env // nil until the first expression
+	what     string   // names in problems what is being read
+	given    []string // what its references may name besides the goal, inputs and steps
 }
 
 func (r *reader) wrong(n *yaml.Node, message string) {
 	r.problems = append(r.problems, problem{max(n.Line, 1), message})
 }
 
-func (r *reader) playbook(root *yaml.Node) *Playbook {
-	p := &Playbook{}
-	var answer []use
-	var steps *yaml.Node
+func (r *reader) playbook(root *yaml.Node) {
 	r.members(root, "the playbook",
-		member{"name", func(v *yaml.Node) { p.Name = r.text(v, "name") }},
-		member{"goal", func(v *yaml.Node) { p.Goal = r.text(v, "goal") }},
-		member{"inputs", func(v *yaml.Node) { p.Inputs = r.inputs(v) }},
-		member{"steps", func(v *yaml.Node) { steps = v }},
-		member{"answer", func(v *yaml.Node) { p.Answer, answer = r.template(v, "answer") }})
-	switch {
-	case root.Kind != yaml.MappingNode:
-	case steps == nil:
+		member{"name", func(v *yaml.Node) { r.p.Name = r.text(v, "name") }},
+		member{"goal", func(v *yaml.Node) { r.p.Goal = r.text(v, "goal") }},
+		member{"inputs", func(v *yaml.Node) { r.p.Inputs = r.inputs(v) }},
+		member{"steps", r.steps},
+		member{"answer", func(v *yaml.Node) {
+			r.what, r.given = "the answer", nil
+			r.p.Answer = r.template(v, "answer")
+		}})
+	if root.Kind == yaml.MappingNode && r.p.Steps == nil {
 		r.wrong(root, "`steps` is missing")
-	case steps.Kind != yaml.SequenceNode || len(steps.Content) == 0:
-		r.wrong(steps, "`steps` must be a list of at least one step")
-	default:
-		r.steps(p, steps)
-		r.checkUses(p, len(p.Steps), "the answer", answer)
 	}
-	return p
 }
 
-func (r *reader) steps(p *Playbook, n *yaml.Node) {
+func (r *reader) steps(n *yaml.Node) {
+	r.p.Steps = []Step{}
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		r.wrong(n, "`steps` must be a list of at least one step")
+		return
+	}
 	for i, item := range n.Content {
-		step, uses := r.step(p, i, item)
-		var given []string
-		if step.Foreach != nil {
-			given = []string{itemName, indexName}
-		}
-		for j, other := range p.Steps {
-			if other.ID == step.ID {
-				r.wrong(item, "the id "+step.ID+" is taken by step "+strconv.Itoa(j+1)+"; ids are unique")
-			}
-			if slices.Contains(given, other.ID) {
-				r.wrong(item, "`foreach` calls its items `item` and `index`; give step "+strconv.Itoa(j+1)+" another id")
-			}
-		}
-		if p.Inputs != nil && step.ID == inputsName {
+		step := r.step(i, item)
+		if taken, ok := r.p.byID[step.ID]; ok {
+			r.wrong(item, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
+		} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
 			r.wrong(item, "a playbook with `inputs` cannot have a step with the id `inputs`")
 		}
-		p.Steps = append(p.Steps, step)
-		r.checkUses(p, i, p.stepName(i), uses.condition)
-		r.checkUses(p, i, p.stepName(i), uses.call, given...)
-		r.checkUses(p, i+1, p.stepName(i), uses.result, given...)
+		r.p.byID[step.ID] = i
+		r.p.Steps = append(r.p.Steps, step)
 	}
 }
 
-// stepUses are the references of a step, by when they are resolved.
-type stepUses struct{ condition, call, result []use }
-
-// step reads one step.
-func (r *reader) step(p *Playbook, i int, n *yaml.Node) (s Step, uses stepUses) {
-	s = Step{ID: defaultID(i), Input: "{}", Line: n.Line}
+// step reads one step, each key with what its references may name.
+func (r *reader) step(i int, n *yaml.Node) Step {
+	s := Step{ID: defaultID(i), template: &strictjson.Object{}, Line: n.Line}
+	r.what, r.given = stepName(i, s.ID), nil
 	what := "step " + strconv.Itoa(i+1)
-	var list, description, input []use
 	r.members(n, what,
-		member{"id", func(v *yaml.Node) { s.ID = r.id(v) }},
+		member{"id", func(v *yaml.Node) {
+			s.ID = r.id(v)
+			r.what = stepName(i, s.ID)
+		}},
 		member{"tool", func(v *yaml.Node) { s.Tool = r.tool(v) }},
-		member{"description", func(v *yaml.Node) { s.Description, description = r.template(v, "description") }},
-		member{"if", func(v *yaml.Node) { s.If, uses.condition = r.expression(p, v, "if", cel.BoolType) }},
-		member{"foreach", func(v *yaml.Node) { s.Foreach, list = r.foreach(p, v) }},
-		member{"input", func(v *yaml.Node) { s.Input, input = r.object(v) }},
-		member{"expect", func(v *yaml.Node) { s.Expect, uses.result = r.expectations(v) }},
+		member{"if", func(v *yaml.Node) { s.If = r.expression(v, "if", cel.BoolType) }},
+		member{"foreach", func(v *yaml.Node) {
+			s.Foreach = r.list(v)
+			r.given = []string{itemName, indexName}
+		}},
+		member{"description", func(v *yaml.Node) { s.Description = r.template(v, "description") }},
+		member{"input", func(v *yaml.Node) { s.template = r.object(v) }},
+		member{"expect", func(v *yaml.Node) {
+			r.given = append(r.given, s.ID)
+			s.Expect = r.expectations(v)
+		}},
 		member{"retry", func(v *yaml.Node) { s.Attempts = r.retry(v) }},
 		member{"on_error", func(v *yaml.Node) { s.Continue = r.oneOf(v, "on_error", "stop", "continue") == "continue" }},
 		member{"risk", func(v *yaml.Node) { s.Risk = risk.Parse(r.oneOf(v, "risk", "low", "medium", "high")) }})
-	uses.condition, uses.call = append(uses.condition, list...), append(description, input...)
 	if n.Kind == yaml.MappingNode && s.Tool == "" {
 		r.wrong(n, what+" has no `tool`")
 	}
-	return s, uses
+	s.Input = s.template.String()
+	return s
 }
 
-// foreach reads a list: written out, a reference to one, or an expression.
-func (r *reader) foreach(p *Playbook, n *yaml.Node) (*foreach, []use) {
-	f := &foreach{}
-	var uses []use
+// list reads the list of a `foreach`: written out, a reference to one, or an expression.
+func (r *reader) list(n *yaml.Node) *expression {
+	var template string
 	switch {
 	case n.Kind == yaml.SequenceNode:
-		f.template = r.json(n, 0, &uses)
+		template = r.json(n, 0, true)
 	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${"):
-		f.template, uses = r.template(n, "foreach")
+		template = r.template(n, "foreach")
 	default:
-		f.expression, uses = r.expression(p, n, "foreach", cel.ListType(cel.DynType))
+		return r.expression(n, "foreach", cel.ListType(cel.DynType))
 	}
-	return f, uses
+	return &expression{template: template, names: namesIn(template)}
 }
-
-// maxAttempts bounds how often a step is tried.
-const maxAttempts = 10
 
 func (r *reader) retry(n *yaml.Node) (attempts int) {
 	r.members(n, "`retry`", member{"attempts", func(v *yaml.Node) {
@@ -202,35 +178,6 @@ func (r *reader) retry(n *yaml.Node) (attempts int) {
 		r.wrong(n, "`retry` needs `attempts`")
 	}
 	return attempts
-}
-
-// checkUses checks that references are to the goal, to inputs, to what else is given, or to one of the first n steps.
-func (r *reader) checkUses(p *Playbook, n int, what string, uses []use, given ...string) {
-	for _, u := range uses {
-		switch {
-		case u.text != "": // a step in any case
-		case slices.Contains(given, u.ref.Name):
-			continue
-		case u.ref.Name == goalName:
-			if len(u.ref.Path) > 0 {
-				r.problems = append(r.problems, problem{u.line, u.String() + ": the goal is a text and has no members"})
-			}
-			continue
-		case u.ref.Name == inputsName && p.Inputs != nil:
-			if len(u.ref.Path) > 0 {
-				r.checkInput(p, u.line, what, u.ref.Path[0])
-			}
-			continue
-		}
-		ids := make([]string, 0, n)
-		for _, s := range p.Steps[:min(n, len(p.Steps))] {
-			ids = append(ids, s.ID)
-		}
-		if !slices.Contains(ids, u.ref.Name) {
-			r.problems = append(r.problems, problem{u.line, what + " refers to " + u.String() + ", but no step before it is called " +
-				u.ref.Name + "; it can refer to " + list(slices.Concat([]string{goalName}, given, ids))})
-		}
-	}
 }
 
 func (r *reader) id(n *yaml.Node) string {
@@ -259,25 +206,52 @@ func (r *reader) oneOf(n *yaml.Node, key string, values ...string) string {
 }
 
 // template reads a text with references; it is returned as a JSON string.
-func (r *reader) template(n *yaml.Node, key string) (string, []use) {
+func (r *reader) template(n *yaml.Node, key string) string {
 	text := r.text(n, key)
 	if text == "" {
-		return "", nil
+		return ""
 	}
 	raw := strictjson.Quote(text)
-	return raw, r.refs(n, raw)
+	r.checkRefs(n, raw)
+	return raw
 }
 
-// refs returns the references of a JSON string.
-func (r *reader) refs(n *yaml.Node, raw string) []use {
+// checkRefs checks that the references of a JSON string are to the goal, to inputs, to what is given, or to steps before.
+func (r *reader) checkRefs(n *yaml.Node, raw string) {
 	refs, err := jsonref.Refs(raw)
 	if err != nil {
 		r.wrong(n, err.Error())
-		return nil
 	}
-	var uses []use
 	for _, ref := range refs {
-		uses = append(uses, use{ref: ref, line: n.Line})
+		switch {
+		case slices.Contains(r.given, ref.Name):
+		case ref.Name == goalName && len(ref.Path) > 0:
+			r.wrong(n, ref.String()+": the goal is a text and has no members")
+		case ref.Name == goalName:
+		case ref.Name == inputsName && r.p.Inputs.Schema != "":
+			if len(ref.Path) > 0 {
+				r.checkInput(n, ref.Path[0])
+			}
+		default:
+			r.checkStep(n, ref.Name, ref.String())
+		}
 	}
-	return uses
+}
+
+func (r *reader) checkStep(n *yaml.Node, id, text string) {
+	if _, ok := r.p.byID[id]; ok {
+		return
+	}
+	names := append([]string{goalName}, r.given...)
+	for _, s := range r.p.Steps {
+		names = append(names, s.ID)
+	}
+	r.wrong(n, r.what+" refers to "+text+", but no step before it is called "+id+"; it can refer to "+strings.Join(names, ", "))
+}
+
+// checkInput checks that the playbook declares an input.
+func (r *reader) checkInput(n *yaml.Node, name string) {
+	if !r.p.Inputs.properties.Has(name) {
+		r.wrong(n, r.what+" reads the input "+name+", which `inputs` does not have")
+	}
 }

@@ -22,7 +22,6 @@ type Planner struct {
 
 	mu     sync.Mutex
 	parsed map[string]*Playbook // by text
-	order  []string             // the oldest first
 }
 
 var _ plan.Planner = (*Planner)(nil)
@@ -80,10 +79,10 @@ func (m *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirst
 
 func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	p, err := m.Parse(tc.GetPlaybook())
-	if err != nil {
-		return nil, precondition(err)
+	inputs := ""
+	if err == nil {
+		inputs, err = p.FillInputs(tc.GetInputsJson())
 	}
-	inputs, err := p.FillInputs(tc.GetInputsJson())
 	if err != nil {
 		return nil, precondition(err)
 	}
@@ -107,31 +106,29 @@ func (m *Planner) Parse(text string) (*Playbook, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.parsed[text] == nil {
-		m.parsed[text] = p
-		m.order = append(m.order, text)
+	for other := range m.parsed {
+		if len(m.parsed) < kept {
+			break
+		}
+		delete(m.parsed, other) // any
 	}
-	if len(m.order) > kept {
-		delete(m.parsed, m.order[0])
-		m.order = append([]string(nil), m.order[1:]...)
-	}
+	m.parsed[text] = p
 	return p, nil
 }
 
 // due returns the step that calls the tool now. again says that an input of the step has failed: the step is in the history already.
 func (r *run) due(toolID string, again bool) (*plannerv1.PlannedStep, error) {
 	err := r.replay()
-	p := r.at
 	if n := len(r.calls); again && n > 0 && r.calls[n-1].entry.GetToolId() == toolID && r.calls[n-1].entry.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-		p, err = r.calls[n-1].place, nil
+		return r.propose(r.calls[n-1].place)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if p.step == len(r.Steps) || r.Steps[p.step].Tool != toolID {
+	if p := r.at; p.step == len(r.Steps) || r.Steps[p.step].Tool != toolID {
 		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, p.step+1)
 	}
-	return r.propose(p)
+	return r.propose(r.at)
 }
 
 // pieceBytes is about how long a piece of a text is. All of it is there at once: shorter ones would cost everybody on the way as
@@ -143,9 +140,8 @@ func stream(text string, emit func(string) error) error {
 	for text != "" {
 		end := len(text)
 		if end > pieceBytes {
-			end = pieceBytes + strings.IndexByte(text[pieceBytes:], '\n') + 1
-			if end == pieceBytes {
-				end = len(text) // its last line
+			if line := strings.IndexByte(text[pieceBytes:], '\n'); line >= 0 {
+				end = pieceBytes + line + 1
 			}
 		}
 		if err := emit(text[:end]); err != nil {

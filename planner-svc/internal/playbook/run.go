@@ -1,7 +1,6 @@
 package playbook
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -44,8 +44,12 @@ func (r *run) tool(id string) *catalog.Tool {
 	return t
 }
 
-// propose makes the step of a call. References to steps that are only planned stay in it; jsonref.ErrNotYet, if they cannot.
+// propose makes the step of a call, FINAL behind the last one. References to steps that are only planned stay in it; jsonref.ErrNotYet, if
+// they cannot.
 func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
+	if p.step == len(r.Steps) {
+		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: r.lang.Pick("The playbook is done.", "playbook 已全部完成。")}, nil
+	}
 	s := &r.Steps[p.step]
 	t := r.tool(s.Tool)
 	if t == nil {
@@ -92,19 +96,20 @@ func (r *run) defaultDescription(p place) string {
 // fill puts what a call may refer to into a template. With open the result is a template again, in which steps that are only planned
 // have the ids that the task will give them.
 func (r *run) fill(template string, p place, open bool) (text string, err error) {
+	lookup := r.lookup(p)
 	switch {
 	case !strings.Contains(template, "${"):
 		return template, nil
 	case open:
-		text, _, err = jsonref.Partial(template, r.lookup(p), func(name string) (string, bool) {
-			if r.ended([]string{name}, p.step) {
+		text, _, err = jsonref.Partial(template, lookup, func(name string) (string, bool) {
+			if _, known := lookup(name); known || r.ended([]string{name}, p.step) {
 				return "", false
 			}
 			return r.states[r.byID[name]].ahead, true // no name: jsonref.ErrNotYet
 		})
 		return text, err
 	}
-	if text, err = jsonref.Resolve(template, r.lookup(p)); err != nil {
+	if text, err = jsonref.Resolve(template, lookup); err != nil {
 		err = fmt.Errorf("%w%s", err, r.withoutOutput(namesIn(template)))
 	}
 	return text, err
@@ -125,7 +130,7 @@ func (r *run) lookup(p place) func(string) (string, bool) {
 		switch {
 		case name == goalName:
 			return strictjson.Quote(r.goal()), true
-		case name == inputsName && r.Inputs != nil:
+		case name == inputsName && r.Inputs.Schema != "":
 			return r.inputs, true
 		}
 		if i, ok := r.byID[name]; ok && i < p.step && r.states[i].status != "" {
@@ -174,13 +179,9 @@ func unusable(line int, format string, args ...any) *errs.Error {
 	return e.With("line", strconv.Itoa(line))
 }
 
-// precondition turns the error of a playbook that does not parse into one of planning: the request that planned was right.
+// precondition turns the error of a playbook that does not parse, or of its inputs, into one of planning: the request that planned was right.
 func precondition(err error) error {
-	var e *errs.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	c := *e
+	c := *errs.From(err)
 	c.Code = codes.FailedPrecondition
 	return &c
 }

@@ -1,9 +1,10 @@
 package playbook
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"google.golang.org/grpc/codes"
 
 	"pawl.dev/services/schema"
 	"pawl.dev/services/similar"
@@ -24,26 +25,15 @@ func (r *run) whole() error {
 	if len(problems) == 0 {
 		return nil
 	}
-	message := problems[0].message
-	if more := len(problems) - 1; more > 0 {
-		message += fmt.Sprintf(" (and %d more)", more)
-	}
-	e := unusable(problems[0].line, "%s; nothing was called", message)
-	for i, p := range problems {
-		if i == mostProblems {
-			break
-		}
-		e = e.WithViolation("playbook", p.String())
-	}
-	return e
+	return report(codes.FailedPrecondition, problems, problems[0].message, "; nothing was called")
 }
 
 // wrongWith says what is wrong with a step whatever the steps before it bring; empty where nothing is known to be.
 func (r *run) wrongWith(i int) string {
 	s := &r.Steps[i]
 	t := r.tool(s.Tool)
-	if s.If != nil && len(s.If.steps) == 0 {
-		if holds, err := r.holds(s.If); err == nil && !holds {
+	if s.If != nil {
+		if holds, err := r.eval(s.If, i); err == nil && holds == "false" {
 			return ""
 		}
 	}
@@ -57,20 +47,10 @@ func (r *run) wrongWith(i int) string {
 	if err != nil {
 		return "" // it is not known yet, or told when it is due
 	}
-	var invalid *schema.Invalid
-	if !errors.As(t.Schema.Validate(input), &invalid) {
-		return ""
+	if wrong := schema.WithoutMissing(t.Schema.Validate(input)); wrong != nil {
+		return fmt.Sprintf("the input does not fit the schema of %s: %s", s.Tool, wrong)
 	}
-	wrong := &schema.Invalid{}
-	for _, p := range invalid.Problems {
-		if !p.Missing() {
-			wrong.Problems = append(wrong.Problems, p)
-		}
-	}
-	if len(wrong.Problems) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("the input does not fit the schema of %s: %s", s.Tool, wrong)
+	return ""
 }
 
 // noTool says that a tool is not there, and which ones are that may be meant.

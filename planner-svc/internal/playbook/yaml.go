@@ -2,7 +2,6 @@ package playbook
 
 import (
 	"encoding/json"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -20,29 +19,32 @@ type member struct {
 	read func(v *yaml.Node)
 }
 
-// members reads the members of a mapping and complains about unknown keys, about keys that occur twice, and about what is no mapping.
+// members reads the members of a mapping in the order of known, and complains about unknown keys, about keys that occur twice, and about
+// what is no mapping.
 func (r *reader) members(n *yaml.Node, what string, known ...member) {
 	if n.Kind != yaml.MappingNode {
 		r.wrong(n, what+" must have `key: value` lines")
 		return
 	}
-	var seen []string
+	keys := make([]string, len(known))
+	for i, m := range known {
+		keys[i] = m.key
+	}
+	values := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		k := n.Content[i]
-		at := slices.IndexFunc(known, func(m member) bool { return m.key == k.Value })
-		switch {
-		case slices.Contains(seen, k.Value):
+		switch k := n.Content[i]; {
+		case values[k.Value] != nil:
 			r.wrong(k, "`"+k.Value+"` is given twice")
-		case at < 0:
-			var keys []string
-			for _, m := range known {
-				keys = append(keys, m.key)
-			}
+		case !slices.Contains(keys, k.Value):
 			r.wrong(k, what+" has an unknown key `"+k.Value+"`; it can have "+strings.Join(keys, ", "))
 		default:
-			known[at].read(n.Content[i+1])
+			values[k.Value] = n.Content[i+1]
 		}
-		seen = append(seen, k.Value)
+	}
+	for _, m := range known {
+		if v := values[m.key]; v != nil {
+			m.read(v)
+		}
 	}
 }
 
@@ -59,19 +61,19 @@ func (r *reader) text(n *yaml.Node, key string) string {
 }
 
 // object reads a step's input.
-func (r *reader) object(n *yaml.Node) (string, []use) {
-	if n.Kind != yaml.MappingNode {
-		if n.ShortTag() != "!!null" {
-			r.wrong(n, "`input` must have `key: value` lines")
+func (r *reader) object(n *yaml.Node) *strictjson.Object {
+	if n.Kind == yaml.MappingNode {
+		if o, err := strictjson.ParseObject(r.json(n, 0, true)); err == nil {
+			return o
 		}
-		return "{}", nil
+	} else if n.ShortTag() != "!!null" {
+		r.wrong(n, "`input` must have `key: value` lines")
 	}
-	var uses []use
-	return r.json(n, 0, &uses), uses
+	return &strictjson.Object{}
 }
 
-// json writes a node as exact JSON, and collects the references in its strings unless uses is nil.
-func (r *reader) json(n *yaml.Node, depth int, uses *[]use) string {
+// json writes a node as exact JSON. With refs it checks the references in its strings.
+func (r *reader) json(n *yaml.Node, depth int, refs bool) string {
 	switch {
 	case depth > maxDepth:
 		r.wrong(n, "this is nested too deeply")
@@ -82,20 +84,20 @@ func (r *reader) json(n *yaml.Node, depth int, uses *[]use) string {
 	case n.Kind == yaml.SequenceNode:
 		var items []string
 		for _, item := range n.Content {
-			items = append(items, r.json(item, depth+1, uses))
+			items = append(items, r.json(item, depth+1, refs))
 		}
 		return strictjson.Array(items)
 	case n.Kind == yaml.MappingNode:
-		return r.mapping(n, depth, uses)
+		return r.mapping(n, depth, refs)
 	}
 	raw := r.scalar(n)
-	if uses != nil && strictjson.Kind(raw) == "string" {
-		*uses = append(*uses, r.refs(n, raw)...)
+	if refs && strictjson.Kind(raw) == "string" {
+		r.checkRefs(n, raw)
 	}
 	return raw
 }
 
-func (r *reader) mapping(n *yaml.Node, depth int, uses *[]use) string {
+func (r *reader) mapping(n *yaml.Node, depth int, refs bool) string {
 	o := &strictjson.Object{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
@@ -106,7 +108,7 @@ func (r *reader) mapping(n *yaml.Node, depth int, uses *[]use) string {
 		case o.Has(k.Value):
 			r.wrong(k, "`"+k.Value+"` is given twice")
 		default:
-			o.Set(k.Value, r.json(v, depth+1, uses))
+			o.Set(k.Value, r.json(v, depth+1, refs))
 		}
 	}
 	return o.String()
@@ -121,34 +123,19 @@ func (r *reader) scalar(n *yaml.Node) string {
 		return "null"
 	case "!!bool":
 		return strings.ToLower(n.Value)
-	case "!!int":
-		if i, ok := new(big.Int).SetString(strings.ReplaceAll(strings.TrimPrefix(n.Value, "+"), "_", ""), 0); ok {
-			return i.String()
+	case "!!int", "!!float":
+		if json.Valid([]byte(n.Value)) {
+			return n.Value
 		}
-	case "!!float":
-		if f := float(n.Value); f != "" {
-			return f
+		var value any // YAML writes numbers in more ways: 0x1F, .5, +2, 1_000
+		if err := n.Decode(&value); err == nil {
+			if raw, err := strictjson.Marshal(value); err == nil {
+				return raw
+			}
 		}
 		r.wrong(n, n.Value+" is no number that JSON has")
 		return "null"
 	}
 	r.wrong(n, "this value has a type that JSON does not have ("+n.ShortTag()+"); put quotation marks around it")
 	return "null"
-}
-
-// float writes a decimal as JSON has it; "" where it cannot be.
-func float(s string) string {
-	s = strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", "")
-	sign := ""
-	if rest, ok := strings.CutPrefix(s, "-"); ok {
-		sign, s = "-", rest
-	}
-	if strings.HasPrefix(s, ".") {
-		s = "0" + s
-	}
-	s = strings.TrimSuffix(s, ".")
-	if !json.Valid([]byte(sign+s)) || strictjson.Kind(s) != "number" {
-		return ""
-	}
-	return sign + s
 }
