@@ -16,10 +16,10 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// decline is the answer of somebody who says no.
+// decline is the answer of a person who says no.
 const decline = "decline"
 
-// use is one call of a tool of somebody else's server, and what must come of it.
+// use is one call of a tool of a foreign server, and the result that it must have.
 type use struct {
 	tool, input string // no input is {}
 	// answers are what is accepted, as JSON, or decline, one for each thing that the server asks for.
@@ -57,7 +57,7 @@ type visitor struct {
 	calls  int
 }
 
-// useAll uses the tools of a server in the order given, and fails for a tool that it has and nobody uses.
+// useAll uses the tools of a server in the order given, and fails for a tool that it has and the table does not use.
 func useAll(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string, uses []use) {
 	v := &visitor{pool: pool, id: id}
 	offered := v.tools(t)
@@ -74,7 +74,7 @@ func useAll(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string, uses [
 	}
 	for _, name := range offered {
 		if !slices.ContainsFunc(uses, func(u use) bool { return u.tool == name }) {
-			t.Errorf("nobody uses %s of %s", name, id)
+			t.Errorf("no entry uses %s of %s", name, id)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // A pool that is killed leaves nothing behind of its servers, be they started as they are or, as npx does, by another
-// process; not even of one that has a timer running, and would go on without anybody to talk to.
+// process; not even of one that has a timer running, and would go on without a client.
 func TestKilledPoolLeavesNoChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are told by their environment, in /proc")
@@ -68,7 +68,7 @@ func marked(t *testing.T, variable string) (found []string) {
 	for _, path := range paths {
 		environ, err := os.ReadFile(path)
 		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00")) {
-			continue // gone, or somebody else's
+			continue // gone, or not of this test
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
 		found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))

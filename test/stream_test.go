@@ -144,7 +144,7 @@ steps:
 	}
 }
 
-// Killed in the middle of a writing call, its pool with it: the effect is not repeated, and the task asks what became of it.
+// Killed in the middle of a writing call, its pool with it: the effect is not repeated, and the task asks how it ended.
 func TestKillInTheMiddleOfAWrite(t *testing.T) {
 	dir, addr, web := t.TempDir(), rig.FreeAddr(t), rig.FreeAddr(t)
 	args := []string{"up", "--data", dir, "--grpc", addr, "--http", web, "--mcp-config", rig.MCPConfig(t, rig.Options{})}
@@ -176,7 +176,7 @@ func TestKillInTheMiddleOfAWrite(t *testing.T) {
 	}
 	asks, err := client.Get(ctx, task.GetId())
 	if err != nil || len(asks.GetWaits()) != 1 || asks.GetWaits()[0].GetKind() != executorv1.WaitKind_WAIT_KIND_OUTCOME {
-		t.Errorf("task %v, %v; want it to ask what became of the call", asks, err)
+		t.Errorf("task %v, %v; want it to ask how the call ended", asks, err)
 	}
 	if raw, err := os.ReadFile(effects); err != nil || string(raw) != "stalled\n" {
 		t.Errorf("effects %q, %v; want exactly one", raw, err)

@@ -12,7 +12,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// A server that is registered wrongly is put right, over REST and by the command line, and nobody's change is lost (C2).
+// A server that is registered wrongly is put right, over REST and by the command line, and no change is lost (C2).
 func TestUpdateServer(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	dir := t.TempDir()

@@ -64,7 +64,7 @@ func TestExportThatFailsAtOnce(t *testing.T) {
 	b.problem("GET", "/v1/tasks/abc:export", "", nil, http.StatusBadRequest)
 }
 
-// TestExportThatFailsInTheMiddle breaks the connection: nobody takes half a document for a whole one.
+// TestExportThatFailsInTheMiddle breaks the connection, so that no client takes half a document for a whole one.
 func TestExportThatFailsInTheMiddle(t *testing.T) {
 	b := start(t, gateway.Config{})
 	for name, size := range map[string]int{"of a small one": 10, "of a large one": 100_000} {

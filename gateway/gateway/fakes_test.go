@@ -40,7 +40,7 @@ func (j *journal) take() []call {
 	return calls
 }
 
-// fakeExecutor answers with its functions, and with an empty message where there is none.
+// fakeExecutor answers with its functions, and with an empty message if it has none for a method.
 type fakeExecutor struct {
 	executorv1.UnimplementedExecutorServiceServer
 	journal      *journal

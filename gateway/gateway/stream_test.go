@@ -298,7 +298,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestDisconnectEndsTheCall: nobody works for a client that has gone.
+// TestDisconnectEndsTheCall: no service works for a client that has gone.
 func TestDisconnectEndsTheCall(t *testing.T) {
 	b := start(t, gateway.Config{})
 	ended := make(chan error, 1)

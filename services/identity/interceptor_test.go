@@ -74,7 +74,7 @@ func TestAuthenticateWithKeys(t *testing.T) {
 		"user for a user":        {metadata.Pairs("authorization", "Bearer "+alice, onBehalfKey, "bob"), forbidden, Principal{}},
 		"user for himself":       {metadata.Pairs("authorization", "Bearer "+alice, onBehalfKey, "alice"), forbidden, Principal{}},
 		"operator for a user":    {metadata.Pairs("authorization", "Bearer "+root, onBehalfKey, "bob"), forbidden, Principal{}},
-		"nobody for a user":      {metadata.Pairs(onBehalfKey, "bob"), noAuth, Principal{}},
+		"no one for a user":      {metadata.Pairs(onBehalfKey, "bob"), noAuth, Principal{}},
 		"service for no user":    {metadata.Pairs("authorization", "Bearer "+service, onBehalfKey, ""), invalidRequest, Principal{}},
 		"service for a bad user": {metadata.Pairs("authorization", "Bearer "+service, onBehalfKey, "a%20b"), invalidRequest, Principal{}},
 		"bad encoding":           {metadata.Pairs("authorization", "Bearer "+service, onBehalfKey, "%zz"), invalidRequest, Principal{}},
@@ -115,7 +115,7 @@ func TestLocal(t *testing.T) {
 		"nothing sent":        {nil, ok, everything},
 		"some token":          {metadata.Pairs("authorization", "Bearer pawl_x_y"), ok, everything},
 		"for local":           {metadata.Pairs(onBehalfKey, "local"), ok, Principal{Sub: "local", Roles: []Role{RoleUser}, OnBehalf: true}},
-		"for somebody else":   {metadata.Pairs(onBehalfKey, "alice"), forbidden, Principal{}},
+		"for another user":    {metadata.Pairs(onBehalfKey, "alice"), forbidden, Principal{}},
 		"token and on behalf": {metadata.Pairs("authorization", "Bearer t", onBehalfKey, "alice"), forbidden, Principal{}},
 	}
 	for name, c := range cases {

@@ -379,7 +379,7 @@ func TestStreamIdentity(t *testing.T) {
 	}
 }
 
-// What a handler shares comes to each client as it was sent, and what a client does to the message that it received changes nobody else's.
+// What a handler shares comes to each client as it was sent, and what a client does to the message that it received changes no other client's.
 func TestSharedMessages(t *testing.T) {
 	sent := out("shared")
 	conn := inproc.New(nil, nil)

@@ -129,7 +129,7 @@ func reachable(t *testing.T, conn *Replicas, want int) (map[string]bool, error) 
 	return seen, nil
 }
 
-// Each replica of a list proves to be what it is called in the list, and nobody else.
+// Each replica of a list proves to be what it is called in the list, and no other.
 func TestReplicasProveTheirOwnNames(t *testing.T) {
 	a := newAuthority(t)
 	first := a.serveTLS(t, "127.0.0.1:0", ips("127.0.0.1"))

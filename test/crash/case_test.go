@@ -30,7 +30,7 @@ type crash struct {
 	place string
 	// die is the point at which it dies; 0: at none.
 	die int
-	// arrives is what somebody asks while point hold is held up: cancel, approve, answer or pause; nothing where empty.
+	// arrives is the command that arrives while point hold is held up: cancel, approve, answer or pause; empty for none.
 	arrives string
 	hold    int
 }
@@ -183,7 +183,7 @@ func arrive(ctx context.Context, c crash, r *run, p *process) <-chan time.Time {
 		if id == nil {
 			return // there is no task yet
 		}
-		alone, wait := r.busy.Load() == 0, "wait-1" // the first one, should nobody have seen it yet
+		alone, wait := r.busy.Load() == 0, "wait-1" // the first one, if no event has named it yet
 		if w := r.wait.Load(); w != nil {
 			wait = *w
 		}

@@ -180,7 +180,7 @@ func noUnknown(res result, cancelled bool) (problems []string) {
 }
 
 // cancelledAt checks a task whose cancellation was taken by a time, or was durable when the executor was started again at
-// that time: it starts nothing any more, and is cancelled, unless it had ended before.
+// that time: it starts nothing more, and is cancelled, unless it had ended before.
 func cancelledAt(res result, at time.Time) (problems []string) {
 	if res.task.GetEndTime().AsTime().Before(at) {
 		return nil

@@ -32,7 +32,7 @@ type flow struct {
 	unknown string
 	// rejects has approvals refused.
 	rejects bool
-	// atInput is what somebody asks once the first attempt has begun: cancel or pause.
+	// atInput is the command that arrives once the first attempt has begun: cancel or pause.
 	atInput string
 	// inquires says that tools ask a person in the middle of their calls.
 	inquires bool
@@ -91,7 +91,7 @@ const supplied = "supplied"
 // line is what the i-th step writes.
 func line(i int) string { return fmt.Sprintf("step-%d", i+1) }
 
-// unasked is the agent whose steps nobody confirms.
+// unasked is the agent whose steps run without confirmation.
 const unasked = "unasked"
 
 func (f flow) request(tool, path, requestID string) *executorv1.CreateTaskRequest {

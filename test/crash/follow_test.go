@@ -28,7 +28,7 @@ type run struct {
 	id   atomic.Pointer[string] // once the task exists
 	wait atomic.Pointer[string] // the newest one asked
 	busy atomic.Int32           // requests of its own that are under way
-	// trusted is a wait that somebody else has answered for good: it must go on without another answer.
+	// trusted is a wait that was answered for the rest of the task: it must go on without another answer.
 	trusted atomic.Pointer[string]
 
 	// What it saw and did.
@@ -181,7 +181,7 @@ func (r *run) answer(ctx context.Context) error {
 	})
 }
 
-// tooLate forgives the refusal of what was asked already, or does not matter any more.
+// tooLate forgives the refusal of a command that was applied already or has become void.
 func tooLate(err error) error {
 	switch errs.Reason(err) {
 	case commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:
@@ -216,7 +216,7 @@ func yes() *executorv1.ResumeTaskRequest_Input {
 	return &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: `{"sure":true}`}}
 }
 
-// outcome says what became of a call; a retry is counted once per question, however often it is sent.
+// outcome says how a call ended; a retry is counted once per question, however often it is sent.
 func (r *run) outcome(w *executorv1.Wait) *executorv1.OutcomeAnswer {
 	first := !r.answered[w.GetId()]
 	r.answered[w.GetId()] = true

@@ -86,7 +86,7 @@ func leftovers(dir string) error {
 	}
 }
 
-// running looks through /proc; where there is none it finds nothing.
+// running looks through /proc; on a system without one it finds nothing.
 func running(dir string) []string {
 	exes, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {

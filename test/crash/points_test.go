@@ -141,7 +141,7 @@ func all(found map[kind]plain) (cases []crash) {
 	return cases
 }
 
-// arrivals are what somebody may ask while a flow is at some point.
+// arrivals are the commands that may arrive while a flow is at some point.
 func (f flow) arrivals() []string {
 	if f.inquires {
 		return []string{"cancel", "answer", "pause"}

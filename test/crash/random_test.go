@@ -20,7 +20,7 @@ const (
 	// killing is how long random kills go on, and soakKilling where there is time.
 	killing     = 20 * time.Second
 	soakKilling = 20 * time.Minute
-	// settling bounds how long the last tasks may take once nothing is killed any more.
+	// settling bounds how long the last tasks may take after the last kill.
 	settling = 2 * time.Minute
 )
 

@@ -13,7 +13,7 @@ import (
 // localPortRange is IP_LOCAL_PORT_RANGE of ip(7), of Linux 6.3 and later: the ports that a socket is given where it asks for any.
 const localPortRange = 51
 
-// An address is for whom the test starts there: nobody who asks for any port is given it, and it can be listened on, once at a
+// An address is for the process that the test starts there: no one who asks for any port is given it, and it can be listened on, once at a
 // time and again.
 func TestFreeAddrIsHeld(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -21,7 +21,7 @@ func TestFreeAddrIsHeld(t *testing.T) {
 	}
 	addr := FreeAddr(t)
 	if lis, err := anyPortOf(t, addr); err == nil {
-		t.Errorf("somebody else was given %s", lis.Addr())
+		t.Errorf("another listener was given %s", lis.Addr())
 		_ = lis.Close()
 	} else if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.ENOPROTOOPT) {
 		t.Errorf("asking for any port of one: %v", err)

@@ -26,7 +26,7 @@ type cluster struct {
 	pools               map[string]*rig.Process // by address
 	executor            *rig.Process
 	executorArgs        []string
-	conn                *grpc.ClientConn // to the executor, as nobody
+	conn                *grpc.ClientConn // to the executor, without a key
 	clients             map[string]rig.Client
 	poolArgs            func(addr string) []string // beside the usual ones; may be nil
 }
@@ -59,7 +59,7 @@ func newClusterOf(t *testing.T, pools int, prepare func(*cluster), servers ...st
 	}
 	planner, executor := rig.FreeAddr(t), rig.FreeAddr(t)
 	rig.Start(t, binaries.Planner, "--grpc", planner, "--keys", c.keyFile)
-	serving(t, rig.Dial(t, planner, "")) // whoever creates a task must reach it
+	serving(t, rig.Dial(t, planner, "")) // the creator of a task must reach it
 	c.executorArgs = []string{
 		"--grpc", executor, "--data", filepath.Join(c.dir, "tasks"), "--planner", planner, "--pool", strings.Join(c.addrs, ","),
 		"--keys", c.keyFile, "--service-key", service, "--max-requests", "0", "--max-running", "100",

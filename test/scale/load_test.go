@@ -17,7 +17,7 @@ import (
 // patience bounds a test. What a slow machine takes is a fraction of it.
 const patience = 120 * time.Second
 
-// seen is what somebody who watches a task sees.
+// seen is what a watcher of a task receives.
 type seen struct {
 	status   executorv1.EventType // how it ended
 	outputs  int

@@ -151,7 +151,7 @@ func TestReplicasKnowTheSame(t *testing.T) {
 	}
 	r.expect(ctx, t, 0, "added", "say", "says this")
 
-	write(t, r.text, "says that") // to pools that have no connection yet, and so start the server anew
+	write(t, r.text, "says that") // to pools that have no connection yet, and so start the server again
 	r.expect(ctx, t, 1, "added", "say", "TOOL_QUARANTINED")
 	held, err := r.at(t, 1, "op").ListTools(ctx, &mcppoolv1.ListToolsRequest{McpId: "added", Quarantined: true})
 	if err != nil || len(held.GetQuarantinedTools()) != 1 {

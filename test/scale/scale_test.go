@@ -142,7 +142,7 @@ func names(prefix string, n int) (all []string) {
 	return all
 }
 
-// A drained replica is noticed by nobody: what runs there ends there, what is new goes elsewhere at once.
+// No client notices a drained replica: what runs there ends there, what is new goes elsewhere at once.
 func TestReplicaDrained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -186,8 +186,8 @@ func (c *cluster) notServing(ctx context.Context, t *testing.T, addr string) {
 	}
 }
 
-// The executor dies while a call runs on a pool that is not the one responsible any more: the next one finds the call where it
-// is, and what came of it.
+// The executor dies while a call runs on a pool that is no longer responsible: the next executor finds the call where it
+// runs, and its outcome.
 func TestCallIsFoundWhereItRuns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

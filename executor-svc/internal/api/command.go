@@ -67,7 +67,7 @@ func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Comm
 	case *executorv1.OutcomeAnswer_Skip:
 		settle.Answer = &storagev1.SettleOutcome_Skip{Skip: k.Skip.GetReason()}
 	default:
-		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip")
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip")
 	}
 	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
 }

@@ -53,7 +53,7 @@ func (p *Pool) current(req *mcppoolv1.CallToolRequest) error {
 		}
 	}
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
-		"the configuration of MCP server t is not the one that was expected; list its tools again and decide anew").
+		"the configuration of MCP server t is not the one that was expected; list its tools again and decide again").
 		With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
 

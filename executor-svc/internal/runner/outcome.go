@@ -78,7 +78,7 @@ func asNetworkError(err error) error {
 	if e == nil || e.Metadata[errs.OutcomeKey] != "" || e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND || !refusesRequest(e.Code) {
 		return err
 	}
-	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the MCP pool does not say what became of the call: %w", err)
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the MCP pool does not say how the call ended: %w", err)
 }
 
 // refusesRequest reports whether a request that ends with this code was refused before it was carried out.
@@ -115,5 +115,5 @@ func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 
 func toolGone(toolID string) error {
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-		"the tool %s is not there any more; look at the server's tools with `pawl mcp tools`", toolID)
+		"the tool %s no longer exists; look at the server's tools with `pawl mcp tools`", toolID)
 }

@@ -45,7 +45,7 @@ func (k *taskBook) rests() bool {
 
 // finish lets everything run on without faults, answers all waits, stops, and checks the result.
 func (w *world) finish(t testing.TB) {
-	w.s.note("nothing fails any more", 0)
+	w.s.note("nothing fails from here on", 0)
 	if !w.settle(t) {
 		w.stranded()
 		w.end(t)

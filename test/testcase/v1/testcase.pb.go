@@ -532,7 +532,7 @@ type Answer_Cancel struct {
 }
 
 type Answer_Outcome struct {
-	// This became of the call.
+	// How the call ended.
 	Outcome *v1.OutcomeAnswer `protobuf:"bytes,5,opt,name=outcome,proto3,oneof"`
 }
 

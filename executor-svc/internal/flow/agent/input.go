@@ -132,12 +132,12 @@ func (m *move) unanswered(w *storagev1.Wait) {
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
 	m.inputAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
-		"nobody answered %s within %s; the tool goes on without", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
+		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
 // inputExpired ends a task whose tool's server got no answer in time. The call is ended, and its outcome is unknown.
 func (m *move) inputExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
-	m.withdraw(s, "nobody answered in time")
+	m.withdraw(s, "no answer in time")
 	m.recordError(s, e, s.GetOutcome())
 	m.facts[len(m.facts)-1].WaitId = w.GetId()
 	m.fail(e)

@@ -187,7 +187,7 @@ func (m *move) expired(w *storagev1.Wait) {
 		return
 	}
 	e := &storagev1.ErrorNote{
-		ErrMsg: fmt.Sprintf("nobody answered %s within %s", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
+		ErrMsg: fmt.Sprintf("no answer to %s within %s", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
 	s := m.current(w.GetOrdinal())

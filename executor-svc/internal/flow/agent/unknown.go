@@ -83,7 +83,7 @@ func (m *move) settleOutcome(o *storagev1.SettleOutcome) {
 	case *storagev1.SettleOutcome_Skip:
 		m.skipped(s, a.Skip, o.GetWaitId())
 	default:
-		m.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say what became of the call: retry, output or skip"))
+		m.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip"))
 	}
 }
 
