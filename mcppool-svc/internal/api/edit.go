@@ -11,7 +11,6 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
 )
@@ -138,9 +137,9 @@ func takeTransport(p identity.Principal, server, old *registry.Server) error {
 		return denied("only an operator may register an MCP server that runs on this machine; you may register HTTP servers")
 	case server.HTTP == nil:
 		return nil
-	case server.HTTP.OAuth != nil && mcp.HasReference(server.HTTP.OAuth.ClientSecret):
+	case server.HTTP.OAuth != nil && registry.HasReference(server.HTTP.OAuth.ClientSecret):
 		return denied("only an operator may refer to the pool's environment or files (${env:…}, ${file:…})")
-	case slices.ContainsFunc(slices.Collect(maps.Values(server.HTTP.Headers)), mcp.HasReference):
+	case slices.ContainsFunc(slices.Collect(maps.Values(server.HTTP.Headers)), registry.HasReference):
 		return denied("only an operator may refer to secrets of the pool (${env:…}, ${file:…})")
 	}
 	return nil

@@ -62,6 +62,24 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 // Close ends the thread that starts children.
 func (c *Connector) Close() { c.launcher.Close() }
 
+// expand resolves references in what an operator wrote.
+func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
+	out, err := s.Expand(values, func(name string) (string, bool) { return process.Getenv(c.cfg.Environ, name) })
+	if err != nil {
+		return nil, Errorf(Misconfigured, "%w", err)
+	}
+	return out, nil
+}
+
+// Secrets resolves references in one value of a server's settings.
+func Secrets(environ []string) func(*registry.Server, string) (string, error) {
+	return func(s *registry.Server, value string) (string, error) {
+		const name = "oauth.client_secret"
+		out, err := (&Connector{cfg: Config{Environ: environ}}).expand(s, map[string]string{name: value})
+		return out[name], err
+	}
+}
+
 // literal makes a redactor of values that must not show up in messages: a server may echo its secrets.
 func literal(values map[string]string) *strings.Replacer {
 	const short = 6 // shorter ones are no secrets, and would garble any text

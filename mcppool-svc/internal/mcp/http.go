@@ -98,13 +98,16 @@ func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*
 	if err != nil {
 		return nil, Errorf(Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
-	wire.http = newHTTPClient(origin, headers, newReach(c.cfg.AllowAddresses), s.HTTP.PublicOnly)
 	hide := literal(s.HTTP.Secrets(headers)).Replace
 	wire.client.hide = hide
-	if login := c.credentials(s, user); login != nil {
-		wire.http.Transport = &loginTripper{next: wire.http.Transport, origin: origin, login: login}
-		wire.client.hide = func(text string) string { return login.Hide(hide(text)) }
+	trips := &roundTripper{base: newHTTPTransport(origin, c.cfg.AllowAddresses, s.HTTP.PublicOnly), origin: origin, headers: headers}
+	if c.cfg.Credentials != nil {
+		trips.login = c.cfg.Credentials(s, user)
 	}
+	if trips.login != nil {
+		wire.client.hide = func(text string) string { return trips.login.Hide(hide(text)) }
+	}
+	wire.http = &http.Client{Transport: trips, CheckRedirect: checkRedirect}
 	return origin, nil
 }
 

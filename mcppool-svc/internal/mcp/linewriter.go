@@ -35,21 +35,19 @@ type deadlineWriter interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// lineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued and written
-// by a goroutine. To hand every message to that goroutine would cost a tenth of a short call's time.
+// lineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued, and a goroutine writes it. To
+// hand every message to a goroutine would cost a tenth of a short call's time.
 type lineWriter struct {
 	out   deadlineWriter
 	stall time.Duration
 	try   func([]byte) int // guarded by mu; writes what can be written without waiting; may be nil
 	fail  func(error)      // called once, when the child does not read or the pipe is broken
 
-	wake  chan struct{} // buffered; something was queued or closed
-	ended chan struct{} // closed when the goroutine has ended
-
-	mu     sync.Mutex
-	lines  []line // guarded by mu; those not fully written yet
-	queued int    // guarded by mu; bytes of lines
-	closed bool   // guarded by mu
+	mu      sync.Mutex
+	lines   []line        // guarded by mu; those not fully written yet
+	queued  int           // guarded by mu; bytes of lines
+	closed  bool          // guarded by mu
+	drained chan struct{} // guarded by mu; closed when the goroutine that writes the queue has ended; nil if there was none
 }
 
 // line is what is left of a message on its way.
@@ -59,9 +57,7 @@ type line struct {
 }
 
 func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *lineWriter {
-	w := &lineWriter{out: out, try: directWrite(out), stall: stall, fail: fail, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	go w.run()
-	return w
+	return &lineWriter{out: out, try: directWrite(out), stall: stall, fail: fail}
 }
 
 // write writes or queues one message. id is that of a request, or 0.
@@ -80,7 +76,10 @@ func (w *lineWriter) write(id int64, p []byte) error {
 	}
 	w.queued += len(p)
 	w.lines = append(w.lines, line{id: id, text: bytes.Clone(p)})
-	w.signal()
+	if len(w.lines) == 1 {
+		w.drained = make(chan struct{})
+		go w.drain(w.drained)
+	}
 	return nil
 }
 
@@ -88,101 +87,87 @@ func (w *lineWriter) write(id int64, p []byte) error {
 func (w *lineWriter) Close() error {
 	w.mu.Lock()
 	w.closed = true
+	drained := w.drained
+	_ = w.out.SetWriteDeadline(time.Now().Add(flushLimit)) // also of a write that hangs already
 	w.mu.Unlock()
-	// This also shortens the deadline of a write that hangs already.
-	_ = w.out.SetWriteDeadline(time.Now().Add(flushLimit))
-	w.signal()
-	<-w.ended
-	return nil
-}
-
-func (w *lineWriter) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
+	if drained != nil {
+		<-drained
 	}
+	return w.out.Close()
 }
 
-func (w *lineWriter) run() {
-	defer close(w.ended)
-	defer func() { _ = w.out.Close() }()
+// drain writes what is queued.
+func (w *lineWriter) drain(done chan struct{}) {
+	defer close(done)
+	n := 0
 	for {
-		chunk, closed := w.next()
-		if len(chunk) > 0 {
-			n, err := w.out.Write(chunk)
-			if w.advance(n); err != nil {
-				w.stop(err)
-				return
-			}
-			continue
-		}
-		if closed {
+		w.mu.Lock()
+		chunk := w.next(n)
+		w.mu.Unlock()
+		if chunk == nil {
 			return
 		}
-		<-w.wake
-	}
-}
-
-// next returns what is to be written next, and gives it its time.
-func (w *lineWriter) next() (chunk []byte, closed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.lines) == 0 {
-		return nil, w.closed
-	}
-	limit := w.stall
-	if w.closed {
-		limit = flushLimit
-	}
-	_ = w.out.SetWriteDeadline(time.Now().Add(limit)) // an error shows again in the write
-	text := w.lines[0].text
-	return text[:min(len(text), writeChunk)], w.closed
-}
-
-// advance removes n bytes of the first line.
-func (w *lineWriter) advance(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	first := &w.lines[0]
-	first.text = first.text[n:]
-	w.queued -= n
-	if len(first.text) == 0 {
-		if w.lines = w.lines[1:]; len(w.lines) == 0 {
-			w.lines = nil // frees the backing array
+		var err error
+		if n, err = w.out.Write(chunk); err != nil {
+			w.broken(n, err)
+			return
 		}
 	}
 }
 
-// undelivered reports whether a request certainly never reached the child whole and never will. If it is still on its way,
-// undelivered waits for a moment.
-func (w *lineWriter) undelivered(id int64) bool {
-	if !w.holds(id) {
-		return false
+// next takes n bytes off the queue and returns what is to be written next, or nil. Called with mu held.
+func (w *lineWriter) next(n int) []byte {
+	w.lines[0].text = w.lines[0].text[n:]
+	w.queued -= n
+	if len(w.lines[0].text) == 0 {
+		if w.lines = w.lines[1:]; len(w.lines) == 0 {
+			w.lines = nil // frees the backing array
+			return nil
+		}
 	}
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
-	select {
-	case <-w.ended:
-		return w.holds(id)
-	case <-timer.C:
-		return false
+	if !w.closed {
+		_ = w.out.SetWriteDeadline(time.Now().Add(w.stall)) // an error shows again in the write
 	}
+	text := w.lines[0].text
+	return text[:min(len(text), writeChunk)]
 }
 
-// holds reports whether a request is not written yet. One that lacks only the end of its line is: a reader may accept it.
-func (w *lineWriter) holds(id int64) bool {
+// broken makes further writes fail and reports why, unless the writer was closed on purpose.
+func (w *lineWriter) broken(written int, err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.lines, func(l line) bool { return l.id == id && len(l.text) > 1 })
-}
-
-// stop makes further writes fail and reports why, unless the writer was closed on purpose.
-func (w *lineWriter) stop(err error) {
-	w.mu.Lock()
+	w.lines[0].text = w.lines[0].text[written:]
 	already := w.closed
 	w.closed = true
 	w.mu.Unlock()
 	if !already {
 		w.fail(err)
 	}
+}
+
+// undelivered reports whether a request certainly never reached the child whole and never will. If it is still on its way,
+// undelivered waits for a moment.
+func (w *lineWriter) undelivered(id int64) bool {
+	drained := w.holds(id)
+	if drained == nil {
+		return false
+	}
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-drained:
+		return w.holds(id) != nil
+	case <-timer.C:
+		return false
+	}
+}
+
+// holds returns what ends with the writing if a request is not written yet, else nil. One that lacks only the end of its line is: a reader may
+// accept it.
+func (w *lineWriter) holds(id int64) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.ContainsFunc(w.lines, func(l line) bool { return l.id == id && len(l.text) > 1 }) {
+		return w.drained
+	}
+	return nil
 }

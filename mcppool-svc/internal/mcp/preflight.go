@@ -20,7 +20,7 @@ func (c *Connector) CheckSecrets(s *registry.Server) error {
 	case s.HTTP != nil:
 		values = s.HTTP.Headers
 		if s.HTTP.OAuth != nil {
-			if _, err := Secrets(c.cfg.Environ)(s, s.HTTP.OAuth.ClientSecret); err != nil {
+			if _, err := c.expand(s, map[string]string{"oauth.client_secret": s.HTTP.OAuth.ClientSecret}); err != nil {
 				return err
 			}
 		}

@@ -1,35 +1,106 @@
 package mcp
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
+
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 const maxRedirects = 5
 
-// roundTripper adds the registered headers to requests to the registered origin.
+// Credentials are the tokens of one connection. All errors are *Error.
+type Credentials interface {
+	// Token is what the next request is to carry; empty where there is nothing.
+	Token(ctx context.Context) (string, error)
+	// Refused handles a 401 or 403 for a token. It returns another token to send the request with once more, or an error if there
+	// is none, or neither if the refusal is about something else.
+	Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error)
+	// Hide takes tokens out of a message.
+	Hide(text string) string
+}
+
+// roundTripper adds the connection's token and the registered headers to requests to the registered origin.
 type roundTripper struct {
 	base    *http.Transport
 	origin  *url.URL
 	headers map[string]string
+	login   Credentials // may be nil
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. A request that is refused for its token is sent once more with another one, if
+// there is one; the error says why there is none.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if sameOrigin(req.URL, t.origin) {
-		req = req.Clone(req.Context())
-		for name, value := range t.headers {
-			req.Header.Set(name, value)
-		}
-		if host, ok := t.headers["Host"]; ok {
-			req.Host = host
-		}
+	switch {
+	case !sameOrigin(req.URL, t.origin):
+		return t.base.RoundTrip(req)
+	case t.login == nil:
+		return t.base.RoundTrip(t.with(req, ""))
 	}
-	return t.base.RoundTrip(req)
+	ctx := req.Context()
+	token, err := t.login.Token(ctx)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, unsentError{err}
+	}
+	resp, err := t.base.RoundTrip(t.with(req, token))
+	if err != nil || !isRefusal(resp) {
+		return resp, err
+	}
+	next, why := t.login.Refused(ctx, token, false, resp)
+	if next != "" && (req.Body == nil || req.GetBody != nil) {
+		discard(resp)
+		second := t.with(req, next)
+		if req.GetBody != nil {
+			if second.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		if resp, err = t.base.RoundTrip(second); err != nil || !isRefusal(resp) {
+			return resp, err
+		}
+		_, why = t.login.Refused(ctx, next, true, resp)
+	}
+	if why != nil {
+		discard(resp)
+		return nil, unsentError{why}
+	}
+	return resp, nil
 }
+
+// unsentError is an error of a request that the server did not execute.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+func isRefusal(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
+}
+
+// with is a request with a token, if there is one, and the headers.
+func (t *roundTripper) with(req *http.Request, token string) *http.Request {
+	req = req.Clone(req.Context())
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for name, value := range t.headers {
+		req.Header.Set(name, value)
+	}
+	if host, ok := t.headers["Host"]; ok {
+		req.Host = host
+	}
+	return req
+}
+
+// CloseIdleConnections lets http.Client's method of that name reach the transport.
+func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
 func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
@@ -58,9 +129,10 @@ func redirectError(format string, args ...any) error {
 	return Errorf(Misconfigured, "the server cannot be used: %s", fmt.Sprintf(format, args...))
 }
 
-// newHTTPClient makes the HTTP client of one connection, which shares nothing with other users'.
-func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, publicOnly bool) *http.Client {
-	base := &http.Transport{
+// newHTTPTransport makes the connections to a server, which are not shared with other users.
+func newHTTPTransport(origin *url.URL, allowed []netip.Prefix, publicOnly bool) *http.Transport {
+	reach := newReach(allowed)
+	t := &http.Transport{
 		DialContext:         reach.dial,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 8,
@@ -73,13 +145,16 @@ func newHTTPClient(origin *url.URL, headers map[string]string, reach *reach, pub
 	}
 	if !publicOnly {
 		reach.trust(origin) // and no other: it may not redirect to any address
-		base.Proxy = reach.proxy
+		t.Proxy = reach.proxy
 	}
-	return &http.Client{
-		Transport:     &roundTripper{base: base, origin: origin, headers: headers},
-		CheckRedirect: checkRedirect,
-	}
+	return t
 }
 
-// CloseIdleConnections lets http.Client's method of that name reach the transport.
-func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
+// Web makes HTTP clients for what a server needs beside MCP, such as logins, with the same checks of addresses and without its
+// headers.
+func Web(allowed []netip.Prefix) func(*registry.Server) *http.Client {
+	return func(s *registry.Server) *http.Client {
+		u, err := url.Parse(s.HTTP.URL)
+		return &http.Client{Transport: newHTTPTransport(u, allowed, s.HTTP.PublicOnly || err != nil)}
+	}
+}

@@ -269,7 +269,7 @@ func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		for out := c.(*client).wire.(*stdio).out; ; runtime.Gosched() {
-			if out.holds(firstCall) {
+			if out.holds(firstCall) != nil {
 				cancel(context.DeadlineExceeded)
 				return
 			}

@@ -1,4 +1,4 @@
-package mcp
+package registry
 
 import (
 	"errors"
@@ -10,9 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"pawl.dev/mcppool-svc/internal/process"
-	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // reference is a secret that stays in the pool's environment, or in a file, until a connection is made.
@@ -21,31 +18,22 @@ var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
 // maxSecret is the longest secret that a file may hold, in bytes.
 const maxSecret = 64 << 10
 
-// expand resolves references to the pool's environment in what an operator wrote.
-func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
-	if !s.ByOperator {
-		return values, nil
-	}
-	out, err := expand(values, c.cfg.Environ)
-	if err != nil {
-		return nil, Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
-	}
-	return out, nil
-}
-
 // HasReference reports whether a value refers to the pool's environment or to a file.
 func HasReference(value string) bool { return reference.MatchString(value) }
 
-// expand replaces ${env:NAME} and ${file:PATH} in values.
-func expand(values map[string]string, environ []string) (map[string]string, error) {
+// Expand replaces ${env:NAME} and ${file:PATH} in values of the server's configuration. Servers of plain users have no references.
+func (s *Server) Expand(values map[string]string, getenv func(string) (string, bool)) (map[string]string, error) {
+	if !s.ByOperator {
+		return values, nil
+	}
 	out := make(map[string]string, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		var failed error
 		out[key] = reference.ReplaceAllStringFunc(values[key], func(match string) string {
 			parts := reference.FindStringSubmatch(match)
-			value, err := secret(parts[1], parts[2], environ)
+			value, err := secret(parts[1], parts[2], getenv)
 			if err != nil && failed == nil {
-				failed = Errorf(Misconfigured, "%q refers to %w", key, err)
+				failed = fmt.Errorf("MCP server %s: %q refers to %w", s.ID, key, err)
 			}
 			return value
 		})
@@ -57,11 +45,11 @@ func expand(values map[string]string, environ []string) (map[string]string, erro
 }
 
 // secret is what one reference stands for.
-func secret(kind, name string, environ []string) (string, error) {
+func secret(kind, name string, getenv func(string) (string, bool)) (string, error) {
 	if kind == "file" {
 		return secretFile(name)
 	}
-	value, ok := process.Getenv(environ, name)
+	value, ok := getenv(name)
 	if !ok {
 		return "", fmt.Errorf("the environment variable %s, which the pool does not have; set it where the pool is started", name)
 	}
