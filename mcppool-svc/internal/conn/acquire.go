@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -170,22 +171,19 @@ func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entr
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if first := p.first(k); first != nil {
-		k = first.key
-	}
-	e, err := p.join(ctx, k, use, came)
+	e, err := p.join(ctx, k, p.first(k), use, came)
 	p.countRefusal(err)
 	return e, err
 }
 
-// join registers the caller at an entry, a new one if there is none. Called with mu held.
-func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry, error) {
+// join registers the caller at an entry of a key, a new one if it is nil. Called with mu held.
+func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time) (*entry, error) {
 	if p.closed {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
 			"the MCP pool is stopping; try again later").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
-	e := p.entries[k]
 	if e == nil {
+		k = p.keyFor(k, nil)
 		if err := p.refuse(k, use.Server.ID); err != nil {
 			return nil, err
 		}
@@ -196,8 +194,7 @@ func (p *Pool) join(ctx context.Context, k key, use Use, now time.Time) (*entry,
 		e = &entry{
 			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[sessionKey]time.Time), writes: p.writesOf(k),
 		}
-		p.entries[k], p.live[e] = e, true
-		p.raise(k)
+		p.entries[k.at(0)], p.live[e] = slices.Insert(p.entries[k.at(0)], k.nth, e), true
 		p.notify(k)
 		// The attempt keeps the caller's trace, not its cancellation.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })

@@ -85,7 +85,7 @@ func (p *Pool) trying(k key) bool {
 	if k.nth == 0 {
 		return false // callers share the attempt for the first one
 	}
-	for e := range p.siblings(k.at(0)) {
+	for _, e := range p.entries[k.at(0)] {
 		if e.nth > 0 && e.client == nil {
 			return true
 		}

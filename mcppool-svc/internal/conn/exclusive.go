@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -61,12 +60,9 @@ func (p *Pool) tryJoin(ctx context.Context, k key, use Use, t *waiter) (*entry, 
 	if queue := p.queues[k]; !p.closed && len(queue) > 0 && queue[0] != t {
 		return nil, p.enqueue(k, use, t, errBehind)
 	}
-	at := k.at(p.gap(k))
-	if free := p.free(k, use); free != nil {
-		at = free.key
-	}
-	t.again = p.retryAt(at) // before join, as the time may come meanwhile
-	e, err := p.join(ctx, at, use, time.Now())
+	free := p.free(k, use)
+	t.again = p.retryAt(p.keyFor(k, free)) // before join, as the time may come meanwhile
+	e, err := p.join(ctx, k, free, use, time.Now())
 	if err != nil && !p.closed && p.first(k) != nil {
 		return nil, p.enqueue(k, use, t, err) // one of the existing connections becomes free sooner or later
 	}
@@ -148,11 +144,7 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.T
 
 // busy returns why a call gets no connection of its own. Called with mu held.
 func (p *Pool) busy(k key, use Use, why error) error {
-	n := 0
-	for range p.siblings(k) {
-		n++
-	}
-	connections := "the connection to it is"
+	n, connections := len(p.entries[k]), "the connection to it is"
 	if n > 1 {
 		connections = "the connections to it are"
 	}
@@ -169,33 +161,17 @@ func (p *Pool) countRefusal(err error) {
 	}
 }
 
-// siblings are the connections of a key, in their order. Called with mu held.
-func (p *Pool) siblings(k key) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for n := 0; n <= p.top[k]; n++ {
-			if e := p.entries[k.at(n)]; e != nil && !yield(e) {
-				return
-			}
-		}
-	}
-}
-
 // first returns the connection for requests that are no tool calls, or nil. Called with mu held.
 func (p *Pool) first(k key) *entry {
-	for e := range p.siblings(k) {
-		return e
+	if all := p.entries[k]; len(all) > 0 {
+		return all[0]
 	}
 	return nil
 }
 
 // isLast reports whether an entry is the only connection of its key. Called with mu held.
 func (p *Pool) isLast(e *entry) bool {
-	for other := range p.siblings(e.at(0)) {
-		if other != e {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.entries[e.at(0)], func(other *entry) bool { return other != e })
 }
 
 // unsettled reports whether the server may still ask for input for a call that was given up.
@@ -222,7 +198,7 @@ func (e *entry) drained() bool { return e.calls == 0 || e.discarded && e.calls =
 func (p *Pool) free(k key, use Use) *entry {
 	var best *entry
 	var last time.Time
-	for e := range p.siblings(k) {
+	for _, e := range slices.Clone(p.entries[k]) {
 		if e.running > 0 {
 			continue
 		}
@@ -238,30 +214,16 @@ func (p *Pool) free(k key, use Use) *entry {
 	return best
 }
 
-// gap returns the lowest free nth. Called with mu held.
-func (p *Pool) gap(k key) int {
-	n := 0
-	for p.entries[k.at(n)] != nil {
-		n++
+// keyFor returns the key of an entry, or of the next one if it is nil: the lowest nth that is free. Called with mu held.
+func (p *Pool) keyFor(k key, e *entry) key {
+	if e != nil {
+		return e.key
 	}
-	return n
-}
-
-// raise and lower maintain top. Called with mu held.
-func (p *Pool) raise(k key) {
-	if k.nth > p.top[k.at(0)] {
-		p.top[k.at(0)] = k.nth
+	all, nth := p.entries[k], 0
+	for nth < len(all) && all[nth].nth == nth {
+		nth++
 	}
-}
-
-func (p *Pool) lower(k key) {
-	first := k.at(0)
-	for p.top[first] > 0 && p.entries[first.at(p.top[first])] == nil {
-		p.top[first]--
-	}
-	if p.top[first] == 0 {
-		delete(p.top, first)
-	}
+	return k.at(nth)
 }
 
 // writesOf returns the counter of writes that all connections of a key share. Called with mu held.

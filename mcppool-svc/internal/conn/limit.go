@@ -84,7 +84,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 // evict closes the connection that has been idle for longest among those that qualify. Called with mu held.
 func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	var oldest *entry
-	for _, e := range p.entries {
+	for e := range p.leased() {
 		if e.unused() && qualifies(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
 			oldest = e
 		}

@@ -1,8 +1,11 @@
 package conn
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,27 +27,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxConnections == 0 {
-		c.MaxConnections = 1000
-	}
-	if c.MaxPerUser == 0 {
-		c.MaxPerUser = 100
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = 5 * time.Minute
-	}
-	if c.SessionTimeout == 0 {
-		c.SessionTimeout = 30 * time.Minute
-	}
-	if c.BreakAfter == 0 {
-		c.BreakAfter = 5
-	}
-	if c.BreakFor == 0 {
-		c.BreakFor = 30 * time.Second
-	}
-	if c.ProbeAfter == 0 {
-		c.ProbeAfter = 10 * time.Second
-	}
+	c.MaxConnections = cmp.Or(c.MaxConnections, 1000)
+	c.MaxPerUser = cmp.Or(c.MaxPerUser, 100)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 5*time.Minute)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, 30*time.Minute)
+	c.BreakAfter = cmp.Or(c.BreakAfter, 5)
+	c.BreakFor = cmp.Or(c.BreakFor, 30*time.Second)
+	c.ProbeAfter = cmp.Or(c.ProbeAfter, 10*time.Second)
 	return c
 }
 
@@ -68,12 +57,11 @@ type Pool struct {
 
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
-	entries map[key]*entry    // guarded by mu; at most one per key
+	entries map[key][]*entry  // guarded by mu; those that are leased, by key of the first, in the order of nth
 	made    uint64            // guarded by mu; entries so far
 	live    map[*entry]bool   // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure  // guarded by mu; the last failure, until the next success
 	refused uint64            // guarded by mu; connections refused because of a limit
-	top     map[key]int       // guarded by mu; the highest nth in use, by key of the first
 	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by key of the first
 }
 
@@ -110,8 +98,19 @@ func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	base, cancel := context.WithCancel(context.Background())
 	return &Pool{
 		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewKnown(),
-		entries: make(map[key]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
-		top: make(map[key]int), queues: make(map[key][]*waiter),
+		entries: make(map[key][]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
+		queues: make(map[key][]*waiter),
+	}
+}
+
+// leased iterates over the entries that are not retired. Called with mu held.
+func (p *Pool) leased() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for e := range p.live {
+			if !e.retired && !yield(e) {
+				return
+			}
+		}
 	}
 }
 
@@ -135,9 +134,11 @@ func (p *Pool) retire(e *entry) {
 		close(e.retiredCh)
 	}
 	e.retired = true
-	if p.entries[e.key] == e {
-		delete(p.entries, e.key)
-		p.lower(e.key)
+	first := e.at(0)
+	if i := slices.Index(p.entries[first], e); i >= 0 {
+		if p.entries[first] = slices.Delete(p.entries[first], i, i+1); len(p.entries[first]) == 0 {
+			delete(p.entries, first)
+		}
 		p.notify(e.key)
 	}
 	p.wake()

@@ -3,9 +3,6 @@ package conn
 import (
 	"context"
 	"time"
-
-	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 // ReleaseSession ends a user's session and returns how many connections it held. Connections that others use stay; unused ones close
@@ -14,7 +11,7 @@ func (p *Pool) ReleaseSession(user, session string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
-	for _, e := range p.entries {
+	for e := range p.leased() {
 		if _, held := e.sessions[sessionKey{user, session}]; held {
 			p.release(e, sessionKey{user, session}, time.Now())
 			n++
@@ -52,7 +49,7 @@ func (p *Pool) RetireUser(server, user string) {
 func (p *Pool) retireWhere(match func(*entry) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range p.entries {
+	for e := range p.leased() {
 		if !match(e) {
 			continue
 		}
@@ -66,61 +63,6 @@ func (p *Pool) retireWhere(match func(*entry) bool) {
 			delete(p.failed, k)
 		}
 	}
-}
-
-// State is the state of a user's connection to a server.
-type State int
-
-// The states.
-const (
-	Idle State = iota
-	Connecting
-	Ready
-	Failed
-)
-
-// Status is a user's connection to a server, for people.
-type Status struct {
-	State State
-	Since time.Time // of the state; zero if idle
-	Err   error     // of the last failure
-	Info  string    // name and version, as the server says
-	// Capabilities are those that the server declares.
-	Capabilities mcp.Capabilities
-	// Tools changes with the server's tools and with the connection; 0 if there is none.
-	Tools uint64
-}
-
-// Status reports on a user's connection to a server as it is now configured.
-func (p *Pool) Status(server *registry.Server, user string) Status {
-	k := keyOf(Use{Server: server, User: user})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e := p.anyOf(k, server.Isolation); e != nil {
-		if e.client == nil {
-			return Status{State: Connecting, Since: e.begun}
-		}
-		info := e.client.Info()
-		return Status{State: Ready, Since: e.made, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
-	}
-	if f := p.failed[k]; f != nil {
-		return Status{State: Failed, Since: f.since, Err: f.err}
-	}
-	return Status{}
-}
-
-// anyOf is the connection of a key; of a user's sessions any one, best one that works. Called with mu held.
-func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
-	found := p.first(k)
-	if isolation != registry.PerTask {
-		return found
-	}
-	for _, e := range p.entries {
-		if e.at(0).failureKey() == k && (found == nil || found.client == nil) {
-			found = e
-		}
-	}
-	return found
 }
 
 // Run closes unused connections and suspends idle ones until ctx is done.
@@ -143,7 +85,7 @@ const failureMemory = time.Hour
 func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range p.entries {
+	for e := range p.leased() {
 		for h, seen := range e.sessions {
 			// An executor that died releases nothing.
 			if now.Sub(seen) >= p.cfg.SessionTimeout && e.calls == 0 {

@@ -1,0 +1,130 @@
+package conn
+
+import (
+	"time"
+
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/registry"
+)
+
+// State is the state of a user's connection to a server.
+type State int
+
+// The states.
+const (
+	Idle State = iota
+	Connecting
+	Ready
+	Failed
+)
+
+// Status is a user's connection to a server, for people.
+type Status struct {
+	State State
+	Since time.Time // of the state; zero if idle
+	Err   error     // of the last failure
+	Info  string    // name and version, as the server says
+	// Capabilities are those that the server declares.
+	Capabilities mcp.Capabilities
+	// Tools changes with the server's tools and with the connection; 0 if there is none.
+	Tools uint64
+}
+
+// Status reports on a user's connection to a server as it is now configured.
+func (p *Pool) Status(server *registry.Server, user string) Status {
+	k := keyOf(Use{Server: server, User: user})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.anyOf(k, server.Isolation); e != nil {
+		if e.client == nil {
+			return Status{State: Connecting, Since: e.begun}
+		}
+		info := e.client.Info()
+		return Status{State: Ready, Since: e.made, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
+	}
+	if f := p.failed[k]; f != nil {
+		return Status{State: Failed, Since: f.since, Err: f.err}
+	}
+	return Status{}
+}
+
+// anyOf is the connection of a key; of a user's sessions any one, best one that works. Called with mu held.
+func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
+	found := p.first(k)
+	if isolation != registry.PerTask {
+		return found
+	}
+	for e := range p.leased() {
+		if e.at(0).failureKey() == k && (found == nil || found.client == nil) {
+			found = e
+		}
+	}
+	return found
+}
+
+// Log is what a user's connection to a server wrote beside the protocol.
+type Log struct {
+	Stderr    mcp.Stderr
+	Time      time.Time // when the connection was made or last failed; zero if there was none
+	Connected bool
+	Err       error // why it failed
+}
+
+// Log returns the log of a user's connection to a server as it is configured now, or of the last failed one. A shared connection may have
+// written about other users, so its stderr is left out.
+func (p *Pool) Log(server *registry.Server, user string) Log {
+	k := keyOf(Use{Server: server, User: user})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var log Log
+	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
+		log = Log{Stderr: mcp.StderrOf(e.client), Time: e.made, Connected: true}
+	} else if f := p.failed[k]; f != nil {
+		log = Log{Stderr: f.stderr, Time: f.at, Err: f.err}
+	}
+	if server.Isolation == registry.Shared {
+		log.Stderr = mcp.Stderr{}
+	}
+	return log
+}
+
+// Load is how full the pool is.
+type Load struct {
+	// States are the connections in each state: connecting, busy with calls, idle, or closing. All states are in it.
+	States map[string]int
+	// Used are those that count towards Limit.
+	Used, Limit int
+	// Waiting counts calls that wait for a connection, or for their turn on one.
+	Waiting int
+	// Refused counts connections refused because of a limit.
+	Refused uint64
+}
+
+// Load returns the current load.
+func (p *Pool) Load() Load {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := Load{
+		States: map[string]int{"connecting": 0, "busy": 0, "idle": 0, "closing": 0},
+		Limit:  p.cfg.MaxConnections, Refused: p.refused,
+	}
+	for _, queue := range p.queues {
+		l.Waiting += len(queue)
+	}
+	for e := range p.live {
+		switch {
+		case e.closing:
+			l.States["closing"]++
+			continue
+		case e.client == nil:
+			l.States["connecting"]++
+			l.Waiting += e.calls
+		case e.calls > 0:
+			l.States["busy"]++
+		default:
+			l.States["idle"]++
+		}
+		l.Used++
+	}
+	return l
+}
