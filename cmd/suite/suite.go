@@ -116,7 +116,7 @@ func (s *Suite) services(ctx context.Context) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.pool.Close)
-	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel, Models: s.cfg.Models}, planner.Deps{Log: s.log})
+	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel, Models: s.cfg.Models, ModelTries: s.cfg.ModelTries}, planner.Deps{Log: s.log})
 	if err != nil {
 		return err
 	}

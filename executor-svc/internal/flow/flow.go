@@ -188,6 +188,8 @@ type (
 		Lost bool
 		// Next is the next step if it is known already; nil if the planner has to be asked.
 		Next *Planned
+		// Usage is what models cost that the tool's server asked during the call; nil if it asked none.
+		Usage *storagev1.Usage
 	}
 	// Moved reports that the call was not made, and another pool has to make it. The pool is durable before the call.
 	Moved struct {

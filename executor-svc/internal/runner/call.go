@@ -115,7 +115,7 @@ func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow
 			emit(s.failed(f, st, err))
 			return
 		}
-		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
+		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: addUsage(nil, res.GetModelUsage())}
 		if res.GetIsError() {
 			out.Err = &storagev1.ErrorNote{
 				ErrMsg: toolError(res), DataJson: st.GetInputJson(),

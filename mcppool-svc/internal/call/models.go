@@ -88,7 +88,7 @@ func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampl
 	}
 	got := sampled{
 		Sampled: mcp.Sampled{Text: text, Model: end.GetProviderModel(), Stop: stops[end.GetStopReason()]}, Name: end.GetModel(),
-		InputTokens: end.GetUsage().GetInputTokens(), OutputTokens: end.GetUsage().GetOutputTokens(),
+		Usage: end.GetUsage(),
 	}
 	if got.Model == "" {
 		got.Model = got.Name

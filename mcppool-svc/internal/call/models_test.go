@@ -10,7 +10,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
@@ -104,4 +106,26 @@ func TestSlowModelsOfSomeUsers(t *testing.T) {
 			t.Errorf("still counted: %v, %d slots", m.users, len(m.slots))
 		}
 	})
+}
+
+// The cost of a call's model requests is known only if that of each is.
+func TestUsage(t *testing.T) {
+	priced := &commonv1.Usage{InputTokens: 3, OutputTokens: 2, ModelCalls: 1, CostNanoUsd: proto.Uint64(7)}
+	unpriced := &commonv1.Usage{InputTokens: 1, ModelCalls: 2}
+	for _, tt := range []struct {
+		costs []*commonv1.Usage
+		want  *commonv1.Usage
+	}{
+		{nil, nil}, {[]*commonv1.Usage{nil, {}}, nil},
+		{[]*commonv1.Usage{priced, priced}, &commonv1.Usage{InputTokens: 6, OutputTokens: 4, ModelCalls: 2, CostNanoUsd: proto.Uint64(14)}},
+		{[]*commonv1.Usage{priced, unpriced, priced}, &commonv1.Usage{InputTokens: 7, OutputTokens: 4, ModelCalls: 4}},
+	} {
+		u := &usage{}
+		for _, c := range tt.costs {
+			u.add(c)
+		}
+		if got := u.message(); !proto.Equal(got, tt.want) {
+			t.Errorf("%v: %v", tt.costs, got)
+		}
+	}
 }

@@ -215,7 +215,7 @@ func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 		a.notify(mcp.Notification{Task: &mcp.Task{}})
 	}, "a model is being asked": func(a *attempt) { a.usage.begin() }, "a model answered": func(a *attempt) {
 		a.usage.begin()
-		a.usage.add(sampled{OutputTokens: 1})
+		a.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1})
 	}} {
 		x := &execution{facts: facts{repeatable: true}, call: &inflight.Call{}}
 		if !x.harmless(lost) {
@@ -235,7 +235,7 @@ func TestUnclearQuestions(t *testing.T) {
 	}{
 		"nobody was asked": {func(*facts) {}, true},
 		"a person was":     {func(f *facts) { f.asked.Store(true) }, false},
-		"a model answered": {func(f *facts) { f.usage.begin(); f.usage.add(sampled{OutputTokens: 1}) }, false},
+		"a model answered": {func(f *facts) { f.usage.begin(); f.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1}) }, false},
 		"a model is asked": {func(f *facts) { f.usage.begin() }, false},
 	} {
 		x := &execution{Caller: New(nil, nil, Deps{}), facts: facts{repeatable: true}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
@@ -19,8 +20,8 @@ import (
 // sampled is the answer of a model, and what it cost.
 type sampled struct {
 	mcp.Sampled
-	Name                      string // of the model in the planner
-	InputTokens, OutputTokens uint64
+	Name  string          // of the model in the planner
+	Usage *commonv1.Usage // nil if unknown
 }
 
 // sample implements mcp.Call.Sample. The timer of the call is paused: Models bound the time of a request.
@@ -41,7 +42,10 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 	defer a.timer.resume()
 	began := time.Now()
 	got, err := a.deps.Models.sample(ctx, a.User, policy, wanted)
-	a.usage.add(got)
+	if e := errs.From(err); e != nil && got.Usage == nil {
+		got.Usage = e.Usage
+	}
+	a.usage.add(got.Usage)
 	a.audit(ctx, "model_request", a.sampleAttrs(policy, got, err, time.Since(began))...)
 	if err != nil {
 		e, code := errs.From(err), mcp.SampleFailed
@@ -65,7 +69,7 @@ func (a *attempt) sampleAttrs(policy *registry.Sampling, got sampled, err error,
 	return []slog.Attr{
 		slog.String("user", a.User), slog.String("session_id", a.Session), slog.String("mcp_id", a.MCPID), slog.String("tool", a.Tool),
 		slog.String("call_id", a.CallID), slog.String("model", name), slog.String("provider_model", got.Model),
-		slog.Uint64("input_tokens", got.InputTokens), slog.Uint64("output_tokens", got.OutputTokens), slog.String("reason", reason),
+		slog.Uint64("input_tokens", got.Usage.GetInputTokens()), slog.Uint64("output_tokens", got.Usage.GetOutputTokens()), slog.String("reason", reason),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
 }
@@ -82,10 +86,9 @@ func withoutModel(e *mcp.Error) *errs.Error {
 
 // usage is what the models cost that were asked during a call.
 type usage struct {
-	mu            sync.Mutex
-	requests      int    // guarded by mu; refused ones included
-	answers       uint32 // guarded by mu
-	input, output uint64 // guarded by mu; tokens
+	mu       sync.Mutex
+	requests int             // guarded by mu; refused ones included
+	total    *commonv1.Usage // guarded by mu; nil if no model answered
 }
 
 // begin counts a request and returns its number.
@@ -96,12 +99,21 @@ func (u *usage) begin() int {
 	return u.requests
 }
 
-func (u *usage) add(s sampled) {
+// add counts what a request cost. The cost is unknown once that of one request is.
+func (u *usage) add(cost *commonv1.Usage) {
+	if cost.GetModelCalls() == 0 {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.answers++
-	u.input += s.InputTokens
-	u.output += s.OutputTokens
+	sum := &commonv1.Usage{
+		InputTokens: u.total.GetInputTokens() + cost.GetInputTokens(), OutputTokens: u.total.GetOutputTokens() + cost.GetOutputTokens(),
+		CachedInputTokens: u.total.GetCachedInputTokens() + cost.GetCachedInputTokens(), ModelCalls: u.total.GetModelCalls() + cost.GetModelCalls(),
+	}
+	if cost.CostNanoUsd != nil && (u.total == nil || u.total.CostNanoUsd != nil) {
+		sum.CostNanoUsd = proto.Uint64(u.total.GetCostNanoUsd() + cost.GetCostNanoUsd())
+	}
+	u.total = sum
 }
 
 // any reports whether a model was asked. One that has not answered yet may cost as much.
@@ -115,8 +127,5 @@ func (u *usage) any() bool {
 func (u *usage) message() *commonv1.Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.answers == 0 {
-		return nil
-	}
-	return &commonv1.Usage{InputTokens: u.input, OutputTokens: u.output, ModelCalls: u.answers}
+	return u.total
 }

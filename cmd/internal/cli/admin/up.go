@@ -31,6 +31,7 @@ type UpCmd struct {
 	NoWorkspace bool     `help:"Run no MCP server workspace."`
 	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans where nothing else is said."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON), which MCP servers may ask that have sampling."`
+	ModelTries  int      `placeholder:"N" default:"3" help:"How often a model's reply is asked for before planning fails, the first time included (${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
 
@@ -92,7 +93,7 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 
 func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	cfg := suite.Config{
-		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Models: c.Models, Executor: c.Executor, Pool: c.Pool.config(), Version: h.Version,
+		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Models: c.Models, ModelTries: c.ModelTries, Executor: c.Executor, Pool: c.Pool.config(), Version: h.Version,
 		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
 		HTTPAddr: listenAddr(c.HTTP), GRPCAddr: listenAddr(c.GRPC),
 	}

@@ -37,6 +37,9 @@ func (m *move) called(in flow.Called) {
 	if in.Outcome != notExecuted && !flow.FromHistory(s) {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}
+	if in.Usage != nil {
+		m.spend(in.Usage)
+	}
 	switch {
 	case in.Err == nil:
 		m.succeeded(s, in)

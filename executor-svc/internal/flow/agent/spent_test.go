@@ -4,9 +4,24 @@ import (
 	"testing"
 	"time"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
+
+// What models cost that a tool's server asked counts against the task's budget.
+func TestSamplingIsSpent(t *testing.T) {
+	task := calling()
+	cost := &storagev1.Usage{ModelCalls: 2, InputTokens: 9, OutputTokens: 4, CostNanoUsd: 5}
+	if _, err := (agent.Flow{}).Apply(task, flow.Called{Ordinal: 1, Attempt: 2, Output: `{"message":"a"}`, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: cost}); err != nil {
+		t.Fatal(err)
+	}
+	if u := task.State.GetUsage(); u.GetModelCalls() != 2 || u.GetInputTokens() != 9 || u.GetOutputTokens() != 4 || u.GetCostNanoUsd() != 5 || u.GetToolCalls() != 1 {
+		t.Errorf("%v", u)
+	}
+}
 
 // What is left of a call is not begun once the task's run time is spent (A18): not by another pool, nor again with its answers.
 func TestNothingBeginsBehindTheRunTime(t *testing.T) {
