@@ -5,12 +5,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/schema"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
@@ -142,18 +140,6 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 		e.Type = executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS
 		e.Payload = &executorv1.ExecutorEvent_ToolProgress{ToolProgress: &executorv1.ToolProgress{Progress: w.GetProgress(), Total: w.GetTotal(), Message: w.GetMessage()}}
 	}
-}
-
-// twinLimit is the largest exact JSON that is repeated as a Struct for reading.
-const twinLimit = 64 << 10
-
-// twin returns exact JSON as a Struct; nil if it is too large or no object.
-func twin(exact string) *structpb.Struct {
-	s := &structpb.Struct{}
-	if len(exact) > twinLimit || !schema.IntoStruct(s, exact) {
-		return nil
-	}
-	return s
 }
 
 func toolsLoaded(l *storagev1.ToolsLoaded) *executorv1.ToolsLoaded {
