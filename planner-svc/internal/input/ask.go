@@ -1,17 +1,18 @@
 package input
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/services/strictjson"
 )
 
-// Offending returns the names of the properties that a person should look at: those that are required and missing, those
-// that the schema refuses, those that the error names or whose value it names; else all that are required, else all.
+// Offending returns the names of the properties that a person should look at: those that are required and missing, those that the schema refuses, and
+// those that the error names; else those whose value it quotes; else all that are required, else all.
 func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string {
 	found := map[string]bool{}
 	for _, name := range t.Missing(in) {
@@ -22,79 +23,69 @@ func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string 
 		found[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)] = true
 	}
 	lower := strings.ToLower(failure)
-	for _, p := range t.Props {
-		if mentions(lower, p.Name) {
-			found[p.Name] = true
-		}
+	if names := namesOf(t, func(p *catalog.Property) bool { return found[p.Name] || mentions(lower, p.Name) }); len(names) > 0 {
+		return names
 	}
-	names := pick(t, found)
-	if len(names) == 0 {
-		names = byValue(t, in, failure)
+	if names := byValue(t, in, failure); len(names) > 0 {
+		return names
 	}
-	if len(names) == 0 {
-		names = pick(t, requiredOf(t))
+	if names := namesOf(t, func(p *catalog.Property) bool { return p.Required }); len(names) > 0 {
+		return names
 	}
-	if len(names) == 0 {
-		for _, p := range t.Props {
-			names = append(names, p.Name)
+	return namesOf(t, func(*catalog.Property) bool { return true })
+}
+
+// namesOf returns the names of the properties that are meant, in the schema's order.
+func namesOf(t *catalog.Tool, meant func(*catalog.Property) bool) []string {
+	var names []string
+	for i := range t.Props {
+		if meant(&t.Props[i]) {
+			names = append(names, t.Props[i].Name)
 		}
 	}
 	return names
 }
 
-// mentions tells whether an error names a property. Names that are ordinary words count only in quotation marks or before
-// words that speak of properties.
+// naming is how errors name a property: $ stands for its name.
+var naming = strings.Split(`"$"|'$'|`+"`$`"+`|/$"|$ is required|missing $|invalid $|$ must|$ is invalid|$:|property $|field $|parameter $|argument $|参数 $|缺少 $|缺少$`, "|")
+
+// mentions reports whether an error names a property. Names that are ordinary words count only in quotation marks or beside words that speak of
+// properties.
 func mentions(failure, name string) bool {
 	name = strings.ToLower(name)
 	if strings.ContainsAny(name, "_-") {
 		return catalog.ContainsWord(failure, name)
 	}
-	for _, form := range []string{`"` + name + `"`, "'" + name + "'", "`" + name + "`", "/" + name + `"`, name + " is required", "missing " + name,
-		"invalid " + name, name + " must", name + " is invalid", name + ":", "property " + name, "field " + name, "parameter " + name, "argument " + name, "参数 " + name, "缺少 " + name, "缺少" + name} {
-		if i := strings.Index(failure, form); i >= 0 && !catalog.IsWordByte(failure, i-1) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(naming, func(form string) bool {
+		i := strings.Index(failure, strings.ReplaceAll(form, "$", name))
+		return i >= 0 && !catalog.IsWordByte(failure, i-1)
+	})
 }
 
 // byValue finds properties whose value the error quotes, such as the path that was not found.
 func byValue(t *catalog.Tool, in *strictjson.Object, failure string) []string {
-	var names []string
-	for _, p := range t.Props {
-		if raw, ok := in.Get(p.Name); ok {
-			if v := strictjson.Content(raw); len(v) > 1 && strings.Contains(failure, v) {
-				names = append(names, p.Name)
-			}
-		}
-	}
-	return names
+	return namesOf(t, func(p *catalog.Property) bool {
+		raw, _ := in.Get(p.Name)
+		text := strictjson.Content(raw)
+		return len(text) > 1 && strings.Contains(failure, text)
+	})
 }
 
-func requiredOf(t *catalog.Tool) map[string]bool {
-	m := map[string]bool{}
-	for _, p := range t.Props {
-		if p.Required {
-			m[p.Name] = true
-		}
+// problems returns what is wrong with an input by the tool's schema.
+func problems(t *catalog.Tool, in *strictjson.Object) []schema.Problem {
+	var invalid *schema.Invalid
+	if t.Schema == nil || !errors.As(t.Schema.Validate(in.String()), &invalid) {
+		return nil
 	}
-	return m
+	return invalid.Problems
 }
 
-// pick returns the tool's properties that are in a set, in the schema's order.
-func pick(t *catalog.Tool, set map[string]bool) []string {
-	var names []string
-	for _, p := range t.Props {
-		if set[p.Name] {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
-// Form returns the JSON Schema of an object with the named properties of a tool, each nullable (A16), with titles and
-// descriptions kept, none required.
+// Form returns the JSON Schema of an object with the named properties of a tool, each nullable (A16), with titles and descriptions kept, none required.
 func Form(t *catalog.Tool, names []string) string {
+	source, err := strictjson.ParseObject(t.GetInputSchemaJson())
+	if err != nil {
+		source = &strictjson.Object{}
+	}
 	props := &strictjson.Object{}
 	for _, name := range names {
 		p := t.Prop(name)
@@ -102,76 +93,67 @@ func Form(t *catalog.Tool, names []string) string {
 			continue
 		}
 		props.Set(name, nullable(p.Schema))
-		if _, err := schema.Compile(form(t.GetInputSchemaJson(), props)); err != nil {
-			props.Set(name, words(p.Schema)) // it refers to a place that is not in the form
+		if _, err := schema.Compile(form(source, props)); err != nil {
+			props.Set(name, members(p.Schema, "title", "description").String()) // it refers to a place that is not in the form
 		}
 	}
-	return form(t.GetInputSchemaJson(), props)
+	return form(source, props)
 }
 
-// words keeps of a schema what people read.
-func words(raw string) string {
-	out := &strictjson.Object{}
-	if doc, err := strictjson.ParseObject(raw); err == nil {
-		for _, k := range []string{"title", "description"} {
-			if v, ok := doc.Get(k); ok {
-				out.Set(k, v)
-			}
-		}
-	}
-	return out.String()
-}
-
-func form(source string, props *strictjson.Object) string {
+func form(source, props *strictjson.Object) string {
 	out := &strictjson.Object{}
 	out.Set("type", `"object"`)
 	out.Set("properties", props.String())
 	out.Set("required", "[]")
-	if doc, err := strictjson.ParseObject(source); err == nil {
-		for _, defs := range []string{"$defs", "definitions"} {
-			if v, ok := doc.Get(defs); ok && strings.Contains(props.String(), "#/"+defs+"/") {
-				out.Set(defs, v)
-			}
+	for _, defs := range []string{"$defs", "definitions"} {
+		if v, ok := source.Get(defs); ok && strings.Contains(props.String(), "#/"+defs+"/") {
+			out.Set(defs, v)
 		}
 	}
 	return out.String()
 }
 
-// nullable makes a schema accept null too.
+// members returns some members of a JSON object.
+func members(raw string, keys ...string) *strictjson.Object {
+	out := &strictjson.Object{}
+	for _, k := range keys {
+		if v, ok := strictjson.Member(raw, k); ok {
+			out.Set(k, v)
+		}
+	}
+	return out
+}
+
+// nullable makes a schema accept null too. What people read stays at the top.
 func nullable(raw string) string {
 	doc, err := strictjson.ParseObject(raw)
 	if err != nil || len(doc.Keys()) == 0 { // true, {}: null is accepted already
 		return "{}"
 	}
-	t, typed := doc.Get("type")
-	simple := typed && !slices.ContainsFunc([]string{"$ref", "anyOf", "oneOf", "allOf", "not", "const", "if"}, doc.Has)
-	if !simple {
-		return nullableUnion(doc)
+	if !doc.Has("type") || slices.ContainsFunc([]string{"$ref", "anyOf", "oneOf", "allOf", "not", "const", "if"}, doc.Has) {
+		out := members(raw, "title", "description", "default")
+		for _, k := range out.Keys() {
+			doc.Delete(k)
+		}
+		out.Set("anyOf", strictjson.Array([]string{doc.String(), `{"type":"null"}`}))
+		return out.String()
 	}
-	types := slices.Collect(strictjson.Items(t))
-	if strictjson.Kind(t) == "string" {
-		types = []string{t}
+	types, _ := doc.Get("type")
+	if strictjson.Kind(types) == "string" {
+		types = strictjson.Array([]string{types})
 	}
-	if !slices.Contains(types, `"null"`) {
-		types = append(types, `"null"`)
+	doc.Set("type", with(types, `"null"`))
+	if enum, ok := doc.Get("enum"); ok {
+		doc.Set("enum", with(enum, "null"))
 	}
-	out := doc.Clone()
-	out.Set("type", strictjson.Array(types))
-	if enum, ok := doc.Get("enum"); ok && !slices.Contains(slices.Collect(strictjson.Items(enum)), "null") {
-		out.Set("enum", strictjson.Array(append(slices.Collect(strictjson.Items(enum)), "null")))
-	}
-	return out.String()
+	return doc.String()
 }
 
-// nullableUnion puts null beside a schema that is more than a type; what people read stays at the top.
-func nullableUnion(doc *strictjson.Object) string {
-	out, inner := &strictjson.Object{}, doc.Clone()
-	for _, k := range []string{"title", "description", "default"} {
-		if v, ok := doc.Get(k); ok {
-			out.Set(k, v)
-			inner.Delete(k)
-		}
+// with adds an item to a JSON array unless it is there.
+func with(array, item string) string {
+	items := slices.Collect(strictjson.Items(array))
+	if !slices.Contains(items, item) {
+		items = append(items, item)
 	}
-	out.Set("anyOf", strictjson.Array([]string{inner.String(), `{"type":"null"}`}))
-	return out.String()
+	return strictjson.Array(items)
 }

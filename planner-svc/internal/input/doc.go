@@ -1,4 +1,4 @@
-// Package input makes, mends and asks for the inputs of tools by their schemas: from what a goal says, from what a person
-// supplied, from what an error complained about. It is deterministic and calls nothing; a model that reads prompts does
-// the same in its own way.
+// Package input makes, mends and asks for the inputs of tools by their schemas. It finds the values that a sentence names (numbers with units, dates,
+// quoted texts, paths, names …) and gives them to parameters by type, format, unit, name and description; what a person supplied and what an error
+// complained about change an input. It knows no particular tool and calls nothing.
 package input

@@ -6,7 +6,6 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/extract"
 	"pawl.dev/services/strictjson"
 )
 
@@ -74,7 +73,7 @@ func TestRepair(t *testing.T) {
 		{sum, `{"a":1,"b":2,"extra":3}`, "Unrecognized key: extra", "", `{"a":1,"b":2}`},
 		{sum, `{"a":1,"b":2,"extra":3}`, "internal error", "", `{"a":1,"b":2,"extra":3}`},
 	} {
-		got := Repair(newTool("x", tc.schema), object(t, tc.failed), tc.failure, extract.Fill(newTool("x", tc.schema), extract.Scan(tc.goal)).Input)
+		got := Repair(newTool("x", tc.schema), object(t, tc.failed), tc.failure, ParamsOf(newTool("x", tc.schema)).Fill(Scan(tc.goal)).Input)
 		if got.String() != tc.want {
 			t.Errorf("%s after %q: %s, want %s", tc.failed, tc.failure, got, tc.want)
 		}

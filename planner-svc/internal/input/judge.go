@@ -29,11 +29,6 @@ func IsParamError(t *catalog.Tool, in *strictjson.Object, failure string) bool {
 	return isInput.MatchString(failure) || len(t.Missing(in)) > 0 || len(problems(t, in)) > 0
 }
 
-// NotFound tells whether an error says that a file or another thing is not there.
-func NotFound(failure string) bool {
-	return missing.MatchString(failure) && !notInput.MatchString(failure)
-}
-
 // Describe says in a sentence what an error means, for a person (A16).
 func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure string) string {
 	name := t.GetName()
@@ -45,34 +40,19 @@ func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure strin
 		return l.Say("%s took too long and was given up.", "%s 用时过长，已放弃。", name)
 	case denied.MatchString(failure):
 		return l.Say("%s is not permitted to do that.", "%s 没有这样做的权限。", name)
-	case NotFound(failure):
-		if v := quotedValue(t, in, failure); v != "" {
-			return l.Say("%q was not found. Give another.", "找不到“%s”，请换一个。", v)
+	case missing.MatchString(failure) && !notInput.MatchString(failure):
+		if names := byValue(t, in, failure); len(names) > 0 {
+			raw, _ := in.Get(names[0])
+			return l.Say("%q was not found. Give another.", "找不到“%s”，请换一个。", strictjson.Content(raw))
 		}
 	case network.MatchString(failure):
 		return l.Say("%s could not be reached.", "无法连接到 %s。", name)
 	}
-	if p := problems(t, in); len(p) > 0 {
-		where := strings.TrimPrefix(p[0].Pointer, "/")
-		if where != "" {
-			return l.Say("%s: %q %s.", "%s：%s 的值不合要求（%s）。", name, where, p[0].Message)
-		}
+	if p := problems(t, in); len(p) > 0 && p[0].Pointer != "" {
+		return l.Say("%s: %q %s.", "%s：%s 的值不合要求（%s）。", name, strings.TrimPrefix(p[0].Pointer, "/"), p[0].Message)
 	}
-	return l.Say("%s failed: %s", "%s 失败：%s", name, firstLine(failure))
-}
-
-// quotedValue returns the value of the input that the error is about.
-func quotedValue(t *catalog.Tool, in *strictjson.Object, failure string) string {
-	for _, name := range byValue(t, in, failure) {
-		raw, _ := in.Get(name)
-		return strictjson.Content(raw)
-	}
-	return ""
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
+	first, _, _ := strings.Cut(strings.TrimSpace(failure), "\n")
+	return l.Say("%s failed: %s", "%s 失败：%s", name, first)
 }
 
 // Shorten keeps a sentence within A16's limit: 50 words of a sensible length, in Chinese 50 characters.

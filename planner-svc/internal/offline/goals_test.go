@@ -29,7 +29,7 @@ var goals = []struct {
 	{"How many folders are there?", []string{`list_directory {}`}, []string{"There are 3 folders"}},
 	{"Read go.mod and LICENSE", []string{`read_file {"path":"go.mod"}`, `read_file {"path":"LICENSE"}`}, []string{"module example.com/wheel", "Apache License"}},
 	{"Read \"release notes.md\" in docs", []string{`read_file {"path":"docs/release notes.md"}`}, []string{"nothing yet"}},
-	{"show me the first 2 lines of README.md", []string{`read_file {"path":"README.md","start_line":1,"end_line":2}`}, []string{"end_line: 2"}},
+	{"show me the first 2 lines of README.md", []string{`read_file {"path":"README.md","end_line":2}`}, []string{"end_line: 2"}},
 	{"read nothing.xyz", []string{`read_file {"path":"nothing.xyz"}`}, []string{`/read_file) failed: "nothing.xyz" does not exist`}},
 	{"find README.md and read it", []string{`search_files {"pattern":"README.md"}`, `read_file {"path":"README.md"}`}, []string{"# Pawl"}},
 	{"find the Go files and read them", []string{`search_files {"pattern":"**/*.go"}`, `read_file {"path":"main.go"}`, `read_file {"path":"server/server.go"}`, `read_file {"path":"server/server_test.go"}`}, nil},
@@ -39,7 +39,7 @@ var goals = []struct {
 	{`call workspace/read_file {"path": "go.mod", "end_line": 1}`, []string{`read_file {"path":"go.mod","end_line":1}`}, []string{"module example.com/wheel"}},
 	{"哪个文件提到了 pawl？有多少个 Go 文件？", []string{`search_code {"query":"pawl"}`, `search_files {"pattern":"**/*.go"}`}, []string{"共有 3 个 Go 文件"}},
 	{"列出 docs 目录下的文件", []string{`list_directory {"path":"docs"}`}, []string{"guide.md"}},
-	{"读取 README.md 的前 2 行", []string{`read_file {"path":"README.md","start_line":1,"end_line":2}`}, nil},
+	{"读取 README.md 的前 2 行", []string{`read_file {"path":"README.md","end_line":2}`}, nil},
 	{"查找所有 *.proto 文件，然后读取 LICENSE", []string{`search_files {"pattern":"*.proto"}`, `read_file {"path":"LICENSE"}`}, nil},
 }
 
@@ -68,7 +68,7 @@ func TestGoals(t *testing.T) {
 // and the goal is not fulfilled.
 func TestRefuses(t *testing.T) {
 	for goal, names := range map[string]string{
-		"List files that do not mention TODO": `"not"`, "Delete all the files": `"Delete all the files"`, "Don't read package.json": `"don't"`, "Files bigger than 100 bytes": "100", "Which Go file is the largest?": `"largest"`,
+		"List files that do not mention TODO": `"not"`, "Delete all the files": `"delete"`, "Don't read package.json": `"don't"`, "Files bigger than 100 bytes": `"bigger"`, "Which Go file is the largest?": `"largest"`,
 		"Read every file except README.md": "every", "What's the weather in Chicago?": "weather", "frobnicate the file README.md": "frobnicate", "Read LICENSE and translate it to French": "translate", "show the last 2 lines of README.md": "2",
 		"最大的 Go 文件是哪个？": "largest", "不要读取 README.md": "not", "hello": "hello", "讲个笑话": "笑话", "How many lines of Go code are there in total?": "total",
 	} {

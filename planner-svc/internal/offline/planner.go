@@ -4,17 +4,16 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"sync"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/extract"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
+	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -23,8 +22,7 @@ const Name = "offline"
 
 // Planner plans without a language model. It plans only the next step: its result decides what follows.
 type Planner struct {
-	mu      sync.Mutex
-	indexes []*index // of the lists of tools asked about last
+	indexes rank.Cache
 }
 
 var _ plan.Planner = (*Planner)(nil)
@@ -178,7 +176,7 @@ func (w *work) firstInput(req *plannerv1.GetFirstInputParamsRequest, t *catalog.
 	case strings.TrimSpace(req.GetDescription()) != "":
 		text = req.GetDescription()
 	}
-	found := extract.Fill(t, extract.Scan(text)).Input
+	found := input.ParamsOf(t).Fill(input.Scan(text)).Input
 	switch {
 	case req.GetError() != "" || req.GetFailedInputJson() != "":
 		return input.Repair(t, failed, req.GetError(), found)

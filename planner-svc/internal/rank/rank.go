@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-	"pawl.dev/services/schema"
+
+	"pawl.dev/planner-svc/internal/catalog"
 )
 
 // Weights of where a term stands, and BM25's constants: k1 bounds what repetition adds, b what length takes away.
@@ -22,9 +24,11 @@ const (
 	asSynonym = 0.6
 )
 
-// Index holds the terms of a list of tools. It does not change and may be used by several goroutines.
+// Index holds the terms of a list of tools. It may be used by several goroutines.
 type Index struct {
-	tools    []*commonv1.Tool
+	Known sync.Map // what users of the index know of its tools, by *catalog.Tool; it lives as long as the index
+
+	tools    []*catalog.Tool
 	postings map[string][]posting
 	lengths  []float64
 	average  float64
@@ -37,14 +41,16 @@ type posting struct {
 
 // Hit is a tool that matches a text.
 type Hit struct {
-	Tool  *commonv1.Tool
+	Tool  *catalog.Tool
 	Score float64
 }
 
 // New makes the index of a list of tools. It costs about 50 µs a tool, so callers keep it while the list stays the same.
 func New(tools []*commonv1.Tool) *Index {
-	x := &Index{tools: tools, postings: map[string][]posting{}, lengths: make([]float64, len(tools))}
-	for i, t := range tools {
+	x := &Index{postings: map[string][]posting{}, lengths: make([]float64, len(tools))}
+	for i := range tools {
+		t := catalog.NewTool(tools[i])
+		x.tools = append(x.tools, t)
 		weights := map[string]float64{}
 		add := func(text string, weight float64) {
 			for _, term := range Terms(text) {
@@ -54,11 +60,9 @@ func New(tools []*commonv1.Tool) *Index {
 		}
 		add(t.GetName(), inName)
 		add(t.GetTitle()+" "+t.GetDescription(), inDescription)
-		if s, err := schema.Compile(t.GetInputSchemaJson()); err == nil {
-			for _, p := range s.Properties() {
-				add(p.Name, inParameter)
-				add(p.Description+" "+p.Enum, inParamText)
-			}
+		for _, p := range t.Props {
+			add(p.Name, inParameter)
+			add(p.Description+" "+p.Enum, inParamText)
 		}
 		for term, w := range weights {
 			x.postings[term] = append(x.postings[term], posting{tool: i, weight: w})
@@ -72,7 +76,7 @@ func New(tools []*commonv1.Tool) *Index {
 func (x *Index) Search(text string) []Hit {
 	scores := make([]float64, len(x.tools))
 	for term, weight := range queryTerms(text) {
-		idf := x.Rarity(term)
+		idf := x.rarity(term)
 		for _, p := range x.postings[term] {
 			norm := 1 - b + b*x.lengths[p.tool]/x.average
 			scores[p.tool] += weight * idf * p.weight * (k1 + 1) / (p.weight + k1*norm)
@@ -88,8 +92,37 @@ func (x *Index) Search(text string) []Hit {
 	return hits
 }
 
-// Rarity is a term's inverse document frequency: the fewer tools have it, the more it says.
-func (x *Index) Rarity(term string) float64 {
+// maxCached bounds the indexes of a Cache: a task asks about the same list of tools at every step.
+const maxCached = 16
+
+// Cache keeps the indexes of the last lists of tools. Its zero value is ready, and it is safe for concurrent use.
+type Cache struct {
+	mu      sync.Mutex
+	indexes []*Index // guarded by mu; the newest first
+}
+
+// Index returns the index of a list of tools. Its hits may be equal tools of an earlier list.
+func (c *Cache) Index(tools []*commonv1.Tool) *Index {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.indexes {
+		if slices.EqualFunc(x.tools, tools, equal) {
+			return x
+		}
+	}
+	x := New(tools)
+	c.indexes = append([]*Index{x}, c.indexes[:min(len(c.indexes), maxCached-1)]...)
+	return x
+}
+
+// equal compares what planners read of a tool.
+func equal(a *catalog.Tool, b *commonv1.Tool) bool {
+	return a.Tool == b || a.GetId() == b.GetId() && a.GetName() == b.GetName() && a.GetTitle() == b.GetTitle() && a.GetDescription() == b.GetDescription() &&
+		a.GetInputSchemaJson() == b.GetInputSchemaJson() && a.GetEffect() == b.GetEffect() && a.GetRiskFloor() == b.GetRiskFloor()
+}
+
+// rarity is a term's inverse document frequency: the fewer tools have it, the more it says.
+func (x *Index) rarity(term string) float64 {
 	n, with := float64(len(x.tools)), float64(len(x.postings[term]))
 	return math.Log(1 + (n-with+0.5)/(with+0.5))
 }

@@ -1,29 +1,7 @@
-package extract
+package input
 
 import (
 	"testing"
-
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-
-	"pawl.dev/planner-svc/internal/catalog"
-)
-
-func newTool(name, schema string) *catalog.Tool {
-	return catalog.NewTool(&commonv1.Tool{Id: "srv/" + name, McpId: "srv", Name: name, InputSchemaJson: schema, Effect: commonv1.Effect_EFFECT_READ})
-}
-
-const (
-	sum     = `{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]}`
-	search  = `{"type":"object","properties":{"query":{"type":"string"},"path":{"type":"string"},"max_results":{"type":"integer","minimum":1,"maximum":50}},"required":["query"],"additionalProperties":false}`
-	wait    = `{"type":"object","properties":{"duration":{"type":"number","description":"in seconds","default":10},"steps":{"type":"integer"},"verbose":{"type":"boolean"}}}`
-	weather = `{"type":"object","properties":{"location":{"type":"string","enum":["New York","Chicago"]},"unit":{"type":"string","enum":["c"]}},"required":["location","unit"]}`
-	copyTo  = `{"type":"object","properties":{"source":{"type":"string"},"destination":{"type":"string"}},"required":["source","destination"]}`
-	write   = `{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"]}`
-	many    = `{"type":"object","properties":{"paths":{"type":"array","items":{"type":"string"}}},"required":["paths"]}`
-	values  = `{"type":"object","properties":{"values":{"type":"array","items":{"type":"number"}}},"required":["values"]}`
-	echo    = `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`
-	fetch   = `{"type":"object","properties":{"url":{"type":"string"},"raw":{"type":"boolean"}},"required":["url"]}`
-	open    = `{}`
 )
 
 func TestFill(t *testing.T) {
@@ -51,7 +29,7 @@ func TestFill(t *testing.T) {
 		{"open", open, `open {"deep": {"n": 1}}`, `{"deep":{"n":1}}`},
 		{"search", search, "search nothing=1 query=x", `{"query":"x"}`},
 	} {
-		got := Fill(newTool(tc.name, tc.schema), Scan(tc.goal)).Input
+		got := ParamsOf(newTool(tc.name, tc.schema)).Fill(Scan(tc.goal)).Input
 		if got.String() != tc.want {
 			t.Errorf("%s %q: %s, want %s", tc.name, tc.goal, got, tc.want)
 		}
@@ -113,13 +91,13 @@ func TestValues(t *testing.T) {
 		{`{"properties":{"path":{"type":"string"}},"required":["path"]}`, "read naïve.txt", `{"path":"naïve.txt"}`},
 		{`{"properties":{"path":{"type":"string"}},"required":["path"]}`, "读取notes/会议.md的内容", `{"path":"notes/会议.md"}`},
 	} {
-		if got := Fill(newTool("do", tc.schema), Scan(tc.goal)).Input; got.String() != tc.want {
+		if got := ParamsOf(newTool("do", tc.schema)).Fill(Scan(tc.goal)).Input; got.String() != tc.want {
 			t.Errorf("%q: %s, want %s", tc.goal, got, tc.want)
 		}
 	}
 }
 
-// Whatever a goal holds, mentions lie within it, in order, and an input fits the schema.
+// Tokens lie within a goal, in order, and values within the tokens; a complete input fits the schema.
 func FuzzFill(f *testing.F) {
 	for _, s := range []string{"read notes/会议.md 前 10 行", "$5 million, 3kg and 7%", "\"a\" 'b' “c” {\"a\": 1} [1,2]", "a=b c= =d", "On 5 May 2020 at 7:30 pm from A to B", "\xff\xfe 3\xff", "first 3 lines, lines 5-9"} {
 		f.Add(s)
@@ -129,12 +107,19 @@ func FuzzFill(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c := Scan(s)
 		s = c.Text
-		for _, m := range c.Mentions {
-			if m.Start < 0 || m.Start >= m.End || m.End > len(s) {
-				t.Fatalf("%+v lies outside of %q", m, s)
+		end := 0
+		for _, tok := range c.Tokens {
+			if tok.Start < end || tok.Start >= tok.End || tok.End > len(s) {
+				t.Fatalf("%+v lies outside of %q or is out of order", tok, s)
+			}
+			end = tok.End
+		}
+		for _, v := range c.Values {
+			if v.From < 0 || v.From >= v.To || v.To > len(c.Tokens) {
+				t.Fatalf("%+v lies outside of %q", v, s)
 			}
 		}
-		if got := Fill(tool, c); len(got.Missing) == 0 {
+		if got := ParamsOf(tool).Fill(c); len(got.Missing) == 0 {
 			if err := tool.Schema.Validate(got.Input.String()); err != nil {
 				t.Fatalf("%q: %s: %v", s, got.Input, err)
 			}
