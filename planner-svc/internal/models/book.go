@@ -26,9 +26,10 @@ const (
 
 // Book holds the named models. It is safe for concurrent use.
 type Book struct {
-	file   string // that lists the models; "" if there is none
-	getenv func(string) (string, bool)
-	web    *http.Client
+	file    string // that lists the models; "" if there is none
+	getenv  func(string) (string, bool)
+	web     *http.Client
+	metrics metrics
 
 	list []*Model // the operator's, the default first
 
@@ -39,7 +40,7 @@ type Book struct {
 
 // NewBook makes a book without a file: users can name models as PROVIDER:MODEL. getenv finds the variables of providers.
 func NewBook(getenv func(string) (string, bool)) *Book {
-	return &Book{getenv: getenv, web: wire.NewHTTPClient(), named: make(map[string]*Model), busy: make(map[string]int)}
+	return &Book{getenv: getenv, web: wire.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*Model), busy: make(map[string]int)}
 }
 
 // Close closes connections that wait for further requests. Call it when no request is running.

@@ -78,10 +78,12 @@ func (m *Model) ask(ctx context.Context, r *llm.Request, requests uint32, onDelt
 		return reply, context.Cause(ctx)
 	}
 	bounded, err := m.bound(r, requests)
+	began := time.Now()
 	if err == nil {
 		reply, err = m.Model.Generate(limited, bounded, onDelta)
 	}
 	reply.Name, reply.Usage = m.info.Name, reply.Usage.PricedBy(m.info.Price)
+	m.book.metrics.record(ctx, &m.info, reply, began, err)
 	var e *llm.Error
 	if errors.As(err, &e) {
 		err = e.Public(m.info.Name)
