@@ -1,8 +1,11 @@
 package schema
 
 import (
+	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"pawl.dev/services/strictjson"
 )
@@ -58,7 +61,7 @@ func (s *Schema) readProperties() []Property {
 func (s *Schema) property(raw string) Property {
 	p := Property{Schema: raw}
 	target := s.follow(raw)
-	p.Type = s.typeOf(target, 0)
+	p.Type = strings.Join(s.types(nil, target, map[string]bool{}), "|")
 	p.Default = member(raw, target, "default")
 	p.Enum = member(raw, target, "enum")
 	if d := member(raw, target, "description"); strictjson.Kind(d) == "string" {
@@ -76,83 +79,61 @@ func member(raw, target, keyword string) string {
 	return v
 }
 
-// typeOf reads the type keyword, and else what the alternatives, the constant or the enum say.
-func (s *Schema) typeOf(raw string, depth int) string {
-	const deepest = 8
-	if depth > deepest {
-		return ""
+// types adds the types that the type keyword names, and else those of the alternatives, the constant or the enum. Each of the schemas is
+// read once, however often it is referred to.
+func (s *Schema) types(known []string, raw string, seen map[string]bool) []string {
+	if seen[raw] {
+		return known
+	}
+	seen[raw] = true
+	add := func(name string) {
+		if name != "" && !slices.Contains(known, name) {
+			known = append(known, name)
+		}
 	}
 	if t, ok := strictjson.Member(raw, "type"); ok {
-		return joinTypes(t)
+		if strictjson.Kind(t) == "string" {
+			add(strictjson.Content(t))
+		}
+		for one := range strictjson.Items(t) {
+			add(strictjson.Content(one))
+		}
+		return known
 	}
-	var found []string
 	for _, keyword := range []string{"anyOf", "oneOf", "allOf"} {
 		branches, _ := strictjson.Member(raw, keyword)
 		for branch := range strictjson.Items(branches) {
-			found = append(found, strings.Split(s.typeOf(s.follow(branch), depth+1), "|")...)
+			known = s.types(known, s.follow(branch), seen)
 		}
 	}
 	if c, ok := strictjson.Member(raw, "const"); ok {
-		found = append(found, strictjson.Kind(c))
+		add(strictjson.Kind(c))
 	}
 	values, _ := strictjson.Member(raw, "enum")
 	for v := range strictjson.Items(values) {
-		found = append(found, strictjson.Kind(v))
+		add(strictjson.Kind(v))
 	}
-	return joinUnique(found)
+	return known
 }
 
-func joinTypes(t string) string {
-	if strictjson.Kind(t) == "string" {
-		return strictjson.Content(t)
-	}
-	var types []string
-	for one := range strictjson.Items(t) {
-		types = append(types, strictjson.Content(one))
-	}
-	return joinUnique(types)
-}
-
-func joinUnique(types []string) string {
-	var unique []string
-	for _, t := range types {
-		if t != "" && !slices.Contains(unique, t) {
-			unique = append(unique, t)
-		}
-	}
-	return strings.Join(unique, "|")
-}
-
-// follow goes where a `$ref` within the document leads; the schema itself if there is none, or if the reference is
-// of a kind that only the validator understands (anchors, ids).
+// follow returns the schema to which a `$ref` within the document leads, or the schema itself if it has none, or one that only the
+// validator understands (anchors, ids).
 func (s *Schema) follow(raw string) string {
 	const longest = 16
 	for range longest {
-		ref, ok := strictjson.Member(raw, "$ref")
-		if !ok || strictjson.Kind(ref) != "string" {
+		ref, _ := strictjson.Member(raw, "$ref")
+		path, err := url.PathUnescape(strictjson.Content(ref))
+		if err != nil || !strings.HasPrefix(path, "#/") {
 			return raw
 		}
-		path, ok := strings.CutPrefix(strictjson.Content(ref), "#/")
-		if !ok {
-			return raw
-		}
-		target, ok := walk(s.raw, strings.Split(path, "/"))
-		if !ok {
-			return raw
+		target := s.raw
+		for step := range jsontext.Pointer(path[1:]).Tokens() {
+			var ok bool
+			if target, ok = strictjson.Member(target, step); !ok {
+				return raw
+			}
 		}
 		raw = target
 	}
 	return raw
-}
-
-func walk(raw string, steps []string) (string, bool) {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~", "%25", "%", "%22", `"`, "%20", " ")
-	for _, step := range steps {
-		next, ok := strictjson.Member(raw, unescape.Replace(step))
-		if !ok {
-			return "", false
-		}
-		raw = next
-	}
-	return raw, true
 }

@@ -249,6 +249,18 @@ func TestProperties(t *testing.T) {
 	}
 }
 
+// Types are found in the time that it takes to read the schema, however often its parts refer to each other.
+func TestPropertiesOfBranchedSchema(t *testing.T) {
+	raw := `{"properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
+	for i := range 8 {
+		raw += fmt.Sprintf(`"d%d":{"anyOf":[%s{}]},`, i, strings.Repeat(fmt.Sprintf(`{"$ref":"#/$defs/d%d"},`, i+1), 50))
+	}
+	s := compile(t, raw+`"d8":{"type":"string"}}}`)
+	if p := s.Properties(); len(p) != 1 || p[0].Type != "string" {
+		t.Errorf("Properties = %v", p)
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 8 {
