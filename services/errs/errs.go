@@ -116,9 +116,3 @@ func Reason(err error) commonv1.ErrorReason {
 func ReasonName(r commonv1.ErrorReason) string {
 	return strings.TrimPrefix(r.String(), reasonPrefix)
 }
-
-// parseReason is the contrary of ReasonName; false for a name that this version does not know.
-func parseReason(name string) (commonv1.ErrorReason, bool) {
-	n, ok := commonv1.ErrorReason_value[reasonPrefix+name]
-	return commonv1.ErrorReason(n), ok
-}

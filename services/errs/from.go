@@ -37,16 +37,14 @@ func From(err error) *Error {
 }
 
 func fromCause(err error) *Error {
+	e := &Error{Code: codes.Internal, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, Message: err.Error(), cause: err}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Code: codes.DeadlineExceeded, Reason: commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
-			Message: err.Error(), cause: err}
+		e.Code, e.Reason = codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT
 	case errors.Is(err, context.Canceled):
-		return &Error{Code: codes.Canceled, Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED,
-			Message: err.Error(), cause: err}
+		e.Code, e.Reason = codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED
 	}
-	return &Error{Code: codes.Internal, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-		Message: err.Error(), cause: err}
+	return e
 }
 
 // fromValidation lists every wrong field in the message too: many clients show nothing else.
@@ -70,45 +68,30 @@ func fromValidation(invalid *protovalidate.ValidationError) *Error {
 	return e
 }
 
-// reasonOfCode is the reason of a status that names none of ours: from gRPC itself, a proxy, or another server.
-func reasonOfCode(c codes.Code) commonv1.ErrorReason {
-	switch c {
-	case codes.Canceled:
-		return commonv1.ErrorReason_ERROR_REASON_CANCELLED
-	case codes.DeadlineExceeded:
-		return commonv1.ErrorReason_ERROR_REASON_TIMEOUT
-	case codes.Unavailable:
-		return commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR
-	case codes.InvalidArgument, codes.OutOfRange:
-		return commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
-	case codes.PermissionDenied:
-		return commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED
-	case codes.Unauthenticated:
-		return commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED
-	case codes.AlreadyExists:
-		return commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS
-	case codes.Aborted:
-		return commonv1.ErrorReason_ERROR_REASON_CONFLICT
-	default:
-		return commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR
-	}
+// codeReasons are the reasons of a status that names none of ours: from gRPC itself, a proxy, or another server.
+var codeReasons = map[codes.Code]commonv1.ErrorReason{
+	codes.Canceled:         commonv1.ErrorReason_ERROR_REASON_CANCELLED,
+	codes.DeadlineExceeded: commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
+	codes.Unavailable:      commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
+	codes.InvalidArgument:  commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+	codes.OutOfRange:       commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+	codes.PermissionDenied: commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+	codes.Unauthenticated:  commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED,
+	codes.AlreadyExists:    commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
+	codes.Aborted:          commonv1.ErrorReason_ERROR_REASON_CONFLICT,
 }
 
 // explainTransport rewrites what gRPC says of a message over the size limit, which it refuses before any code of ours runs.
 func (e *Error) explainTransport() {
-	if e.Code != codes.ResourceExhausted {
-		return
-	}
 	_, sizes, found := strings.Cut(e.Message, "message larger than max (")
 	var size, limit int64
-	if !found {
+	if e.Code != codes.ResourceExhausted || !found {
 		return
 	}
-	if _, err := fmt.Sscanf(sizes, "%d vs. %d)", &size, &limit); err != nil {
-		return
+	if _, err := fmt.Sscanf(sizes, "%d vs. %d)", &size, &limit); err == nil {
+		clear := TooLarge(size, limit)
+		e.Reason, e.Message = clear.Reason, clear.Message
 	}
-	clear := TooLarge(size, limit)
-	e.Reason, e.Message = clear.Reason, clear.Message
 }
 
 // TooLarge is the error of a message that is over the size limit; both are in bytes.

@@ -27,26 +27,28 @@ const (
 // GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest where there are violations, RetryInfo
 // if there is a delay, Usage if there is one. It also makes status.FromError and status.Code understand an *Error.
 func (e *Error) GRPCStatus() *status.Status {
-	p := &spb.Status{Code: int32(e.code()), Message: clip(e.Message, maxMessage)}
-	p.Details = appendDetail(p.Details, e.errorInfo())
+	details := []proto.Message{e.errorInfo()}
 	if len(e.Violations) > 0 {
-		p.Details = appendDetail(p.Details, e.badRequest())
+		details = append(details, e.badRequest())
 	}
 	if e.RetryAfter > 0 {
-		p.Details = appendDetail(p.Details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
 	}
 	if e.Usage != nil {
-		p.Details = appendDetail(p.Details, e.Usage)
+		details = append(details, e.Usage)
+	}
+	code := e.Code
+	if code == codes.OK {
+		code = codes.Internal // OK would turn a failure into a success
+	}
+	p := &spb.Status{Code: int32(code), Message: clip(e.Message, maxMessage)}
+	for _, detail := range details {
+		// Packing a message of valid UTF-8 cannot fail; should it, the status goes without it.
+		if packed, err := anypb.New(detail); err == nil {
+			p.Details = append(p.Details, packed)
+		}
 	}
 	return status.FromProto(p)
-}
-
-// code never is OK, which would turn a failure into a success.
-func (e *Error) code() codes.Code {
-	if e.Code == codes.OK {
-		return codes.Internal
-	}
-	return e.Code
 }
 
 func (e *Error) errorInfo() *errdetails.ErrorInfo {
@@ -79,15 +81,6 @@ func (e *Error) badRequest() *errdetails.BadRequest {
 	return br
 }
 
-// appendDetail packs a detail. Packing a message of valid UTF-8 cannot fail; should it, the status goes without it.
-func appendDetail(details []*anypb.Any, m proto.Message) []*anypb.Any {
-	packed, err := anypb.New(m)
-	if err != nil {
-		return details
-	}
-	return append(details, packed)
-}
-
 // clip makes text valid UTF-8 and cuts it to at most limit bytes, at a character.
 func clip(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "�")
@@ -100,12 +93,24 @@ func clip(s string, limit int) string {
 
 // fromStatus reads a status back. What did not come from this suite gets the reason that fits its code.
 func fromStatus(st *status.Status, cause error) *Error {
-	e := &Error{Code: st.Code(), Message: st.Message(), Reason: reasonOfCode(st.Code()), cause: cause}
+	e := &Error{Code: st.Code(), Message: st.Message(), Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, cause: cause}
+	if reason, ok := codeReasons[e.Code]; ok {
+		e.Reason = reason
+	}
 	ours := false
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.ErrorInfo:
-			ours = ours || e.readInfo(d)
+			if d.GetDomain() != Domain {
+				continue
+			}
+			ours = true
+			if r, known := commonv1.ErrorReason_value[reasonPrefix+d.GetReason()]; known {
+				e.Reason = commonv1.ErrorReason(r)
+			}
+			if len(d.GetMetadata()) > 0 {
+				e.Metadata = d.GetMetadata()
+			}
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
 				e.Violations = append(e.Violations, Violation{Field: v.GetField(), Description: v.GetDescription()})
@@ -120,18 +125,4 @@ func fromStatus(st *status.Status, cause error) *Error {
 		e.explainTransport()
 	}
 	return e
-}
-
-// readInfo takes over an ErrorInfo of our domain and says whether it was one.
-func (e *Error) readInfo(info *errdetails.ErrorInfo) bool {
-	if info.GetDomain() != Domain {
-		return false
-	}
-	if r, ok := parseReason(info.GetReason()); ok {
-		e.Reason = r
-	}
-	if md := info.GetMetadata(); len(md) > 0 {
-		e.Metadata = md
-	}
-	return true
 }

@@ -18,7 +18,6 @@ import (
 
 const (
 	fileVersion  = 1
-	maxFile      = 16 << 20
 	idCharacters = "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	fileHeader   = "# API keys, hashed. Change it with `pawl keys`; running services follow it.\n"
 )
@@ -40,22 +39,17 @@ type yamlKey struct {
 
 // readKeys reads the file. A missing file holds no keys.
 func readKeys(path string) ([]hashedKey, fs.FileInfo, error) {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the key file: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, fmt.Errorf("look at the key file: %w", err)
 	}
 	if err := checkMode(path, info); err != nil {
 		return nil, nil, err
 	}
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile))
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the key file: %w", err)
 	}
@@ -124,7 +118,8 @@ func keyLines(raw []byte) map[int]int {
 
 func (y yamlKey) key() (hashedKey, error) {
 	k := hashedKey{Key: Key{ID: y.ID, Sub: y.Sub, Roles: y.Roles, Note: y.Note, Created: y.Created}}
-	if !validID(y.ID) {
+	// Ids have no underscore, which separates them from secrets in tokens.
+	if y.ID == "" || len(y.ID) > 64 || strings.Trim(y.ID, idCharacters) != "" {
 		return k, fmt.Errorf("field id: %q must be 1 to 64 letters, digits or hyphens", y.ID)
 	}
 	if err := CheckSub(y.Sub); err != nil {
@@ -139,14 +134,6 @@ func (y yamlKey) key() (hashedKey, error) {
 	}
 	copy(k.hash[:], sum)
 	return k, nil
-}
-
-// validID keeps ids apart from secrets in a token: no underscore.
-func validID(id string) bool {
-	if id == "" || len(id) > 64 {
-		return false
-	}
-	return strings.Trim(id, idCharacters) == ""
 }
 
 // writeKeys replaces the file in one step: a concurrent reader sees the old version or the new one.
@@ -172,14 +159,10 @@ func replaceFile(path string, content []byte) error {
 		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // of no effect after the rename
-	_, err = tmp.Write(content)
-	if err == nil {
+	if _, err = tmp.Write(content); err == nil {
 		err = tmp.Sync()
 	}
-	if closeErr := tmp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
