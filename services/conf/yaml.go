@@ -63,71 +63,46 @@ func (f *file) collect(path string, n *yaml.Node) error {
 		return fmt.Errorf("line %d: it must hold `name: value` lines", n.Line)
 	}
 	if path != "" {
-		if err := f.take(path, n); err != nil {
-			return err
+		key := canonical(path)
+		if before, twice := f.values[key]; twice {
+			return fmt.Errorf("line %d: %s was set in line %d already", n.Line, path, before.line)
 		}
+		f.values[key] = setting{path: path, line: n.Line, mapping: n.Kind == yaml.MappingNode, value: plain(n)}
+		path += "."
 	}
 	if n.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
-		if path != "" {
-			name = path + "." + name
-		}
-		if err := f.collect(name, n.Content[i+1]); err != nil {
+		if err := f.collect(path+n.Content[i].Value, n.Content[i+1]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *file) take(path string, n *yaml.Node) error {
-	key := canonical(path)
-	if before, twice := f.values[key]; twice {
-		return fmt.Errorf("line %d: %s was set in line %d already", n.Line, path, before.line)
-	}
-	value, err := plain(n)
-	if err != nil {
-		return fmt.Errorf("line %d: %s: %w", n.Line, path, err)
-	}
-	f.values[key] = setting{path: path, line: n.Line, mapping: n.Kind == yaml.MappingNode, value: value}
-	return nil
-}
-
 // plain gives kong what it would get from a command line: scalars as they are written (0644 and 1.10 stay what they are),
 // lists and maps of those.
-func plain(n *yaml.Node) (any, error) {
-	switch n.Kind {
-	case yaml.AliasNode:
+func plain(n *yaml.Node) any {
+	switch {
+	case n.Kind == yaml.AliasNode:
 		return plain(n.Alias)
-	case yaml.ScalarNode:
-		if n.Tag == "!!null" {
-			return nil, nil
-		}
-		return n.Value, nil
-	case yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(n.Content))
 		for _, item := range n.Content {
-			v, err := plain(item)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
+			list = append(list, plain(item))
 		}
-		return list, nil
-	case yaml.MappingNode:
+		return list
+	case n.Kind == yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			v, err := plain(n.Content[i+1])
-			if err != nil {
-				return nil, err
-			}
-			m[n.Content[i].Value] = v
+			m[n.Content[i].Value] = plain(n.Content[i+1])
 		}
-		return m, nil
+		return m
+	case n.Tag == "!!null":
+		return nil
 	}
-	return nil, fmt.Errorf("this is no value")
+	return n.Value
 }
 
 // Resolve implements kong.Resolver. The environment goes before the file, which kong by itself has the other way round.
