@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -39,24 +38,11 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 	if s.Models != nil {
 		subject.Models = s.Models.Names
 	}
-	report := diagnose.Run(ctx, s.Connector, subject)
-	if report.Connected {
+	report, connected := diagnose.Run(ctx, s.Connector, subject)
+	if connected {
 		s.Pool.Recovered(server, p.Sub)
 	}
-	resp := &mcppoolv1.TestMcpServerResponse{Ok: report.OK(), ServerInfo: report.Info.String(), ProtocolVersion: report.Info.Protocol}
-	for _, r := range report.Results {
-		resp.Checks = append(resp.Checks, &mcppoolv1.ServerCheck{
-			Name: r.Name, Status: checkStatus[r.Status], Message: r.Message, Advice: r.Advice, Duration: durationpb.New(r.Took),
-		})
-	}
-	return resp, nil
-}
-
-var checkStatus = map[diagnose.Status]mcppoolv1.ServerCheck_Status{
-	diagnose.OK:      mcppoolv1.ServerCheck_STATUS_OK,
-	diagnose.Warning: mcppoolv1.ServerCheck_STATUS_WARNING,
-	diagnose.Failed:  mcppoolv1.ServerCheck_STATUS_FAILED,
-	diagnose.Skipped: mcppoolv1.ServerCheck_STATUS_SKIPPED,
+	return report, nil
 }
 
 // GetMcpServerLog implements McpPoolService.

@@ -11,8 +11,8 @@ import (
 )
 
 // failure returns the result of a failed check. Most messages say what to do; then there is no further advice.
-func failure(err error) Result {
-	return Result{Status: Failed, Message: mcp.As(err).Message, Advice: advice(err)}
+func failure(err error) *check {
+	return &check{Status: failed, Message: mcp.As(err).Message, Advice: advice(err)}
 }
 
 // advice returns what to do about an error, by its typed cause.

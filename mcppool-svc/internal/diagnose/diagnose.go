@@ -5,48 +5,27 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// Status is how a check went.
-type Status int
+// check is what one check saw.
+type check = mcppoolv1.ServerCheck
 
-// The ways it can go.
 const (
-	OK Status = iota
-	Warning
-	Failed
-	Skipped // something before it failed
+	ok      = mcppoolv1.ServerCheck_STATUS_OK
+	failed  = mcppoolv1.ServerCheck_STATUS_FAILED
+	skipped = mcppoolv1.ServerCheck_STATUS_SKIPPED // something before it failed
 )
 
-// Result is what one check saw.
-type Result struct {
-	Name    string
-	Status  Status
-	Message string // what was seen
-	Advice  string // what to do about it; empty if there is nothing to do
-	Took    time.Duration
-}
-
-// Report is all of it.
-type Report struct {
-	Results []Result
-	Info    mcp.Info // what the server says it is; zero if it could not be asked
-	// Connected says that the connection could be made.
-	Connected bool
-}
-
-// OK reports whether nothing failed.
-func (r *Report) OK() bool {
-	for _, c := range r.Results {
-		if c.Status == Failed {
-			return false
-		}
-	}
-	return true
+func warning(message, advice string) *check {
+	return &check{Status: mcppoolv1.ServerCheck_STATUS_WARNING, Message: message, Advice: advice}
 }
 
 // Connector makes connections.
@@ -71,19 +50,17 @@ type Subject struct {
 type run struct {
 	subject   Subject
 	connector Connector
-	report    Report
-	failed    bool
 	client    mcp.Client // once connected
 	tools     *catalog.Catalog
 }
 
-// Run makes the checks in order and skips those after a failure. ctx bounds them beside the server's own start limit.
-func Run(ctx context.Context, connector Connector, subject Subject) *Report {
+// Run makes the checks in order and skips those after a failure. ctx bounds them beside the server's own start limit. connected reports
+// that the connection could be made.
+func Run(ctx context.Context, connector Connector, subject Subject) (report *mcppoolv1.TestMcpServerResponse, connected bool) {
 	r := &run{subject: subject, connector: connector}
-	defer r.hangUp()
 	type step struct {
 		name string
-		do   func(context.Context) Result
+		do   func(context.Context) *check
 	}
 	steps := []step{
 		{"configuration", r.configuration},
@@ -97,25 +74,22 @@ func Run(ctx context.Context, connector Connector, subject Subject) *Report {
 	if subject.Server.Sampling != nil {
 		steps = append(steps, step{"models", r.models})
 	}
+	report = &mcppoolv1.TestMcpServerResponse{Ok: true}
 	for _, step := range steps {
-		if r.failed {
-			r.report.Results = append(r.report.Results, Result{Name: step.name, Status: Skipped})
-			continue
+		result := &check{Status: skipped, Duration: &durationpb.Duration{}}
+		if start := time.Now(); report.Ok {
+			result = step.do(ctx)
+			result.Status, report.Ok = max(result.Status, ok), result.Status != failed
+			result.Duration = durationpb.New(time.Since(start))
 		}
-		start := time.Now()
-		result := step.do(ctx)
-		result.Name, result.Took = step.name, time.Since(start)
-		r.failed = result.Status == Failed
-		r.report.Results = append(r.report.Results, result)
+		result.Name = step.name
+		report.Checks = append(report.Checks, result)
 	}
-	return &r.report
-}
-
-// hangUp ends the connection; an error of closing does not matter.
-func (r *run) hangUp() {
 	if r.client != nil {
-		_ = r.client.Close()
+		report.ServerInfo, report.ProtocolVersion = r.client.Info().String(), r.client.Info().Protocol
+		_ = r.client.Close() // an error of closing does not matter
 	}
+	return report, r.client != nil
 }
 
 func (r *run) targetName() string {
@@ -128,48 +102,48 @@ func (r *run) targetName() string {
 	return "command"
 }
 
-func (r *run) configuration(context.Context) Result {
+func (r *run) configuration(context.Context) *check {
 	s := r.subject.Server
 	switch {
 	case s.Disabled:
-		return Result{Status: Failed, Message: "the server is disabled", Advice: "enable it where it was registered"}
+		return &check{Status: failed, Message: "the server is disabled", Advice: "enable it where it was registered"}
 	case !r.subject.Active:
-		return Result{Status: Warning, Message: "your tasks do not use it", Advice: "pawl mcp activate " + s.ID}
+		return warning("your tasks do not use it", "pawl mcp activate "+s.ID)
 	case s.FromConfig && s.Builtin != nil:
-		return Result{Message: "built in"}
+		return &check{Message: "built in"}
 	case s.FromConfig:
-		return Result{Message: "from a configuration file"}
+		return &check{Message: "from a configuration file"}
 	}
-	return Result{Message: "registered"}
+	return &check{Message: "registered"}
 }
 
-func (r *run) secrets(context.Context) Result {
+func (r *run) secrets(context.Context) *check {
 	if err := r.connector.CheckSecrets(r.subject.Server); err != nil {
 		return failure(err)
 	}
-	return Result{Message: "all that it refers to is there"}
+	return &check{Message: "all that it refers to is there"}
 }
 
-func (r *run) target(ctx context.Context) Result {
+func (r *run) target(ctx context.Context) *check {
 	found, err := r.connector.CheckTarget(ctx, r.subject.Server)
 	if err != nil {
 		return failure(err)
 	}
-	return Result{Message: found}
+	return &check{Message: found}
 }
 
-func (r *run) connect(ctx context.Context) Result {
+func (r *run) connect(ctx context.Context) *check {
 	ctx, cancel := context.WithTimeout(ctx, r.subject.Server.StartLimit())
 	defer cancel()
 	client, err := r.connector.Connect(ctx, r.subject.Server, r.subject.User)
 	if err != nil {
 		return failure(err)
 	}
-	r.client, r.report.Info, r.report.Connected = client, client.Info(), true
-	return Result{Message: r.report.Info.String()}
+	r.client = client
+	return &check{Message: client.Info().String()}
 }
 
-func (r *run) list(ctx context.Context) Result {
+func (r *run) list(ctx context.Context) *check {
 	// A little more than the caller of a tool waits for: a list that takes longer is of no use.
 	ctx, cancel := context.WithTimeout(ctx, r.subject.Server.CallLimit())
 	defer cancel()
@@ -181,9 +155,9 @@ func (r *run) list(ctx context.Context) Result {
 		return failure(err)
 	}
 	if len(r.tools.Tools) == 0 {
-		return Result{Status: Warning, Message: "it has none", Advice: "see whether it needs an argument, a key or a login to offer them"}
+		return warning("it has none", "see whether it needs an argument, a key or a login to offer them")
 	}
-	return Result{Message: count(len(r.tools.Tools), "tool")}
+	return &check{Message: count(len(r.tools.Tools), "tool")}
 }
 
 func count(n int, what string) string {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/pin"
@@ -37,16 +39,16 @@ func (f fixed) ListTools(context.Context) ([]json.RawMessage, error) {
 // A test names the tools that are left out because of their names, escaped, and goes on with the others.
 func TestLeftOutToolsAreNamed(t *testing.T) {
 	f := fixed{tools: []string{`{"name":"good","inputSchema":{"type":"object"}}`, `{"name":"evil\u202elive","inputSchema":{"type":"object"}}`}}
-	report := Run(t.Context(), f, Subject{
+	report, _ := Run(t.Context(), f, Subject{
 		Server: &registry.Server{ID: "s", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}, User: "ann", Active: true,
 		Review: func(*catalog.Catalog) (*pin.Review, error) { return nil, nil },
 	})
-	if !report.OK() {
-		t.Errorf("the test failed: %+v", report.Results)
+	if !report.Ok {
+		t.Errorf("the test failed: %+v", report.Checks)
 	}
-	for _, r := range report.Results {
+	for _, r := range report.Checks {
 		if r.Name == "definitions" {
-			if r.Status != Warning || !strings.Contains(r.Message, `"evil\u202elive"`) || !strings.Contains(r.Message, "left out") || r.Advice == "" {
+			if r.Status != mcppoolv1.ServerCheck_STATUS_WARNING || !strings.Contains(r.Message, `"evil\u202elive"`) || !strings.Contains(r.Message, "left out") || r.Advice == "" {
 				t.Errorf("got %+v", r)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 const shown = 5
 
 // definitions looks for tools that could not be called, and for effects that the operator has not set.
-func (r *run) definitions(context.Context) Result {
+func (r *run) definitions(context.Context) *check {
 	var broken []string
 	assumed := 0
 	for _, t := range r.tools.Tools {
@@ -40,13 +40,13 @@ func (r *run) definitions(context.Context) Result {
 		advice = append(advice, "say what they do (--effect TOOL=read), or believe the server (--trusted), where you register it")
 	}
 	if len(seen) == 0 {
-		return Result{Message: "the schemas can be used"}
+		return &check{Message: "the schemas can be used"}
 	}
-	return Result{Status: Warning, Message: strings.Join(seen, "; "), Advice: strings.Join(advice, "; ")}
+	return warning(strings.Join(seen, "; "), strings.Join(advice, "; "))
 }
 
 // approvals lists the tools that wait for an approval.
-func (r *run) approvals(context.Context) Result {
+func (r *run) approvals(context.Context) *check {
 	review, err := r.subject.Review(r.tools)
 	if err != nil {
 		return failure(err)
@@ -58,10 +58,9 @@ func (r *run) approvals(context.Context) Result {
 		}
 	}
 	if len(held) == 0 {
-		return Result{Message: "nothing waits for one"}
+		return &check{Message: "nothing waits for one"}
 	}
-	return Result{Status: Warning, Message: count(len(held), "tool") + " quarantined, because new or changed: " + list(held),
-		Advice: fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL lets one be used", r.subject.Server.ID)}
+	return warning(count(len(held), "tool")+" quarantined, because new or changed: "+list(held), fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL lets one be used", r.subject.Server.ID))
 }
 
 // list names the first few.
