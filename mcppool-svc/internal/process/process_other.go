@@ -4,6 +4,9 @@ package process
 
 import "errors"
 
+// awaitExit leaves the waiting to the reaper of the child.
+func awaitExit(int) {}
+
 // LimitsWork reports whether children can be limited on this system.
 const LimitsWork = false
 
