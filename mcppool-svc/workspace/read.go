@@ -136,3 +136,10 @@ func (x *excerpt) output(rel string) readOutput {
 	}
 	return out
 }
+
+// countLines counts as editors do: a last line needs no line end.
+func countLines(ctx context.Context, r io.Reader) (int, error) {
+	x := excerpt{first: math.MaxInt, all: true} // keeps nothing
+	err := x.read(ctx, r)
+	return x.lines, err
+}

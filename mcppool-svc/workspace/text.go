@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"mime"
@@ -30,68 +29,24 @@ func sniff(r io.ReaderAt) ([]byte, error) {
 	return head[:n], nil
 }
 
-// countLines counts as editors do: a last line needs no line end.
-func countLines(ctx context.Context, r io.Reader) (int, error) {
-	buf := make([]byte, 64<<10)
-	lines, last := 0, byte('\n')
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			lines += bytes.Count(buf[:n], []byte{'\n'})
-			last = buf[n-1] //nolint:gosec // n > 0
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			if last != '\n' {
-				lines++
-			}
-			return lines, nil
-		case err != nil:
-			return 0, err
-		case ctx.Err() != nil:
-			return 0, ctx.Err()
-		}
-	}
-}
-
 // mimeType goes by the content for binary files and by the name for text. It
 // does not ask the machine's MIME tables, which differ from one to the next.
 func mimeType(name string, head []byte) string {
 	if isBinary(head) {
 		return http.DetectContentType(head)
 	}
-	if known := textType(strings.ToLower(path.Ext(name))); known != "" {
+	if known := textTypes[strings.ToLower(path.Ext(name))]; known != "" {
 		return mime.FormatMediaType(known, map[string]string{"charset": "utf-8"})
 	}
 	return http.DetectContentType(head)
 }
 
-func textType(ext string) string {
-	switch ext {
-	case ".md", ".markdown":
-		return "text/markdown"
-	case ".json":
-		return "application/json"
-	case ".yaml", ".yml":
-		return "application/yaml"
-	case ".toml":
-		return "application/toml"
-	case ".xml":
-		return "application/xml"
-	case ".html", ".htm":
-		return "text/html"
-	case ".css":
-		return "text/css"
-	case ".csv":
-		return "text/csv"
-	case ".js", ".mjs", ".cjs":
-		return "text/javascript"
-	case ".svg":
-		return "image/svg+xml"
-	case ".go", ".py", ".ts", ".tsx", ".rs", ".c", ".h", ".java", ".rb", ".sh", ".sql", ".proto", ".txt", ".log":
-		return "text/plain"
-	}
-	return ""
+var textTypes = map[string]string{
+	".md": "text/markdown", ".markdown": "text/markdown", ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml",
+	".toml": "application/toml", ".xml": "application/xml", ".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv",
+	".js": "text/javascript", ".mjs": "text/javascript", ".cjs": "text/javascript", ".svg": "image/svg+xml",
+	".go": "text/plain", ".py": "text/plain", ".ts": "text/plain", ".tsx": "text/plain", ".rs": "text/plain", ".c": "text/plain", ".h": "text/plain",
+	".java": "text/plain", ".rb": "text/plain", ".sh": "text/plain", ".sql": "text/plain", ".proto": "text/plain", ".txt": "text/plain", ".log": "text/plain",
 }
 
 // cutRunes shortens s to at most limit bytes without splitting a character.

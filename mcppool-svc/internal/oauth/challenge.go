@@ -62,12 +62,7 @@ func scopesOf(text string) []string {
 }
 
 func isScope(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxScope
+	return s != "" && len(s) <= maxScope && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
 // rawChallenge is one challenge of a header (RFC 9110, 11.6.1); names of parameters are in lower case, and of those that

@@ -182,12 +182,12 @@ func TestRedirectAddresses(t *testing.T) {
 		"http://a@127.0.0.1/": false, "http://127.0.0.1/?a=b": false, "http://127.0.0.1/#x": false, "pawl://x": false, "javascript:alert(1)": false,
 		"https://pawl.example/v1/mcpLogins:callback2": false, "http://0.0.0.0/": false,
 	} {
-		_, err := redirects{"https://pawl.example/v1/mcpLogins:callback"}.choose(text)
+		_, err := chooseRedirect(text, "https://pawl.example/v1/mcpLogins:callback")
 		if (err == nil) != ok || err != nil && !errors.Is(err, ErrRedirect) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if _, err := (redirects{}).choose(""); !errors.Is(err, ErrRedirect) {
+	if _, err := chooseRedirect("", ""); !errors.Is(err, ErrRedirect) {
 		t.Errorf("nowhere: %v", err)
 	}
 	for text, ok := range map[string]bool{"": true, "https://pawl.example/x": true, "http://127.0.0.1:7410/x": true, "http://pawl.example/x": false} {

@@ -42,12 +42,12 @@ func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, e
 		"grant_type": {"authorization_code"}, "code": {a.Code}, "redirect_uri": {o.redirect},
 		"code_verifier": {o.verifier}, "resource": {o.site.resource},
 	}
-	g, err := l.ask(ctx, w, o.site.authority.token, o.site.authority.issuer, o.client, form)
+	t, err := l.ask(ctx, w, o.site.authority.token, o.site.authority.issuer, o.client, form)
 	if err != nil {
 		l.disown(o, err)
 		return Finished{}, explained(o.server, "logging in", err)
 	}
-	t := newToken(g, o.site, o.client, o.scopes, l.now())
+	t.complete(o.site, o.client, o.scopes)
 	t.StepUps = o.stepUps
 	if o.client.Configured {
 		if err := l.vault.bind(bindingKey(o.server), t.Issuer); err != nil {
@@ -98,22 +98,18 @@ func (l *Logins) disown(o *open, err error) {
 	}
 }
 
-// newToken is a login with the tokens that a server granted.
-func newToken(g granted, s *site, c client, wanted []string, now time.Time) *token {
-	t := &token{
-		Issuer: s.authority.issuer, Resource: s.resource, Endpoint: s.authority.token.String(), Client: c,
-		Access: g.access, Refresh: g.refresh, Wanted: wanted, Scopes: g.scopes, Obtained: now, Expiry: g.expiry,
-	}
+// complete adds to granted tokens what a login is beside.
+func (t *token) complete(s *site, c client, wanted []string) {
+	t.Issuer, t.Resource, t.Endpoint, t.Client, t.Wanted = s.authority.issuer, s.resource, s.authority.token.String(), c, wanted
 	if s.authority.revoke != nil {
 		t.Revoke = s.authority.revoke.String()
 	}
-	if t.Client.Configured {
+	if c.Configured {
 		t.Client.Secret = "" // it is read from the configuration
 	}
-	if g.scopes == nil {
+	if t.Scopes == nil {
 		t.Scopes = slices.Clone(wanted)
 	}
-	return t
 }
 
 // revoke revokes a token at its authorization server (RFC 7009).
@@ -133,13 +129,9 @@ func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) 
 	if t.Refresh != "" {
 		form = url.Values{"token": {t.Refresh}, "token_type_hint": {"refresh_token"}}
 	}
-	header := make(map[string][]string)
-	if err := l.authenticate(header, form, t.Issuer, c); err != nil {
-		return err
-	}
 	w := l.web(server)
 	defer w.close()
-	a, err := w.post(ctx, u, "application/x-www-form-urlencoded", form.Encode(), header)
+	a, err := l.request(ctx, w, u, t.Issuer, c, form)
 	if err == nil && a.status/100 != 2 {
 		err = unexpected(u, a)
 	}

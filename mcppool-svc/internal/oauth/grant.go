@@ -37,13 +37,6 @@ type client struct {
 	Configured bool `json:"configured,omitempty"`
 }
 
-// granted is what a token endpoint gave.
-type granted struct {
-	access, refresh string
-	scopes          []string // nil: as asked for
-	expiry          time.Time
-}
-
 // denied is a token endpoint's refusal (RFC 6749, 5.2), as opposed to a failure that may pass.
 type denied struct {
 	code string
@@ -54,18 +47,23 @@ func (d *denied) Error() string { return d.why.Error() }
 
 func (d *denied) Unwrap() error { return d.why }
 
-// ask makes a token request.
-func (l *Logins) ask(ctx context.Context, w *web, endpoint *url.URL, issuer string, c client, form url.Values) (granted, error) {
+// request sends a form as a client.
+func (l *Logins) request(ctx context.Context, w *web, endpoint *url.URL, issuer string, c client, form url.Values) (*answer, error) {
 	header := http.Header{}
 	if err := l.authenticate(header, form, issuer, c); err != nil {
-		return granted{}, err
+		return nil, err
 	}
-	a, err := w.post(ctx, endpoint, "application/x-www-form-urlencoded", form.Encode(), header)
+	return w.post(ctx, endpoint, "application/x-www-form-urlencoded", form.Encode(), header)
+}
+
+// ask makes a token request. It returns what is granted, without what was known before; the scopes are nil if they are those asked for.
+func (l *Logins) ask(ctx context.Context, w *web, endpoint *url.URL, issuer string, c client, form url.Values) (*token, error) {
+	a, err := l.request(ctx, w, endpoint, issuer, c, form)
 	if err != nil {
-		return granted{}, err
+		return nil, err
 	}
 	if a.status != http.StatusOK {
-		return granted{}, denial(endpoint, a)
+		return nil, denial(endpoint, a)
 	}
 	var t struct {
 		Access  string      `json:"access_token"`
@@ -75,20 +73,20 @@ func (l *Logins) ask(ctx context.Context, w *web, endpoint *url.URL, issuer stri
 		Expires jsonSeconds `json:"expires_in"`
 	}
 	if !a.read(&t) {
-		return granted{}, refused("%s answered with something that is not a token", shown(endpoint))
+		return nil, refused("%s answered with something that is not a token", shown(endpoint))
 	}
 	switch {
 	case !isToken(t.Access) || t.Refresh != "" && !isToken(t.Refresh):
-		return granted{}, refused("%s gave a token that cannot be sent", shown(endpoint))
+		return nil, refused("%s gave a token that cannot be sent", shown(endpoint))
 	case !strings.EqualFold(t.Type, "Bearer"):
-		return granted{}, refused("%s gave a token of the type %.50q; only Bearer can be used", shown(endpoint), t.Type)
+		return nil, refused("%s gave a token of the type %.50q; only Bearer can be used", shown(endpoint), t.Type)
 	}
-	g := granted{access: t.Access, refresh: t.Refresh}
+	g := &token{Access: t.Access, Refresh: t.Refresh, Obtained: l.now()}
 	if t.Scope != nil {
-		g.scopes = scopesOf(*t.Scope)
+		g.Scopes = scopesOf(*t.Scope)
 	}
 	if t.Expires > 0 {
-		g.expiry = l.now().Add(time.Duration(min(float64(t.Expires), maxLife.Seconds()) * float64(time.Second)))
+		g.Expiry = l.now().Add(time.Duration(min(float64(t.Expires), maxLife.Seconds()) * float64(time.Second)))
 	}
 	return g, nil
 }
@@ -153,12 +151,7 @@ func method(offered []string, secret string) (string, error) {
 
 // isToken reports whether a text can be sent as a bearer token.
 func isToken(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxToken
+	return s != "" && len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // jsonSeconds reads numbers, and the texts that some servers send in their place.

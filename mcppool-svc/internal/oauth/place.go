@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -81,20 +82,13 @@ func withPort(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// redirects are the addresses that browsers may be sent to with a code.
-type redirects struct {
-	configured string // by the operator; may be empty
-}
-
-// choose checks the address that a caller wants, or takes the configured one.
-func (r redirects) choose(wanted string) (string, error) {
-	if wanted == "" {
-		wanted = r.configured
-	}
+// chooseRedirect checks the address that a caller wants browsers to be sent to with a code, or takes the operator's, which may be empty.
+func chooseRedirect(wanted, configured string) (string, error) {
+	wanted = cmp.Or(wanted, configured)
 	if wanted == "" {
 		return "", fmt.Errorf("%w: say where the browser is to be sent, to http://127.0.0.1:PORT/…, or let the operator set --login-redirect-uri", ErrRedirect)
 	}
-	if wanted == r.configured {
+	if wanted == configured {
 		return wanted, nil
 	}
 	u, err := url.Parse(wanted)
@@ -109,10 +103,8 @@ func CheckRedirect(text string) error {
 	if text == "" {
 		return nil
 	}
-	if _, err := parsePlace("--login-redirect-uri", text); err != nil {
-		return err
-	}
-	return nil
+	_, err := parsePlace("--login-redirect-uri", text)
+	return err
 }
 
 // CheckDocument says what is wrong with the address of a client's metadata document that an operator sets.

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -86,12 +87,9 @@ func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old 
 			return nil, l.notRenewed(server, r, old, err)
 		}
 		t := *old
-		t.Access, t.Expiry, t.Obtained = g.access, g.expiry, l.now()
-		if g.refresh != "" {
-			t.Refresh = g.refresh
-		}
-		if g.scopes != nil {
-			t.Scopes = g.scopes
+		t.Access, t.Expiry, t.Obtained, t.Refresh = g.Access, g.Expiry, g.Obtained, cmp.Or(g.Refresh, old.Refresh)
+		if g.Scopes != nil {
+			t.Scopes = g.Scopes
 		}
 		return l.replace(ctx, server, r, &t, old)
 	})
@@ -114,14 +112,14 @@ func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t,
 }
 
 // refresh asks for a token with the refresh token (RFC 6749, 6).
-func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *token) (granted, error) {
+func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *token) (*token, error) {
 	endpoint, err := parsePlace("the token_endpoint", old.Endpoint)
 	if err != nil {
-		return granted{}, err
+		return nil, err
 	}
 	c, err := l.current(server, old)
 	if err != nil {
-		return granted{}, err
+		return nil, err
 	}
 	w := l.web(server)
 	defer w.close()
@@ -176,20 +174,20 @@ func (l *Logins) grant(ctx context.Context, server *registry.Server, c challenge
 		return nil, err
 	}
 	scopes := server.HTTP.OAuth.Scopes
-	if len(scopes) == 0 {
-		scopes = c.scopes
-	}
-	if len(scopes) == 0 {
-		scopes = found.scopes
+	for _, others := range [][]string{c.scopes, found.scopes} {
+		if len(scopes) == 0 {
+			scopes = others
+		}
 	}
 	form := url.Values{"grant_type": {"client_credentials"}, "resource": {found.resource}}
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))
 	}
-	g, err := l.ask(ctx, w, found.authority.token, found.authority.issuer, who, form)
+	t, err := l.ask(ctx, w, found.authority.token, found.authority.issuer, who, form)
 	if err != nil {
 		return nil, err
 	}
-	g.refresh = "" // another one is asked for instead
-	return newToken(g, found, who, scopes, l.now()), nil
+	t.complete(found, who, scopes)
+	t.Refresh = "" // another access token is asked for instead
+	return t, nil
 }

@@ -52,7 +52,7 @@ type Started struct {
 // Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *mcp.Error if the servers do not
 // allow it.
 func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redirect string) (Started, error) {
-	redirect, err := redirects{l.cfg.RedirectURI}.choose(redirect)
+	redirect, err := chooseRedirect(redirect, l.cfg.RedirectURI)
 	if err != nil {
 		return Started{}, err
 	}
