@@ -316,6 +316,8 @@ type PlannedStep struct {
 	PoolID string
 	// Problem says why the input does not fit the tool's schema; empty if it fits.
 	Problem string
+	// Retry reports that it makes the call of the step before again, which failed.
+	Retry bool
 }
 
 // Question is a question of a tool's server to a person during a call.

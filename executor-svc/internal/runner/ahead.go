@@ -97,6 +97,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 		ToolID: tool.GetId(), Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
 		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(),
 		DefinitionHash: tool.GetDefinitionHash(), ConfigRevision: tool.GetConfigRevision(), PoolID: t.poolIDs[tool.GetMcpId()],
+		Retry: p.GetRetry(),
 	}
 	if !p.GetUnresolved() {
 		step.InputJSON, step.Problem = checkInput(tool, step.InputJSON)

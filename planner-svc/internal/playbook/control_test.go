@@ -29,6 +29,9 @@ func follow(t *testing.T, tc *plannerv1.TaskContext, results ...*plannerv1.Histo
 			}
 			return append(calls, answer)
 		}
+		if n := len(tc.GetHistory()); steps[0].GetRetry() != (n > 0 && tc.GetHistory()[n-1].GetResult() == plannerv1.StepResult_STEP_RESULT_ERROR && calls[n-1] == tell(steps[0])) {
+			t.Errorf("step %d: retry is %v", n+1, steps[0].GetRetry())
+		}
 		calls = append(calls, tell(steps[0]))
 		e := &plannerv1.HistoryEntry{Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, OutputJson: `{"message":"m"}`}
 		if n := len(tc.GetHistory()); n < len(results) {

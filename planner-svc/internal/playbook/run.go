@@ -78,7 +78,7 @@ func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	}
 	return &plannerv1.PlannedStep{
 		ToolId: s.Tool, Description: description, InputJson: input, Missing: t.Missing(s.template),
-		Risk: r.raised(risk.Assess(r.lang, t, in), s.Risk), Unresolved: open,
+		Risk: r.raised(risk.Assess(r.lang, t, in), s.Risk), Unresolved: open, Retry: p.failed > 0,
 	}, nil
 }
 

@@ -53,6 +53,9 @@ func (m *move) planned(in flow.Planned) {
 	}
 	m.s.StepCount++
 	p := in.Step
+	if p.Retry && m.s.GetErrorCount() > 0 {
+		m.s.ErrorCount-- // the failed attempt is not final
+	}
 	s := &storagev1.ActiveStep{
 		Ordinal: m.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
 		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent,

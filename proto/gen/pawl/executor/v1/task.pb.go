@@ -573,7 +573,7 @@ type Task struct {
 	CancelRequested bool `protobuf:"varint,14,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// The number of steps so far.
 	StepCount uint32 `protobuf:"varint,15,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
-	// The number of failed steps so far.
+	// The number of failed steps so far, without those that a playbook tried again.
 	ErrorCount uint32 `protobuf:"varint,16,opt,name=error_count,json=errorCount,proto3" json:"error_count,omitempty"`
 	// The steps that have not ended; the `agent` flow has at most one.
 	ActiveSteps []*Step `protobuf:"bytes,17,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`

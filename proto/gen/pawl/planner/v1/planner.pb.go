@@ -802,7 +802,10 @@ type PlannedStep struct {
 	// The text of a step is the error if it failed; else the output's `message`; if the output has a `structured` that is not null, and the
 	// message is not JSON itself, the message, a line feed unless it is empty, and the compact JSON of `structured`. An unknown step, and an
 	// offset beyond the end, are errors of the call.
-	FromHistory   bool `protobuf:"varint,7,opt,name=from_history,json=fromHistory,proto3" json:"from_history,omitempty"`
+	FromHistory bool `protobuf:"varint,7,opt,name=from_history,json=fromHistory,proto3" json:"from_history,omitempty"`
+	// It makes the call of the step before again, which failed. That one no longer counts for the limit of failed steps. Only the first step
+	// of a plan can be a retry.
+	Retry         bool `protobuf:"varint,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -882,6 +885,13 @@ func (x *PlannedStep) GetUnresolved() bool {
 func (x *PlannedStep) GetFromHistory() bool {
 	if x != nil {
 		return x.FromHistory
+	}
+	return false
+}
+
+func (x *PlannedStep) GetRetry() bool {
+	if x != nil {
+		return x.Retry
 	}
 	return false
 }
@@ -4424,7 +4434,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\aoutcome\x18\b \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\";\n" +
 	"\x05Round\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x16\n" +
-	"\x06answer\x18\x02 \x01(\tR\x06answer\"\xee\x01\n" +
+	"\x06answer\x18\x02 \x01(\tR\x06answer\"\x84\x02\n" +
 	"\vPlannedStep\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
@@ -4435,7 +4445,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
 	"unresolved\x18\x06 \x01(\bR\n" +
 	"unresolved\x12!\n" +
-	"\ffrom_history\x18\a \x01(\bR\vfromHistory\"T\n" +
+	"\ffrom_history\x18\a \x01(\bR\vfromHistory\x12\x14\n" +
+	"\x05retry\x18\b \x01(\bR\x05retry\"T\n" +
 	"\x12GetFlowNameRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"V\n" +
 	"\x13GetFlowNameResponse\x12\x12\n" +
