@@ -1,7 +1,10 @@
+// Package api is the gRPC face of the planner: each handler checks who calls, asks a planner, and answers in the contract's
+// words. It holds no reasoning of its own.
 package api
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -20,20 +23,15 @@ type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	planners  *plan.Planners
 	contexts  *contextcache.Store
-	playbooks Playbooks
+	playbooks *playbook.Planner
 	models    *models.Book
 	planWith  *plan.Models
-}
-
-// Playbooks parses playbooks; it is implemented by playbook.Planner.
-type Playbooks interface {
-	Parse(text string) (*playbook.Playbook, error)
 }
 
 var _ plannerv1.PlannerServiceServer = (*Server)(nil)
 
 // New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them.
-func New(planners *plan.Planners, contexts *contextcache.Store, playbooks Playbooks, named *models.Book, planWith *plan.Models) *Server {
+func New(planners *plan.Planners, contexts *contextcache.Store, playbooks *playbook.Planner, named *models.Book, planWith *plan.Models) *Server {
 	return &Server{planners: planners, contexts: contexts, playbooks: playbooks, models: named, planWith: planWith}
 }
 
@@ -94,30 +92,22 @@ func (s *Server) ListModels(ctx context.Context, req *plannerv1.ListModelsReques
 	if err := caller(ctx); err != nil {
 		return nil, err
 	}
-	res := &plannerv1.ListModelsResponse{}
-	byName := map[string]*plannerv1.Model{}
-	for i, p := range s.planners.List() {
-		info := p.Info()
-		m := &plannerv1.Model{Name: info.Name, Description: info.Description, IsDefault: i == 0, CanPlan: true}
-		byName[info.Name] = m
-		res.Models = append(res.Models, m)
-	}
-	for i, named := range s.models.List() {
-		info := named.Info()
-		m := byName[info.Name]
-		if m == nil {
-			m = &plannerv1.Model{Name: info.Name, Description: info.Description}
-			res.Models = append(res.Models, m)
+	planners := s.planners.List()
+	if name := req.GetName(); name != "" && !slices.ContainsFunc(planners, func(p plan.Planner) bool { return p.Info().Name == name }) {
+		p, err := s.planners.Find(name)
+		if err != nil {
+			return nil, err
 		}
-		m.CanGenerate, m.IsGenerateDefault = true, i == 0
+		planners = append(slices.Clip(planners), p)
 	}
-	if byName[req.GetName()] != nil || req.GetName() == "" {
-		return res, nil
+	res := &plannerv1.ListModelsResponse{}
+	for i, p := range planners {
+		info := p.Info()
+		_, generates := p.(*plan.Model)
+		first := generates && len(s.models.List()) > 0 && s.models.List()[0].Info().Name == info.Name
+		res.Models = append(res.Models, &plannerv1.Model{
+			Name: info.Name, Description: info.Description, IsDefault: i == 0, CanPlan: true, CanGenerate: generates, IsGenerateDefault: first,
+		})
 	}
-	m, err := s.planners.Find(req.GetName())
-	if err != nil {
-		return nil, err
-	}
-	res.Models = append(res.Models, &plannerv1.Model{Name: m.Info().Name, Description: m.Info().Description, CanPlan: true, CanGenerate: true})
 	return res, nil
 }

@@ -95,7 +95,7 @@ func (b *Book) provided(name string) (m *Model, err error) {
 		err = e.check()
 	}
 	if err == nil {
-		m, err = e.model(b, "")
+		m, err = e.model(b)
 	}
 	if err != nil {
 		return nil, modelError("the model %.100q cannot be used: %w", name, err)

@@ -11,15 +11,9 @@ import (
 	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
-// references finds what the values of a file refer to.
-type references struct {
-	folder string // of relative paths
-	getenv func(string) (string, bool)
-}
-
 // credentials makes a function that reads an entry's key and headers. They must be there now and are read again at each request, because
 // files of keys change.
-func (r references) credentials(e *entry) (func() (wire.Credentials, error), error) {
+func (b *Book) credentials(e *entry) (func() (wire.Credentials, error), error) {
 	if e.Key != "" && !isReference(e.Key) {
 		// It is not repeated: it may be the key itself.
 		return nil, errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong into this file")
@@ -27,11 +21,11 @@ func (r references) credentials(e *entry) (func() (wire.Credentials, error), err
 	read := func() (wire.Credentials, error) {
 		c := wire.Credentials{Headers: make(map[string]string, len(e.Headers))}
 		var err error
-		if c.Key, err = r.value("`key`", e.Key); err != nil {
+		if c.Key, err = b.value("`key`", e.Key); err != nil {
 			return c, err
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-			if c.Headers[name], err = r.value("the header "+name, e.Headers[name]); err != nil {
+			if c.Headers[name], err = b.value("the header "+name, e.Headers[name]); err != nil {
 				return c, err
 			}
 		}
@@ -47,20 +41,20 @@ func isReference(text string) bool {
 }
 
 // value returns what a text refers to, or the text itself if it is no reference.
-func (r references) value(what, text string) (string, error) {
+func (b *Book) value(what, text string) (string, error) {
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
 	case !isReference(text):
 		return text, nil
 	case kind == "env":
-		value, _ := r.getenv(name)
+		value, _ := b.getenv(name)
 		if value == "" {
 			return "", fmt.Errorf("%s refers to the environment variable %s, which the planner does not have; set it where the planner is started", what, name)
 		}
 		return value, nil
 	}
 	if !filepath.IsAbs(name) {
-		name = filepath.Join(r.folder, name)
+		name = filepath.Join(filepath.Dir(b.file), name)
 	}
 	raw, err := readFile(name)
 	if err != nil {

@@ -209,9 +209,9 @@ func (e *entry) info() llm.Info {
 	return i
 }
 
-// model makes the model of a checked entry. References to files are relative to folder.
-func (e *entry) model(b *Book, folder string) (*Model, error) {
-	credentials, err := references{folder, b.getenv}.credentials(e)
+// model makes the model of a checked entry.
+func (e *entry) model(b *Book) (*Model, error) {
+	credentials, err := b.credentials(e)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -39,7 +38,7 @@ func Open(path string, taken []string, getenv func(string) (string, bool)) (*Boo
 	}
 	book := NewBook(getenv)
 	book.file = path
-	for _, add := range []func(*entry) error{func(e *entry) error { return book.addEntry(e, taken, filepath.Dir(path)) }, book.setFallback} {
+	for _, add := range []func(*entry) error{func(e *entry) error { return book.addEntry(e, taken) }, book.setFallback} {
 		for i, e := range f.Models {
 			if err := add(e); err != nil {
 				return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
@@ -50,7 +49,7 @@ func Open(path string, taken []string, getenv func(string) (string, bool)) (*Boo
 }
 
 // addEntry adds the model of an entry.
-func (b *Book) addEntry(e *entry, taken []string, folder string) error {
+func (b *Book) addEntry(e *entry, taken []string) error {
 	if err := e.check(); err != nil {
 		return err
 	}
@@ -60,7 +59,7 @@ func (b *Book) addEntry(e *entry, taken []string, folder string) error {
 	case b.find(e.Name) != nil:
 		return fmt.Errorf("the name %q is there twice", e.Name)
 	}
-	m, err := e.model(b, folder)
+	m, err := e.model(b)
 	if err == nil {
 		b.list = append(b.list, m)
 	}

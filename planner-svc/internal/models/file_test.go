@@ -266,7 +266,7 @@ func TestImagesFalse(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	env := environment{"KEY": "secret-key", "TOKEN": "secret-token"}
 	entry := &entry{Key: "env:KEY", Headers: map[string]string{"X-Token": "env:TOKEN"}}
-	read, err := references{"", env.get}.credentials(entry)
+	read, err := NewBook(env.get).credentials(entry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -135,7 +136,7 @@ const maxWhy = 200
 
 // unknownTool says which tools may be meant by a name, and shows them to the model.
 func (c *conversation) unknownTool(name string) error {
-	names := append(c.tools.aliases(), finish, readOutput)
+	names := append(slices.Sorted(maps.Keys(c.tools.byAlias)), finish, readOutput)
 	near := similar.Names(name, names)
 	for _, alias := range near {
 		c.tools.show(c.tools.byAlias[alias])

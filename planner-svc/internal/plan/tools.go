@@ -89,15 +89,6 @@ func (t *toolset) find(query string) []*commonv1.Tool {
 	return found
 }
 
-// aliases returns the names by which the model can call a tool.
-func (t *toolset) aliases() []string {
-	names := make([]string, 0, len(t.all))
-	for _, one := range t.all {
-		names = append(names, Alias(one.GetId()))
-	}
-	return names
-}
-
 // lookup returns the tool of an alias or id, nil if there is none.
 func (t *toolset) lookup(name string) *commonv1.Tool {
 	if one := t.byAlias[name]; one != nil {

@@ -1,3 +1,5 @@
+// Package risk says how much is at stake in a call, without a model: the tool's floor, raised where the input names the
+// deletion of much. It knows tools and inputs, no goal.
 package risk
 
 import (
@@ -13,24 +15,14 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// names are the levels as models write them.
-var names = map[commonv1.RiskLevel]string{
-	commonv1.RiskLevel_RISK_LEVEL_LOW:    "LOW",
-	commonv1.RiskLevel_RISK_LEVEL_MEDIUM: "MEDIUM",
-	commonv1.RiskLevel_RISK_LEVEL_HIGH:   "HIGH",
-}
+const prefix = "RISK_LEVEL_"
 
 // Name writes a level as models do: LOW, MEDIUM, HIGH.
-func Name(level commonv1.RiskLevel) string { return names[level] }
+func Name(level commonv1.RiskLevel) string { return strings.TrimPrefix(level.String(), prefix) }
 
 // Parse reads a level as models write it; unspecified for anything else.
 func Parse(name string) commonv1.RiskLevel {
-	for level, n := range names {
-		if n == strings.ToUpper(name) {
-			return level
-		}
-	}
-	return commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
+	return commonv1.RiskLevel(commonv1.RiskLevel_value[prefix+strings.ToUpper(name)])
 }
 
 // ByInput tells whether the risk of a call depends on its input. That of other calls is the same for any.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,13 +95,8 @@ func (a ErrorAnswer) class() llm.Class {
 	return llm.BadRequest
 }
 
-func has(text string, any ...string) bool {
-	for _, one := range any {
-		if strings.Contains(text, one) {
-			return true
-		}
-	}
-	return false
+func has(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // retryAfter reads when to come back; 0 if it is not said in seconds.
