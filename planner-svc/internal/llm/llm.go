@@ -56,6 +56,7 @@ type Request struct {
 	Temperature *float64 // nil for the provider's default
 	Stop        []string // texts that end the reply
 	MaxRequests uint32   // to providers, repetitions and fallbacks included; 0 for no limit
+	MaxPrice    *Price   // of a fallback, since the cost was reserved at this price; nil for no limit
 
 	// CacheKey names requests with a common prefix, such as a task's, so that the provider can route them to the same cache.
 	CacheKey string
@@ -145,17 +146,10 @@ type Output struct {
 	Schema string // JSON Schema of an object
 }
 
-// Delta is a piece of a reply: either more text or more of a tool call.
+// Delta is a piece of a reply while it arrives: more text, or the beginning of a tool call, which the reply has when it is whole.
 type Delta struct {
 	Text string
-	Call *CallDelta
-}
-
-// CallDelta is a piece of a tool call.
-type CallDelta struct {
-	Index     int    // the call's position in Reply.Calls
-	ID, Name  string // in the call's first delta
-	Arguments string // more of it
+	Call bool
 }
 
 // Stop is the reason why a reply ended.

@@ -24,6 +24,11 @@ func (p *Price) Cost(u Usage) (cost Money, known bool) {
 		Money(u.CacheWrite)*perToken(p.CacheWrite) + Money(u.Output)*perToken(p.Output), true
 }
 
+// Within reports whether no token costs more than at q. It does if q is nil, and not if p alone is unknown.
+func (p *Price) Within(q *Price) bool {
+	return q == nil || p != nil && p.Input <= q.Input && p.Output <= q.Output && p.CachedInput <= q.CachedInput && p.CacheWrite <= q.CacheWrite
+}
+
 // Usage is what requests to models cost. The zero value is no usage.
 type Usage struct {
 	Input       uint64 // tokens of prompts, the following two included

@@ -239,6 +239,24 @@ func TestFallbackWithinBudget(t *testing.T) {
 	}
 }
 
+// TestFallbackWithinPrice does not ask a fallback that may cost more than was reserved.
+func TestFallbackWithinPrice(t *testing.T) {
+	down := scripted{err: &llm.Error{Class: llm.Unavailable, Message: "HTTP 529"}}
+	reserved := &llm.Price{Input: 1, Output: 2, CachedInput: 1, CacheWrite: 1}
+	for _, tt := range []struct {
+		price, most *llm.Price
+		want        string
+	}{{nil, nil, "b"}, {nil, reserved, "a"}, {reserved, reserved, "b"}, {&llm.Price{Input: 1, Output: 3}, reserved, "a"}, {&llm.Price{Output: 1}, reserved, "b"}} {
+		b, first := bookOf(1, down)
+		_, second := bookOf(1, scripted{text: "yes"})
+		first.info.Name, second.info.Name, second.info.Price = "a", "b", tt.price
+		first.book, second.book, first.fallback = b, b, second
+		if reply, _ := first.Generate(t.Context(), &llm.Request{MaxPrice: tt.most}, nil); reply.Name != tt.want {
+			t.Errorf("%+v: %s answers", tt, reply.Name)
+		}
+	}
+}
+
 // limited notes how many requests it may send.
 type limited struct{ most *uint32 }
 

@@ -55,7 +55,7 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request, onDelta func(llm.D
 		spent = spent.Add(reply.Usage)
 		reply.Usage = spent
 		var e *llm.Error
-		if started || m.fallback == nil || spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary() {
+		if started || m.fallback == nil || spent.Requests == r.MaxRequests || !m.fallback.info.Price.Within(r.MaxPrice) || !errors.As(err, &e) || !e.Temporary() {
 			return reply, err
 		}
 		m = m.fallback

@@ -54,23 +54,18 @@ func (c *conversation) readCall(rc llm.ToolCall, task *taskSaid) (call, error) {
 		return out, fmt.Errorf("the arguments are not a JSON object: %w", err)
 	}
 	tool := catalog.NewTool(c.tools.lookup(rc.Name))
-	for _, e := range extras {
-		raw, ok := doc.Get(e.name)
-		if !ok || tool.Prop(e.name) != nil {
-			continue
+	take := func(name string) string {
+		raw, ok := doc.Get(name)
+		if !ok || tool.Prop(name) != nil {
+			return ""
 		}
-		doc.Delete(e.name)
-		switch e.name {
-		case "pawl_why":
-			out.Why = strictjson.Content(raw)
-		case "pawl_risk":
-			out.Risk = strictjson.Content(raw)
-		case "pawl_task":
-			var said taskSaid
-			if json.Unmarshal([]byte(raw), &said) == nil && task.Name == "" {
-				*task = said
-			}
-		}
+		doc.Delete(name)
+		return raw
+	}
+	out.Why, out.Risk = strictjson.Content(take("pawl_why")), strictjson.Content(take("pawl_risk"))
+	var said taskSaid
+	if json.Unmarshal([]byte(take("pawl_task")), &said) == nil && task.Name == "" {
+		*task = said
 	}
 	out.Input = inputObject{doc}
 	return out, nil

@@ -66,7 +66,7 @@ func remarks(text string, namesAndArgs ...string) replyFunc {
 		}
 		for i := 0; i < len(namesAndArgs); i += 2 {
 			c := llm.ToolCall{ID: fmt.Sprintf("toolu_%d", i), Name: namesAndArgs[i], Arguments: namesAndArgs[i+1]}
-			if err := emit(llm.Delta{Call: &llm.CallDelta{Index: i / 2, ID: c.ID, Name: c.Name}}); err != nil {
+			if err := emit(llm.Delta{Call: true}); err != nil {
 				return nil, err
 			}
 			reply.Calls = append(reply.Calls, c)

@@ -26,7 +26,7 @@ func (g *gate) delta(d llm.Delta) error {
 	switch {
 	case g.emit == nil || g.closed:
 		return nil
-	case d.Call != nil:
+	case d.Call:
 		g.closed = true
 		return nil
 	case d.Text == "":

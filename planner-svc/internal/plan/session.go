@@ -87,6 +87,7 @@ func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
 			"the task has a limit of cost, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name)
 	}
+	r.MaxPrice = s.info.Price
 	perToken, _ := s.info.Price.Cost(llm.Usage{Output: 1})
 	left := llm.Money(min(leftNano, math.MaxInt64/1000))*1000 - s.used.Cost - base
 	switch {

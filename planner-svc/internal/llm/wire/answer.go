@@ -67,16 +67,15 @@ func (a *Answer) Call(id, name string) (int, error) {
 	index := len(a.Reply.Calls)
 	a.Reply.Calls = append(a.Reply.Calls, llm.ToolCall{ID: id, Name: name})
 	a.args = append(a.args, strings.Builder{})
-	return index, a.emit(llm.Delta{Call: &llm.CallDelta{Index: index, ID: id, Name: name}})
+	return index, a.emit(llm.Delta{Call: true})
 }
 
 // Arguments adds to the arguments of a tool call.
 func (a *Answer) Arguments(index int, text string) error {
-	if text == "" || !a.fits(text) {
-		return a.failed
+	if a.fits(text) {
+		a.args[index].WriteString(text)
 	}
-	a.args[index].WriteString(text)
-	return a.emit(llm.Delta{Call: &llm.CallDelta{Index: index, Arguments: text}})
+	return a.failed
 }
 
 // fits counts a text, and fails the answer if it becomes too long.
