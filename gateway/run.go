@@ -46,7 +46,7 @@ func run(ctx context.Context, s settings) (err error) {
 	return g.Serve(ctx, lis)
 }
 
-// open makes a gateway over connections that send no token of their own: callers' credentials are passed on.
+// open returns a gateway over connections that send no token: it forwards the callers' credentials.
 func open(ctx context.Context, s settings, version string, log *slog.Logger) (*gateway.Gateway, connections, error) {
 	var conns connections
 	deps := gateway.Deps{Log: log}
@@ -68,7 +68,7 @@ func open(ctx context.Context, s settings, version string, log *slog.Logger) (*g
 	return g, conns, nil
 }
 
-// connection is one that this process closes.
+// connection is a connection that this process closes.
 type connection interface {
 	grpc.ClientConnInterface
 	io.Closer

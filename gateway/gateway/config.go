@@ -16,24 +16,24 @@ const (
 	defaultHeartbeat = 15 * time.Second
 )
 
-// Config is what an operator decides. The zero value serves this machine alone.
+// Config is the gateway's configuration. The zero value serves this machine alone.
 type Config struct {
 	// AllowHosts are names, with or without a port, that the Host header may have beside localhost and loopback addresses.
 	AllowHosts []string
 	// AllowOrigins are the origins (scheme://host[:port]) whose web pages may call.
 	AllowOrigins []string
-	// Authenticated says that the services want keys of their callers. Then every Host is accepted unless AllowHosts names
-	// some: a page that rebinds a name still has no key.
+	// Authenticated reports that the services require keys. Then every Host is accepted unless AllowHosts names some: a page that
+	// rebinds a DNS name still has no key.
 	Authenticated bool
-	// MaxBodyBytes is the largest request body; 4 MiB where 0.
+	// MaxBodyBytes bounds a request body; 0 means 4 MiB.
 	MaxBodyBytes int64
-	// Heartbeat is the time between two comments on an event stream; 15 s where 0.
+	// Heartbeat is the time between two comments on an event stream; 0 means 15 s.
 	Heartbeat time.Duration
 	// Version is shown on the start page and in the OpenAPI document.
 	Version string
 }
 
-// Deps are what the gateway stands on. It does not close the connections.
+// Deps are the connections and the logger of a gateway. It does not close the connections.
 type Deps struct {
 	Executor grpc.ClientConnInterface // ExecutorService, AgentService
 	Pool     grpc.ClientConnInterface // McpPoolService

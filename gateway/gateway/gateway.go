@@ -14,7 +14,7 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// Gateway serves REST over the services it was given.
+// Gateway serves REST over connections to the services.
 type Gateway struct {
 	handler  http.Handler
 	health   *health
@@ -23,7 +23,7 @@ type Gateway struct {
 	stop     sync.Once
 }
 
-// New makes a gateway. It connects to nothing by itself; ctx is for making it alone.
+// New returns a gateway. It opens no connections; ctx bounds New alone.
 func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -62,7 +62,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
-// split sends the browser that returns from a login to its page.
+// split sends a browser that returns from a login to the console, and all else to the other handlers.
 func split(login, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == console.Path {
@@ -92,10 +92,10 @@ func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
 	})
 }
 
-// Handler is the whole gateway, for a server of the caller's own.
+// Handler returns the gateway as a handler, for a caller that has its own server.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
-// Close makes the gateway unready and ends its streams; requests that run are not waited for. Serve does it by itself.
+// Close makes the gateway unready and ends its streams; it does not wait for running requests. Serve calls it.
 func (g *Gateway) Close() error {
 	g.stop.Do(func() {
 		g.health.stop()

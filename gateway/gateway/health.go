@@ -16,28 +16,28 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// healthTimeout is how long all services together may take to answer.
+// healthTimeout bounds how long all services together take to answer.
 const healthTimeout = time.Second
 
-// service is one that has to be there.
+// service is a service that readiness depends on.
 type service struct {
 	name string
 	conn grpc.ClientConnInterface
 }
 
-// health knows whether the gateway takes requests.
+// health tells whether the gateway takes requests.
 type health struct {
 	services []service
 	stopping atomic.Bool
 }
 
-// newHealth makes a health that asks these services.
+// newHealth returns a health that asks these services.
 func newHealth(services ...service) *health { return &health{services: services} }
 
-// stop makes the gateway unready for good.
+// stop makes the gateway permanently unready.
 func (h *health) stop() { h.stopping.Store(true) }
 
-// live answers 200 as long as the process answers at all.
+// live always answers 200.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
 }
@@ -54,7 +54,7 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// ready answers 200 where every service serves, else 503; with each one's status.
+// ready answers 200 if every service serves, else 503, with the status of each service.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// writeTimeout is how long a client may take to read what one write sends it. Without a bound, one that stops reading
-// would hold its stream for ever.
+// writeTimeout bounds how long a client may take to read one write. Without a bound, a client that stops reading would hold
+// its stream for ever.
 const writeTimeout = 30 * time.Second
 
 // observe is the outermost handler: it bounds every write, logs every request, and turns a panic into a problem.
@@ -36,7 +36,8 @@ func observe(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers if that is still possible. Otherwise it breaks the connection, so that half an answer is not taken for a whole one.
+// recovered answers with a problem if nothing was sent yet. Otherwise it breaks the connection, so that half a response is not taken for a
+// whole one.
 func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
@@ -50,7 +51,7 @@ func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
 		"the gateway failed inside; this is a bug, the log has its place"))
 }
 
-// response gives every write a deadline of its own and remembers what was answered.
+// response gives every write its own deadline and records the status.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -76,7 +77,7 @@ func (w *response) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets a ResponseController find what the server's writer can do.
+// Unwrap lets a ResponseController reach the server's writer.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *response) extend() {

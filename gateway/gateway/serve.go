@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// stopGrace is how long running requests may take to end once the gateway stops.
+	// stopGrace bounds how long running requests may take to end when the gateway stops.
 	stopGrace = 10 * time.Second
-	// headerTimeout is how long a client may take to send a request's header.
+	// headerTimeout bounds how long a client may take to send a request's header.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 )
 
 // Serve takes requests until ctx is done. Then readiness is off, streams are told and end, running requests have 10 s,
-// and what is left is cut off. It returns nil after a stop that was asked for. A gateway serves once.
+// and then all connections are closed. It returns nil after ctx is done. A gateway serves once.
 func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 	server := &http.Server{
 		Handler:           g.handler,

@@ -22,7 +22,7 @@ import (
 	"pawl.dev/gateway/internal/rest"
 )
 
-// Path is where the page is.
+// Path is the path of the page.
 const Path = "/v1/mcpLogins:callback"
 
 var (
@@ -32,7 +32,7 @@ var (
 	style string
 )
 
-// maxQuery bounds what a browser brings.
+// maxQuery bounds the query in bytes.
 const maxQuery = 32 << 10
 
 // Handler serves the page.
@@ -42,7 +42,7 @@ type Handler struct {
 	policy string
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(pool grpc.ClientConnInterface) (*Handler, error) {
 	page, err := template.New("page").Parse(source)
 	if err != nil {
@@ -56,7 +56,7 @@ func New(pool grpc.ClientConnInterface) (*Handler, error) {
 	}, nil
 }
 
-// view is what the page says.
+// view is the data of the page's template.
 type view struct {
 	Title   string
 	Text    []string
@@ -115,7 +115,7 @@ func finished(done *mcppoolv1.FinishMcpLoginResponse) view {
 	return view{Title: "Logged in to " + done.GetMcpId(), Text: []string{"You can close this page."}}
 }
 
-// byHand is the page for browsers without a credential: keys travel in headers, which a redirected browser does not send.
+// byHand is the page for browsers without a credential: keys are sent in headers, which a redirected browser does not send.
 func byHand() view {
 	return view{
 		Title: "One more step",

@@ -2,8 +2,8 @@ package guard
 
 import "net/http"
 
-// setCORS lets the page of an allowed origin read the response. Credentials are not allowed: keys travel in a header
-// that the page sets itself, and cookies there are none.
+// setCORS lets the page of an allowed origin read the response. Credentials are not allowed: the page sets the
+// key's header itself, and there are no cookies.
 func setCORS(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Expose-Headers", "Pawl-Task-Id, Retry-After, WWW-Authenticate")

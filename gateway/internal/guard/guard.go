@@ -10,17 +10,17 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// Config says who may come in.
+// Config names the hosts and origins that are allowed.
 type Config struct {
 	// AllowHosts are names, each with or without a port, that the Host header may have beside those of this machine.
 	AllowHosts []string
 	// AllowOrigins are the origins whose pages may call: scheme://host[:port].
 	AllowOrigins []string
-	// AnyHost lets every Host in while AllowHosts is empty: where callers send keys, a rebound name has none.
+	// AnyHost accepts every Host while AllowHosts is empty; for services with keys, because a page that rebinds a DNS name has none.
 	AnyHost bool
 }
 
-// Guard is the check in front of all handlers.
+// Guard checks requests before the handlers.
 type Guard struct {
 	hosts   hosts
 	origins map[string]bool
@@ -40,7 +40,7 @@ func New(cfg Config) (*Guard, error) {
 	return &Guard{hosts: hosts, origins: origins}, nil
 }
 
-// Wrap puts the guard in front of a handler.
+// Wrap returns a handler that checks each request and then calls next.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return g.wrap(next, func(*http.Request) bool { return false })
 }
@@ -78,7 +78,7 @@ func (g *Guard) wrap(next http.Handler, mayCross func(*http.Request) bool) http.
 	})
 }
 
-// harden sets what every response has: nothing of it is for other pages to embed or to guess the type of.
+// harden sets the headers of every response: other pages must not embed it, and browsers must not guess its type.
 func harden(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -149,5 +149,5 @@ func isJSON(contentType string) bool {
 	return err == nil && name == "application/json" && (charset == "" || charset == "utf-8")
 }
 
-// hasBody says whether a body was announced. One of unknown length counts, also where it turns out to be empty.
+// hasBody says whether a body was announced. A body of unknown length counts, even if it turns out to be empty.
 func hasBody(r *http.Request) bool { return r.ContentLength != 0 }

@@ -38,7 +38,7 @@ func (h hosts) allow(hostHeader string) bool {
 	return serve.LoopbackHost(hostHeader) || h.allowed[name] || h.allowed[full]
 }
 
-// hostName is the host without its port; IPv6 addresses keep their brackets off.
+// hostName returns the host without its port, and an IPv6 address without brackets.
 func hostName(hostHeader string) string {
 	if host, _, err := net.SplitHostPort(hostHeader); err == nil {
 		return strings.TrimSuffix(host, ".")
@@ -47,7 +47,7 @@ func hostName(hostHeader string) string {
 }
 
 // sameOrigin says whether an Origin header names the host and port that the request was sent to. The scheme is not
-// compared: a proxy may have taken the TLS off.
+// compared: a proxy may have terminated TLS.
 func sameOrigin(origin, hostHeader string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || hostHeader == "" {

@@ -45,12 +45,12 @@ func build(generated, overlay []byte, routes []*rest.Route, version string) (*ya
 	return doc, nil
 }
 
-// operationID is what the generator calls an RPC.
+// operationID is the generator's name of an RPC.
 func operationID(rt *rest.Route) string {
 	return fmt.Sprintf("%s_%s", rt.RPC.Parent().Name(), rt.RPC.Name())
 }
 
-// located is an operation and where it stands in the document.
+// located is an operation with its path and method.
 type located struct {
 	method, path string
 	node         *yaml.Node
@@ -66,8 +66,8 @@ func byID(doc *yaml.Node) map[string]*located {
 	return found
 }
 
-// tidyDescriptions makes comments of the contracts read well here: their lines are joined, what points into the
-// acceptance list (`(A3)`) is taken out, and fields are called by the names that JSON has.
+// tidyDescriptions adapts the comments of the contracts: lines are joined, references to the acceptance list (`(A3)`) are
+// removed, and fields get their JSON names.
 func tidyDescriptions(n *yaml.Node, names map[string]bool) {
 	for name, value := range members(n) {
 		if name == "description" && value.Kind == yaml.ScalarNode {

@@ -47,14 +47,14 @@ type documents struct {
 	json, yaml, docs, viewer, index, summary resource
 }
 
-// page is what the templates show.
+// page is the data of the templates.
 type page struct {
 	Version string
 	Style   template.CSS
 	Script  template.JS
 }
 
-// New makes the documents of these routes.
+// New returns the documents of these routes.
 func New(routes []*rest.Route, version string) *Docs {
 	return &Docs{made: sync.OnceValues(func() (*documents, error) { return newDocuments(routes, version) })}
 }
@@ -129,7 +129,7 @@ func newResource(contentType, policy string, body []byte) resource {
 	return resource{contentType: contentType, policy: policy, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body}
 }
 
-// ServeHTTP answers with the document, or 304 where the client has it.
+// ServeHTTP answers with the document, or 304 if the client has it.
 func (d resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", d.contentType)
@@ -159,7 +159,7 @@ func encode(doc *yaml.Node) (asJSON, asYAML resource, err error) {
 // templates, which have no hash.
 var viewerPolicy = "script-src 'self' '" + hash(docsJS) + "'; style-src 'unsafe-inline'; connect-src 'self'"
 
-// render makes a page that may load nothing but what policy allows.
+// render returns a page whose Content-Security-Policy is policy.
 func render(source string, p page, policy string) (resource, error) {
 	t, err := template.New("page").Parse(source)
 	if err != nil {

@@ -49,7 +49,7 @@ func firstSentence(s string) string {
 	return s
 }
 
-// streamAnswer is the 200 of a stream, which the generator takes for a single message.
+// streamAnswer returns the 200 response of a stream, which the generator takes for a single message.
 func streamAnswer(rt *rest.Route) (*yaml.Node, error) {
 	schema := map[string]any{"$ref": "#/components/schemas/" + string(rt.RPC.Output().Name())}
 	answer := map[string]any{
@@ -70,7 +70,7 @@ func streamAnswer(rt *rest.Route) (*yaml.Node, error) {
 	return nodeOf(answer)
 }
 
-// documentAnswer is the 200 of a document that comes in pieces over gRPC.
+// documentAnswer returns the 200 response of a document that comes in pieces over gRPC.
 func documentAnswer() (*yaml.Node, error) {
 	return nodeOf(map[string]any{
 		"description": "The document itself. A connection that breaks before its end brought a part of it only.",
@@ -84,7 +84,7 @@ func documentAnswer() (*yaml.Node, error) {
 
 func isEvent(md protoreflect.MessageDescriptor) bool { return md.Name() == "ExecutorEvent" }
 
-// resumable adds what an EventSource sends when it connects again.
+// resumable adds the header that an EventSource sends when it reconnects.
 func resumable(op *yaml.Node, rt *rest.Route) error {
 	header, err := nodeOf(map[string]any{
 		"name": "Last-Event-ID", "in": "header",

@@ -38,7 +38,7 @@ type Violation struct {
 	Description string `json:"description"`
 }
 
-// New makes the problem of a request that no RPC was called for. Its title is that of the HTTP status.
+// New returns the problem of a request for which no RPC was called. Its title is that of the HTTP status.
 func New(status int, reason commonv1.ErrorReason, format string, args ...any) Problem {
 	name := errs.ReasonName(reason)
 	return Problem{
@@ -50,7 +50,7 @@ func New(status int, reason commonv1.ErrorReason, format string, args ...any) Pr
 	}
 }
 
-// From makes the problem of any error, a gRPC status with its details among them.
+// From returns the problem of an error, which may be a gRPC status with details.
 func From(err error) Problem {
 	e := errs.From(err)
 	name := errs.ReasonName(e.Reason)

@@ -16,7 +16,7 @@ import (
 const (
 	// readTimeout is how long a body may take to arrive.
 	readTimeout = time.Minute
-	// drainFactor bounds what is read and thrown away of a body over the limit, so that a client that writes all before
+	// drainFactor bounds how much of a body over the limit is read and discarded, so that a client that writes all before
 	// it reads sees the answer instead of a broken connection.
 	drainFactor = 8
 )
@@ -44,7 +44,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return data, nil
 }
 
-// drain reads on unless the client waits to be told whether to send at all.
+// drain reads on, unless the client waits for 100 Continue before it sends.
 func drain(r *http.Request, limit int64) {
 	if r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, drainFactor*limit) // whatever happens, the answer is the same

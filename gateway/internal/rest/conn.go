@@ -16,16 +16,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// retryAfter is what a client is told when a service cannot be reached: about how long gRPC waits before it dials again.
+// retryAfter is the Retry-After of a service that cannot be reached: about the time until gRPC dials again.
 const retryAfter = 2 * time.Second
 
 type contextKey struct{}
 
-// forwarded are the request headers that services are told, by their names in metadata.
+// forwarded are the request headers that services receive, by their names in metadata.
 func forwarded() []string { return []string{"authorization", "traceparent", "tracestate"} }
 
-// NewContext keeps what of the request goes to the services. A header that was sent more than once counts once: the
-// first is what services read. The trace also becomes the context's, for a telemetry that continues it.
+// NewContext returns a context with the headers that go to the services. Of a header that was sent more than once the first
+// counts. The trace also becomes the context's, so that telemetry continues it.
 func NewContext(ctx context.Context, header http.Header) context.Context {
 	md := metadata.MD{}
 	for _, name := range forwarded() {
@@ -37,8 +37,8 @@ func NewContext(ctx context.Context, header http.Header) context.Context {
 	return context.WithValue(ctx, contextKey{}, md)
 }
 
-// Conn makes calls whose metadata is what NewContext kept, whatever else the context carries. The name is what people
-// call the service, for the error that says that it cannot be reached.
+// Conn makes calls with the metadata of NewContext and no other. The name of the service is for the error that says that it
+// cannot be reached.
 func Conn(next grpc.ClientConnInterface, name string, log *slog.Logger) grpc.ClientConnInterface {
 	return &conn{next: next, name: name, log: log}
 }
@@ -71,8 +71,8 @@ func (s *clientStream) RecvMsg(m any) error {
 	return s.conn.explain(s.Context(), s.method, s.ClientStream.RecvMsg(m))
 }
 
-// explain tells the client what to do about a failure that gRPC itself reports. Its own words hold addresses that are
-// the operator's business: they are logged.
+// explain tells the client what to do about a failure that gRPC itself reports. Its texts hold addresses of the operator's
+// network: they are only logged.
 func (c *conn) explain(ctx context.Context, method string, err error) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok || st.Code() != codes.Unavailable || len(st.Details()) > 0 {

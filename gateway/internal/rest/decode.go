@@ -34,7 +34,7 @@ func decode(data []byte, m proto.Message) error {
 	return nil
 }
 
-// report makes one error of all that was found.
+// report returns one error for all findings.
 func report(found []finding) error {
 	texts := make([]string, len(found))
 	for i, f := range found {
@@ -60,7 +60,7 @@ func misfit(err error) *errs.Error {
 	return e
 }
 
-// position is where an offset is, as people and editors count: from 1, and columns in characters.
+// position returns line and column of an offset as editors count them: from 1, columns in characters.
 func position(data []byte, offset int) string {
 	before := string(data[:min(offset, len(data))])
 	lineStart := strings.LastIndexByte(before, '\n') + 1

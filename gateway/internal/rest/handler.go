@@ -27,7 +27,7 @@ type Handler struct {
 	maxBody int64
 }
 
-// New makes the handler. maxBody is in bytes.
+// New returns the handler. maxBody is in bytes.
 func New(conns Conns, streams *stream.Handler, maxBody int64) (*Handler, error) {
 	h := &Handler{streams: streams, maxBody: maxBody}
 	h.mux = runtime.NewServeMux(
@@ -109,7 +109,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variab
 	return rt.message(variables, body, query)
 }
 
-// writeAnswer answers with a message and a newline for terminals. Caches do not store it: it is one user's, and the next one differs.
+// writeAnswer answers with a message and a newline for terminals. Caches must not store it: it belongs to one user and changes.
 func writeAnswer(w http.ResponseWriter, m proto.Message) {
 	data, err := stream.JSON(m)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// maxFindings is how many misfits one answer lists; more only hide the first.
+// maxFindings bounds the findings in one answer; more would only hide the first.
 const maxFindings = 20
 
-// A finding is one thing in a body that does not fit its message.
+// finding is a value in a body that does not fit its message.
 type finding struct {
 	path string // waitId, approve.input
 	what string

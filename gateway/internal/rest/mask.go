@@ -13,9 +13,9 @@ import (
 
 const maskType = "google.protobuf.FieldMask"
 
-// maskedQuery returns the query with the update mask as the services read it. REST clients write masks in the names
-// that JSON has (`displayName`); services read those of the contracts. Without a mask, the mask is what the body has, by
-// its top-level fields: a nested object replaces the one that was there. The identity and the etag of the object are
+// maskedQuery returns the query with the update mask as the services read it. REST clients write masks with JSON names
+// (`displayName`), services read the names of the contracts. Without a mask, the mask is the top-level fields of the body:
+// a nested object replaces the stored one. The identity and the etag of the object are
 // conditions, not changes, and never in it.
 func maskedQuery(rt *Route, body []byte, query url.Values) (url.Values, error) {
 	mask := maskField(rt.RPC.Input())

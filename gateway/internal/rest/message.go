@@ -50,8 +50,8 @@ func setBody(rt *Route, m proto.Message, body []byte) error {
 	return decode(body, m.ProtoReflect().Mutable(fd).Message().Interface())
 }
 
-// setQuery sets the fields that the query names. A parameter that the route does not have is an error: a misspelt filter
-// that is passed over shows too much.
+// setQuery sets the fields that the query names. A parameter that the route does not have is an error: ignoring a misspelt
+// filter would show too much.
 func setQuery(rt *Route, m proto.Message, query url.Values) error {
 	for _, key := range slices.Sorted(maps.Keys(query)) {
 		if err := checkParameter(rt, key); err != nil {
@@ -131,7 +131,7 @@ func misread(fd protoreflect.FieldDescriptor, value string, cause error) string 
 	return cause.Error()
 }
 
-// wanted is what a parameter that is no text must be.
+// wanted names the type of a parameter that is not text.
 func wanted(fd protoreflect.FieldDescriptor) string {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:

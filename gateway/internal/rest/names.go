@@ -10,7 +10,7 @@ import (
 	"pawl.dev/services/similar"
 )
 
-// maxValues is how many values of an enum an error lists.
+// maxValues bounds the values of an enum that an error lists.
 const maxValues = 12
 
 // field finds a field by either of the names that JSON may use; nil if none.

@@ -12,8 +12,8 @@ const (
 	ndjsonType = "application/x-ndjson"
 )
 
-// wantsSSE says whether the client asks for Server-Sent Events by name, at least as much as for NDJSON. Wildcards are
-// what every client sends without meaning it.
+// wantsSSE says whether the client asks for Server-Sent Events by name, at least as much as for NDJSON. Wildcards do
+// not count: every client sends them.
 func wantsSSE(header http.Header) bool {
 	var sse, ndjson float64
 	for entry := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {

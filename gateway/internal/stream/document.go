@@ -13,7 +13,7 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// documentName is the file name that a document is offered under.
+// documentName is the file name of a download.
 func documentName(in proto.Message) string {
 	if in, ok := in.(*executorv1.ExportTaskRequest); ok {
 		return "pawl-task-" + in.GetId() + ".json" // its own rule lets only a UUID through
@@ -21,8 +21,8 @@ func documentName(in proto.Message) string {
 	return "document.json"
 }
 
-// document sends the pieces on as they are: the answer is the document itself. What fails before the first piece has its
-// status; a later failure breaks the connection, so that half a document is not taken for a whole one.
+// document sends the pieces on as they are: the response is the document itself. A failure before the first piece has its
+// status; a later one breaks the connection, so that half a document is not taken for a whole one.
 func (h *Handler) document(w http.ResponseWriter, r *http.Request, call Call) {
 	ctx, cancel := context.WithCancel(r.Context())
 	incoming, err := open(ctx, call)

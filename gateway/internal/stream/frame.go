@@ -14,7 +14,7 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// framing is how a stream looks on the wire. What it returns is written and flushed as it is; nil is not written.
+// framing encodes a stream for the wire. Its results are written and flushed as they are; nil is not written.
 type framing interface {
 	contentType() string
 	opening() []byte
@@ -25,13 +25,13 @@ type framing interface {
 	stopping(p problem.Problem) []byte
 }
 
-// summary is what the terminal event tells.
+// summary is the content of the terminal event.
 type summary struct {
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 	Status  string `json:"status,omitempty"`
 }
 
-// see takes in a message on its way to the client.
+// see updates the summary with a message.
 func (s *summary) see(m proto.Message) {
 	e, ok := m.(*executorv1.ExecutorEvent)
 	if !ok {
@@ -84,7 +84,7 @@ func event(id uint64, name string, data []byte) []byte {
 	return []byte(b.String())
 }
 
-// number is the id of a message that has one; 0 else.
+// number returns the seq of a message, or 0.
 func number(m proto.Message) uint64 {
 	if e, ok := m.(*executorv1.ExecutorEvent); ok {
 		return e.GetSeq()
@@ -92,7 +92,7 @@ func number(m proto.Message) uint64 {
 	return 0
 }
 
-// name is what the event is called: the bare lower-case name of its type.
+// name returns the name of the event: its type without prefix, in lower case.
 func name(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:

@@ -26,7 +26,7 @@ import (
 // error to become a status, short enough for a client that shows that it is connected.
 const subscribeWait = time.Second
 
-// Config says how streams behave.
+// Config is the configuration of streams.
 type Config struct {
 	Heartbeat time.Duration   // between two comments that keep an SSE connection open
 	Stopping  <-chan struct{} // closed when streams are to end
@@ -38,7 +38,7 @@ type Handler struct {
 	cfg Config
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(cfg Config) *Handler { return &Handler{cfg: cfg} }
 
 // Call is a streaming RPC to be called.
@@ -55,8 +55,8 @@ func IsDocument(rpc protoreflect.MethodDescriptor) bool {
 	return rpc.IsStreamingServer() && fields.Len() == 1 && fields.Get(0).Kind() == protoreflect.BytesKind
 }
 
-// Serve calls the streaming RPC of a route and sends on what it answers, until it ends or the client goes away. The call
-// is over when Serve returns. A stream whose messages are the pieces of a document is answered with the document.
+// Serve calls the streaming RPC of a route and forwards its messages until it ends or the client disconnects. The call has
+// ended when Serve returns. If the messages are the pieces of a document, the response is the document.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	if IsDocument(call.RPC) {
 		h.document(w, r, call)
@@ -87,8 +87,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	h.pump(ctx, s, incoming, h.firstWait(r.Method))
 }
 
-// firstWait is how long the first message is waited for before the answer is 200. A POST acts, and its failures should
-// have a status where that is possible at all: one heartbeat is what connections stand without a byte.
+// firstWait returns how long to wait for the first message before the response is 200. A POST acts, so its failures should
+// have a status if possible: it waits for one heartbeat, which connections survive without a byte.
 func (h *Handler) firstWait(method string) time.Duration {
 	if method == http.MethodGet {
 		return min(subscribeWait, h.cfg.Heartbeat)
@@ -120,14 +120,14 @@ func (h *Handler) pump(ctx context.Context, s *session, incoming <-chan received
 	}
 }
 
-// received is a message, or the error that ended the stream; io.EOF where it ended well.
+// received is a message, or the error that ended the stream; io.EOF if it succeeded.
 type received struct {
 	message proto.Message
 	err     error
 }
 
-// open starts the call and the goroutine that receives; the channel is closed after the stream's last word, which is
-// lost only where ctx ended.
+// open starts the call and the goroutine that receives; the channel is closed after the stream's last message, which is
+// dropped only if ctx has ended.
 func open(ctx context.Context, call Call) (<-chan received, error) {
 	output, err := protoregistry.GlobalTypes.FindMessageByName(call.RPC.Output().FullName())
 	if err != nil {
@@ -167,8 +167,8 @@ func receive(messages grpc.ClientStream, output protoreflect.MessageType) receiv
 	return received{message: m, err: messages.RecvMsg(m)}
 }
 
-// resume puts the Last-Event-ID of a client that connects again into the request, and says whether there was one. It
-// wins over the query: an EventSource repeats its URL as it was, and tells in the header how far it has come since.
+// resume puts the Last-Event-ID of a client that reconnects into the request, and reports whether there was one. It overrides
+// the query: an EventSource repeats its URL unchanged and names the last event in the header.
 func resume(header http.Header, in proto.Message) (bool, error) {
 	id := header.Get("Last-Event-ID")
 	if id == "" {
@@ -197,7 +197,7 @@ func afterSeq(in proto.Message) uint64 {
 	return 0
 }
 
-// follows says that the stream goes on until the task has ended, so that an end without a message means just that.
+// follows reports whether the stream lasts until the task has ended, so that an end without a message means that it has.
 func follows(in proto.Message) bool {
 	watch, ok := in.(*executorv1.WatchTaskRequest)
 	return ok && !watch.GetNoFollow()

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// JSON is a message in one line without blanks. protojson varies its blanks from build to build, on purpose; what people
-// search and compare should not vary.
+// JSON returns a message in one line without blanks. protojson varies its blanks from build to build on purpose; output that
+// people search and compare should not vary.
 func JSON(m proto.Message) ([]byte, error) {
 	data, err := protojson.Marshal(m)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// TaskIDHeader tells which task a stream is about before its first event was read.
+// TaskIDHeader names the task of a stream before its first event is read.
 const TaskIDHeader = "Pawl-Task-Id"
 
-// session is one response. It is answered with a problem until it is open, and in its own framing after.
+// session is one response. Before it is open, an error is answered with a problem; afterwards, in its framing.
 type session struct {
 	w        http.ResponseWriter
 	framing  framing
@@ -54,7 +54,7 @@ func (s *session) receive(got received) (done bool) {
 	return false
 }
 
-// announce sets the headers that only the first message can tell.
+// announce sets the headers that depend on the first message.
 func (s *session) announce(m proto.Message) {
 	if e, ok := m.(*executorv1.ExecutorEvent); ok && !s.opened {
 		s.w.Header().Set(TaskIDHeader, e.GetTaskId())
@@ -89,7 +89,7 @@ func (s *session) fail(err error) {
 	s.write(s.framing.failure(p))
 }
 
-// end closes a stream that ended well. 204 is what stops an EventSource from connecting again.
+// end closes a stream that succeeded. 204 stops an EventSource from reconnecting.
 func (s *session) end() {
 	if !s.opened && s.finished {
 		s.w.WriteHeader(http.StatusNoContent)
