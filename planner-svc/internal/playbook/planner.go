@@ -60,7 +60,11 @@ func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	if err != nil {
 		return nil, err
 	}
-	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}}, stream(text, emit)
+	res := &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}}
+	if req.GetCutShort() != "" { // steps are left
+		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+	}
+	return res, stream(text, emit)
 }
 
 // GetFirstInputParams gives the step's input as the playbook has it, also after an error: what a person wrote is not changed behind their

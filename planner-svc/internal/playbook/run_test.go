@@ -49,6 +49,9 @@ func answerOf(t testing.TB, tc *plannerv1.TaskContext, cutShort string) (string,
 	if err == nil && !proto.Equal(res.GetUsage(), &commonv1.Usage{}) {
 		t.Errorf("it cost %v", res.GetUsage())
 	}
+	if early := res.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; early != (cutShort != "") {
+		t.Errorf("not fulfilled: %v, although it was cut short by %q", early, cutShort)
+	}
 	return b.String(), err
 }
 
