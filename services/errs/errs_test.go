@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"buf.build/go/protovalidate"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 )
 
@@ -184,5 +186,23 @@ func TestFrom(t *testing.T) {
 	}
 	if md := errs.From(newer.Err()).Metadata; md["k"] != "v" {
 		t.Errorf("metadata of a newer reason = %v", md)
+	}
+}
+
+func TestFromValidationListsEveryField(t *testing.T) {
+	bad := &mcppoolv1.McpServer{Id: "Not A Slug", DisplayName: strings.Repeat("x", 201)}
+	e := errs.From(fmt.Errorf("check: %w", protovalidate.Validate(bad)))
+	if e.Code != codes.InvalidArgument || e.Reason != invalid {
+		t.Fatalf("From = %v", e)
+	}
+	fields := map[string]string{}
+	for _, v := range e.Violations {
+		fields[v.Field] = v.Description
+		if !strings.Contains(e.Message, v.Field+": "+v.Description) {
+			t.Errorf("the message %q does not tell of %s", e.Message, v.Field)
+		}
+	}
+	if fields["id"] == "" || fields["display_name"] == "" {
+		t.Errorf("violations = %v", fields)
 	}
 }

@@ -90,7 +90,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	}
 	logCall(known, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
-		return nil, errs.ToWire(ctx, i.log, info.FullMethod, err)
+		return nil, errs.From(err).GRPCStatus().Err()
 	}
 	return resp, nil
 }
@@ -115,7 +115,10 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 		err = next(srv, &checkedStream{ss, i})
 	}
 	logCall(known, i.log, info.FullMethod, time.Since(start), err)
-	return errs.ToWire(ctx, i.log, info.FullMethod, err)
+	if err != nil {
+		return errs.From(err).GRPCStatus().Err()
+	}
+	return nil
 }
 
 // panicked tells the caller as little as is useful; the stack is for the log.

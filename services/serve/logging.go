@@ -2,7 +2,10 @@ package serve
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,9 +19,7 @@ func logCall(ctx context.Context, log *slog.Logger, method string, took time.Dur
 	level, code := slog.LevelDebug, codes.OK
 	if err != nil {
 		code = errs.From(err).Code
-	}
-	if serverFault(code) {
-		level = slog.LevelWarn
+		level = levelOf(code)
 	}
 	if !log.Enabled(ctx, level) {
 		return
@@ -31,16 +32,30 @@ func logCall(ctx context.Context, log *slog.Logger, method string, took time.Dur
 		}
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
+		attrs = append(attrs, slog.String("reason", errs.ReasonName(errs.Reason(err))), slog.String("error", err.Error()))
+	}
+	if level == slog.LevelError {
+		attrs = append(attrs, slog.String("chain", chain(err)))
 	}
 	log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// serverFault tells what the operator should look at from what callers do wrong.
-func serverFault(c codes.Code) bool {
-	switch c {
-	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable:
-		return true
+// levelOf tells what is our own fault, and what the operator should look at, from what callers do wrong.
+func levelOf(failure codes.Code) slog.Level {
+	switch failure {
+	case codes.Internal, codes.Unknown, codes.DataLoss, codes.OK:
+		return slog.LevelError
+	case codes.Unavailable:
+		return slog.LevelWarn
 	}
-	return false
+	return slog.LevelDebug
+}
+
+// chain names the types from the outermost error to its causes, which show where the text came from.
+func chain(err error) string {
+	var types []string
+	for ; err != nil; err = errors.Unwrap(err) {
+		types = append(types, fmt.Sprintf("%T", err))
+	}
+	return strings.Join(types, " <- ")
 }

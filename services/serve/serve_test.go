@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,7 +123,7 @@ func TestEachCallIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := keys.Ephemeral("alice", []identity.Role{identity.RoleUser})
-	result := errors.New("disk is full")
+	result := fmt.Errorf("open the journal: %w", &fs.PathError{Op: "write", Path: "journal.db", Err: syscall.ENOSPC})
 	s := &service{UnaryFn: func(context.Context) error { return result }}
 	dial := grpctest.Server(t, s.register, serve.Options{Auth: keys, Log: logTo(&logged)})
 	call := func(token string) string {
@@ -136,7 +139,10 @@ func TestEachCallIsLogged(t *testing.T) {
 			}
 		}
 	}
-	want(call(token), "level=WARN", "msg=call", "code=Internal", "sub=alice", "duration=", "disk is full", "UnaryCall")
+	want(call(token), "level=ERROR", "msg=call", "code=Internal", "reason=UNKNOWN_ERROR", "sub=alice", "duration=", "open the journal", "UnaryCall",
+		"chain=\"*fmt.wrapError <- *fs.PathError <- syscall.Errno\"")
+	result = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "no pool")
+	want(call(token), "level=WARN", "reason=NETWORK_ERROR")
 	result = nil
 	want(call(token), "level=DEBUG", "code=OK", "sub=alice")
 	want(call(""), "level=DEBUG", "code=Unauthenticated", "no credential")
