@@ -32,21 +32,6 @@ func (c Capabilities) Names() []string {
 	return slices.Clip(names)
 }
 
-// List names a list that a server has beside its tools.
-type List int
-
-// The lists.
-const (
-	Resources List = iota
-	ResourceTemplates
-	Prompts
-)
-
-// String returns the list's method.
-func (l List) String() string {
-	return [...]string{"resources/list", "resources/templates/list", "prompts/list"}[l]
-}
-
 // Offers is implemented by Clients whose servers can offer more than tools. Errors are *Error.
 type Offers interface {
 	// List returns the raw entries of a list in the server's order; nothing if the server has no such list. Entries are cached

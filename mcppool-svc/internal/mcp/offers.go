@@ -20,9 +20,8 @@ const listAge = time.Minute
 // offers are what a connection knows of what its server offers beside tools.
 type offers struct {
 	mu      sync.Mutex
-	lists   map[List]*kept // guarded by mu
-	version [3]uint64      // guarded by mu; by List
-	changed func()         // guarded by mu; may be nil
+	lists   [tools]kept // guarded by mu; by List
+	changed func()      // guarded by mu; may be nil
 
 	watches map[*watch]struct{}                    // guarded by mu
 	agreed  map[int64]func(mcp.SubscriptionFilter) // guarded by mu; takes what the server agreed to, by the request for changes
@@ -34,14 +33,13 @@ type offers struct {
 // kept is a list as it was.
 type kept struct {
 	version uint64
-	time    time.Time
+	time    time.Time // zero if the list is not known
 	entries []json.RawMessage
 }
 
 func (o *offers) init() {
-	o.lists, o.watches = make(map[List]*kept), make(map[*watch]struct{})
-	o.agreed, o.subscribed = make(map[int64]func(mcp.SubscriptionFilter)), make(map[string]*subscribed)
-	o.turn = make(chan struct{}, 1)
+	o.watches, o.agreed = make(map[*watch]struct{}), make(map[int64]func(mcp.SubscriptionFilter))
+	o.subscribed, o.turn = make(map[string]*subscribed), make(chan struct{}, 1)
 }
 
 // OnChange implements Notifier.
@@ -65,9 +63,11 @@ func (o *offers) tell() {
 func (o *offers) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case mcp.MethodNotificationResourcesListChanged:
-		o.expire(Resources, ResourceTemplates)
+		o.outdate(Resources, ResourceTemplates)
+		o.tell()
 	case mcp.MethodNotificationPromptsListChanged:
-		o.expire(Prompts)
+		o.outdate(Prompts)
+		o.tell()
 	case mcp.MethodNotificationResourceUpdated:
 		if uri, ok := n.Params.AdditionalFields["uri"].(string); ok {
 			o.updated(cut(uri))
@@ -77,17 +77,11 @@ func (o *offers) notified(n mcp.JSONRPCNotification) {
 	}
 }
 
-func (o *offers) expire(lists ...List) {
-	o.outdate(lists...)
-	o.tell()
-}
-
 func (o *offers) outdate(lists ...List) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lists {
-		o.version[l]++
-		delete(o.lists, l)
+		o.lists[l] = kept{version: o.lists[l].version + 1}
 	}
 }
 
@@ -95,20 +89,21 @@ func (o *offers) outdate(lists ...List) {
 func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error) {
 	o := &c.offers
 	o.mu.Lock()
-	version := o.version[list]
-	if k := o.lists[list]; k != nil && k.version == version && time.Since(k.time) < listAge {
-		defer o.mu.Unlock()
-		return k.entries, nil
-	}
+	known := o.lists[list]
 	o.mu.Unlock()
-	entries, err := c.collect(ctx, listings[list])
+	if time.Since(known.time) < listAge {
+		return known.entries, nil
+	}
+	entries, err := c.collect(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	entries = slices.Clip(entries)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lists[list] = &kept{version: version, time: time.Now(), entries: entries}
+	if o.lists[list].version == known.version { // it did not change meanwhile
+		o.lists[list] = kept{version: known.version, time: time.Now(), entries: entries}
+	}
 	return entries, nil
 }
 
