@@ -217,12 +217,3 @@ func (e *Refusal) Unwrap() error { return e.Err }
 func Refusef(code int, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
-
-// refusalOf returns the JSON-RPC error for an error.
-func refusalOf(err error) *Refusal {
-	var known *Refusal
-	if errors.As(err, &known) {
-		return known
-	}
-	return Refusef(mcp.INVALID_PARAMS, "%v", err)
-}

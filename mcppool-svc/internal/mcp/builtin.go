@@ -41,23 +41,20 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 	if err := srv.RegisterSession(ctx, wire.session); err != nil {
 		return nil, errors.Join(Errorf(Unavailable, "MCP server %s: %w", s.ID, err), conn.Close())
 	}
-	wire.work.Go(wire.forward)
+	wire.work.Go(func() {
+		for {
+			select {
+			case n := <-wire.session.ClientNotifications():
+				conn.notified(n)
+			case <-wire.done:
+				return
+			}
+		}
+	})
 	if err := conn.handshake(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
-}
-
-// forward passes the server's notifications on.
-func (t *builtin) forward() {
-	for {
-		select {
-		case n := <-t.session.ClientNotifications():
-			t.client.notified(n)
-		case <-t.done:
-			return
-		}
-	}
 }
 
 // callKey finds the tool call in the context of a tool.

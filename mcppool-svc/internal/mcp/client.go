@@ -88,7 +88,14 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 		close(conn.done)
 		end()
 	})
-	conn.close = sync.OnceFunc(conn.shutdown)
+	conn.close = sync.OnceFunc(func() {
+		conn.mu.Lock()
+		conn.closing.Store(true)
+		conn.mu.Unlock()
+		conn.finish()
+		conn.wire.close()
+		conn.work.Wait()
+	})
 	return conn
 }
 
@@ -148,15 +155,6 @@ func (c *client) Close() error {
 	return nil
 }
 
-func (c *client) shutdown() {
-	c.mu.Lock()
-	c.closing.Store(true)
-	c.mu.Unlock()
-	c.finish()
-	c.wire.close()
-	c.work.Wait()
-}
-
 // background runs do in a goroutine that Close waits for, unless the connection is being closed.
 func (c *client) background(do func()) {
 	c.mu.Lock()
@@ -164,14 +162,6 @@ func (c *client) background(do func()) {
 	if !c.closing.Load() {
 		c.work.Go(do)
 	}
-}
-
-// tellCancelled sends notifications/cancelled in the background.
-func (c *client) tellCancelled(id int64, reason string) {
-	c.background(func() {
-		// The error is ignored: the request ends in any case.
-		_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": id, "reason": reason})
-	})
 }
 
 // notify sends a notification.

@@ -74,7 +74,11 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 				w = "" // what is tried first need not be remembered
 			}
 			c.learn(origin, remembered, w)
-			conn.unnamed = sync.OnceFunc(func() { c.rememberAnonymous(origin) })
+			conn.unnamed = sync.OnceFunc(func() { // it asks without naming the call, until its registration changes
+				if memory := c.cfg.AnonymousElicitors; memory.Recall(origin) != "asks" {
+					memory.Remember(origin, "asks")
+				}
+			})
 			return conn, nil
 		}
 		if first == nil || w == byHandshake || saysMore(err, w) {
@@ -92,14 +96,6 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 func (c *Connector) learn(origin, remembered string, w route) {
 	if string(w) != remembered {
 		c.hints.Remember(origin, string(w))
-	}
-}
-
-// rememberAnonymous remembers that a server asks without naming the call, until its registration changes.
-func (c *Connector) rememberAnonymous(origin string) {
-	const asks = "asks"
-	if c.cfg.AnonymousElicitors.Recall(origin) != asks {
-		c.cfg.AnonymousElicitors.Remember(origin, asks)
 	}
 }
 

@@ -68,8 +68,12 @@ func (c *client) handshake(ctx context.Context) error {
 		return nil
 	}
 	c.canTask = can.Tasks != nil && can.Tasks.Requests != nil && can.Tasks.Requests.Tools != nil && can.Tasks.Requests.Tools.Call != nil
-	if can.Logging != nil {
-		c.background(c.askForLogs)
+	if can.Logging != nil { // otherwise some send none
+		c.background(func() {
+			ctx, cancel := context.WithTimeout(c.life, logLevelLimit)
+			defer cancel()
+			_, _ = c.ask(ctx, string(mcp.MethodSetLogLevel), "", map[string]any{"level": mcp.LoggingLevelInfo}) // best effort
+		})
 	}
 	return nil
 }
@@ -200,13 +204,6 @@ func (c *client) setMeta() {
 	if c.serverCan.Logging != nil {
 		add(mcp.MetaKeyLogLevel, mcp.LoggingLevelInfo)
 	}
-}
-
-// askForLogs asks a server for its logs: otherwise some send none.
-func (c *client) askForLogs() {
-	ctx, cancel := context.WithTimeout(c.life, logLevelLimit)
-	defer cancel()
-	_, _ = c.ask(ctx, string(mcp.MethodSetLogLevel), "", map[string]any{"level": mcp.LoggingLevelInfo}) // best effort
 }
 
 // noAnswer is the error of a server that does not answer the handshake in time.

@@ -84,11 +84,13 @@ func (c *client) respond(r serverRequest, own *running) *serverResponse {
 		return out
 	}
 	raw, err := c.answer(r, own)
-	if errors.Is(err, errWithdrawn) {
+	switch {
+	case err == nil:
+		out.Result = raw
+	case errors.Is(err, errWithdrawn):
 		return nil
-	}
-	if out.Result = raw; err != nil {
-		out.Result, out.Error = nil, refusalOf(err)
+	case !errors.As(err, &out.Error):
+		out.Error = Refusef(mcp.INVALID_PARAMS, "%v", err)
 	}
 	return out
 }

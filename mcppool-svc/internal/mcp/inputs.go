@@ -111,7 +111,11 @@ func (c *client) resolveAll(r *running, inputs map[string]input, elicitations ma
 		a := <-answers
 		all[a.name] = a.raw
 		if a.err != nil && failed == nil {
-			failed = unresolved(a.name, inputs[a.name], a.err)
+			failed = brokenInput("its question %.100q: %w", a.name, a.err)
+			if inputs[a.name].sample != nil {
+				failed = &Error{Kind: NoModel, Sent: true, Ended: true, Err: a.err,
+					Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", a.name, a.err)}
+			}
 			stop()
 		}
 	}
@@ -119,15 +123,6 @@ func (c *client) resolveAll(r *running, inputs map[string]input, elicitations ma
 		return nil, givenUp(r.context(), true)
 	}
 	return all, failed
-}
-
-// unresolved is the error of a call whose server asked for something and got no answer. It goes no further.
-func unresolved(name string, in input, err error) *Error {
-	if in.sample == nil {
-		return brokenInput("its question %.100q: %w", name, err)
-	}
-	return &Error{Kind: NoModel, Sent: true, Ended: true, Err: err,
-		Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", name, err)}
 }
 
 // brokenInput is a server that asks in a way that cannot be answered. Its request is over.

@@ -101,7 +101,7 @@ type lineReader struct {
 	refused bool                         // long was passed on
 
 	mu    sync.Mutex
-	noise string // guarded by mu; the first line that was noise
+	noise string // guarded by mu; the first line that was noise, quoted
 }
 
 func newLineReader(src io.Reader, limit int, take func(message, []byte)) *lineReader {
@@ -162,29 +162,20 @@ func (r *lineReader) line(text, tail []byte) error {
 	case tail != nil && !m.Method:
 		return endless(r.lines.limit)
 	}
-	if len(text) > 0 {
-		r.remember(text)
+	r.mu.Lock()
+	if r.noise == "" && len(text) > 0 {
+		r.noise = fmt.Sprintf("%q", strings.ToValidUTF8(string(text[:min(len(text), noiseSample)]), "\uFFFD"))
 	}
+	r.mu.Unlock()
 	if r.run++; r.run >= maxNoise {
 		return &Error{Kind: Protocol, Sent: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + r.Noise()}
 	}
 	return nil
 }
 
-func (r *lineReader) remember(text []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.noise == "" {
-		r.noise = strings.ToValidUTF8(string(text[:min(len(text), noiseSample)]), "\uFFFD")
-	}
-}
-
 // Noise returns the first line that was not JSON-RPC, quoted, or "".
 func (r *lineReader) Noise() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.noise == "" {
-		return ""
-	}
-	return fmt.Sprintf("%q", r.noise)
+	return r.noise
 }

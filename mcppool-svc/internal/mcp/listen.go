@@ -160,7 +160,8 @@ func (o *offers) acknowledged(params mcp.NotificationParams) {
 	var all []func(mcp.SubscriptionFilter)
 	o.mu.Lock()
 	for id, agreed := range o.agreed {
-		if about == nil || isID(about, id) {
+		// Some servers send the id as text.
+		if _, text, _ := strings.Cut(mcp.NewRequestId(about).String(), ":"); about == nil || text == strconv.FormatInt(id, 10) {
 			all = append(all, agreed)
 		}
 	}
@@ -168,12 +169,6 @@ func (o *offers) acknowledged(params mcp.NotificationParams) {
 	for _, agreed := range all {
 		agreed(filter)
 	}
-}
-
-// isID reports whether a server means a request by an id, which some send as text.
-func isID(given any, id int64) bool {
-	_, text, _ := strings.Cut(mcp.NewRequestId(given).String(), ":")
-	return text == strconv.FormatInt(id, 10)
 }
 
 // Rest implements Rester: the stream on which a server sends changes over HTTP is closed. With the older transport it is the only stream, and

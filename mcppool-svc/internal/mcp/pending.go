@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
 const (
@@ -125,7 +127,9 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 	case c.stopCancels:
 		c.wire.stop(x)
 	case x.method != methodInitialize && x.method != methodDiscover:
-		c.tellCancelled(x.id, cause.Error())
+		c.background(func() { // the error is ignored: the request ends in any case
+			_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": x.id, "reason": cause.Error()})
+		})
 	}
 	if x.call != nil && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
 		if r, ok := c.within(x, cancelGrace); ok {

@@ -53,13 +53,9 @@ func safeURL(text string) error {
 	if err != nil || u.Host == "" || u.User != nil {
 		return errors.New("url is not an address that can be opened")
 	}
-	if u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()) {
+	addr, err := netip.ParseAddr(u.Hostname())
+	if isLoopback := u.Hostname() == "localhost" || err == nil && addr.IsLoopback(); u.Scheme == "https" || u.Scheme == "http" && isLoopback {
 		return nil
 	}
 	return errors.New("url must be https")
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }

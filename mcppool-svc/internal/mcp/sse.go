@@ -32,7 +32,13 @@ func (t *web) open(ctx context.Context) error {
 		return e
 	case resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType:
 		defer discard(resp)
-		return noStream(resp)
+		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
+		if resp.StatusCode/100 != 2 {
+			e = refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
+			e.Err = errors.Join(errNoStream, e.Err)
+		}
+		e.Sent = false // no tool was called
+		return e
 	}
 	named := make(chan string, 1)
 	t.work.Go(func() { t.read(resp, named) })
@@ -46,19 +52,6 @@ func (t *web) open(ctx context.Context) error {
 	case <-ctx.Done():
 		return t.client.noAnswer(ctx)
 	}
-}
-
-// noStream is the error of an address that offers no stream.
-func noStream(resp *http.Response) *Error {
-	var e *Error
-	if resp.StatusCode/100 == 2 {
-		e = Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
-	} else {
-		e = refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
-		e.Err = errors.Join(errNoStream, e.Err)
-	}
-	e.Sent = false // no tool was called
-	return e
 }
 
 // read reads the stream until it ends, and with it the connection. named gets the address for our messages.
