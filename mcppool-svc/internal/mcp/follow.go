@@ -17,6 +17,7 @@ const (
 	firstPoll, idlePoll  = 250 * time.Millisecond, 5 * time.Second
 	pollLimit            = 30 * time.Second // of one question how far it is
 	maxPollFailures      = 8                // in a row
+	maxResultTries       = 4
 	rpcInvalidParams     = mcp.INVALID_PARAMS
 	rpcMissingCapability = -32021
 )
@@ -34,8 +35,7 @@ type follower struct {
 	result   chan taskResult // of tasks/result, while the server asks through it; nil where that is not so
 
 	work   sync.WaitGroup
-	mu     sync.Mutex
-	inputs map[string]*taskInput // guarded by mu; by the server's names; since 2026-07-28
+	inputs map[string]context.CancelCauseFunc // withdraws what was asked, by the server's names; since 2026-07-28
 }
 
 // taskResult is the answer to tasks/result.
@@ -46,43 +46,53 @@ type taskResult struct {
 
 // followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
 func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
-	if t.id == "" || len(t.id) > maxTaskID {
+	if t.ID == "" || len(t.ID) > maxTaskID {
 		return nil, protocolError("the server does the call as a task without a name, or with one of more than %d bytes", maxTaskID)
 	}
 	if r.call.Follow != "" && !c.portable() {
 		return nil, &Error{Kind: Protocol, Sent: true,
 			Message: "the task belongs to another connection of the MCP server; its outcome cannot be found out"}
 	}
-	r.setTask(t.id)
+	r.setTask(t.ID)
 	ctx, end := context.WithCancel(ctx)
-	f := &follower{c: c, r: r, id: t.id, task: t, interval: firstPoll, inputs: make(map[string]*taskInput)}
+	f := &follower{c: c, r: r, id: t.ID, task: t, interval: firstPoll, inputs: make(map[string]context.CancelCauseFunc)}
 	defer f.work.Wait()
 	defer end()
 	if r.call.Follow == "" {
 		f.tell()
 	}
-	return f.run(ctx)
+	raw, err := f.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		return f.abandon(ctx)
+	}
+	return raw, err
 }
 
 // tell says where the task is.
 func (f *follower) tell() {
 	f.told = true
-	t := f.task
-	f.r.notify(Notification{Task: &Task{
-		ID: t.id, TTL: t.ttl, Status: t.status, Message: t.message, Portable: f.c.portable(),
-	}})
+	t := f.task.Task
+	t.Portable = f.c.portable()
+	f.r.notify(Notification{Task: &t})
 }
 
+// run polls until the task is over. An error counts only if the call itself has not ended.
 func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
-	if f.r.call.Follow != "" || f.c.isModern() && f.task.status != "working" {
-		// Only tasks/get says all there is to say.
-		f.task.status = "working"
-		if err := f.poll(ctx); err != nil {
-			return f.failedBy(ctx, err)
-		}
+	// Only tasks/get says all there is to say of a task that is followed, and since 2026-07-28 of one that asks or is over.
+	known := f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
+	if !known {
+		f.task.Status = "working"
 	}
-	for !f.task.over() {
-		if f.task.status == "input_required" {
+	for {
+		if !known {
+			if err := f.poll(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if known = false; f.task.over() {
+			return f.end(ctx)
+		}
+		if f.task.Status == "input_required" {
 			f.input(ctx)
 		}
 		timer := time.NewTimer(f.pause())
@@ -98,24 +108,11 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 			timer.Stop()
 			return nil, f.c.lost(true)
 		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
-			return f.abandon(ctx)
-		}
-		if err := f.poll(ctx); err != nil {
-			return f.failedBy(ctx, err)
-		}
 	}
-	return f.end(ctx)
-}
-
-// failedBy ends the call after an error, which counts only if the call itself has not ended.
-func (f *follower) failedBy(ctx context.Context, err error) (json.RawMessage, error) {
-	if ctx.Err() != nil {
-		return f.abandon(ctx)
-	}
-	return nil, err
 }
 
 // pause is how long to wait before the next question.
@@ -128,38 +125,30 @@ func (f *follower) pause() time.Duration {
 	return d
 }
 
-// poll asks how far the task is. An error ends the call.
+// poll asks how far the task is. An error ends the call: how the tool ended is not known then. Other failures are repeated, since the task
+// goes on meanwhile.
 func (f *follower) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pollLimit)
 	defer cancel()
 	t, err := f.c.getTask(ctx, f.r, f.id)
-	if err != nil {
-		return f.failed(As(err))
+	if err == nil {
+		before := f.task
+		f.failures, f.task = 0, t
+		if before.Status != t.Status || before.Message != t.Message || !f.told {
+			f.interval = firstPoll
+			f.tell()
+		}
+		return nil
 	}
-	f.failures = 0
-	before := f.task
-	f.task = t
-	if before.status != t.status || before.message != t.message || !f.told {
-		f.interval = firstPoll
-		f.tell()
+	e := *As(err)
+	final := e.Lost && !f.c.portable()
+	if e.Sent, e.Ended = true, false; e.Kind == Answered {
+		final = final || e.Code == rpcInvalidParams || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability
+		e.Kind = Protocol
+		e.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
 	}
-	return nil
-}
-
-// failed returns the error that ends the call after a failed poll, or nil if it is to be repeated: the task goes on meanwhile. How
-// the tool ended is not known then.
-func (f *follower) failed(e *Error) error {
-	own := *e
-	own.Sent, own.Ended = true, false
-	if e.Kind == Answered {
-		own.Kind = Protocol
-		own.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
-	}
-	if f.failures++; f.failures > maxPollFailures || f.c.isDone() || e.Lost && !f.c.portable() {
-		return &own
-	}
-	if e.Kind == Answered && (e.Code == rpcInvalidParams || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability) {
-		return &own
+	if f.failures++; final || f.failures > maxPollFailures || f.c.isDone() {
+		return &e
 	}
 	return nil
 }
@@ -172,11 +161,8 @@ func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
 			return raw, nil
 		}
 		e := *As(err)
-		if e.Sent = true; e.Kind != Unavailable || try > 3 || f.c.isDone() || ctx.Err() != nil {
+		if e.Sent = true; e.Kind != Unavailable || try == maxResultTries || f.c.isDone() || !pause(ctx, nil, f.pause()) {
 			return nil, &e
-		}
-		if !pause(ctx, nil, f.pause()) {
-			return nil, givenUp(ctx, true)
 		}
 	}
 }
@@ -195,12 +181,10 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 		return nil, givenUp(ctx, true)
 	}
 	t, err := f.c.getTask(last, f.r, f.id)
-	if err != nil || !t.over() || t.status == "cancelled" {
-		return nil, givenUp(ctx, true)
+	if err == nil && t.over() && t.Status != "cancelled" {
+		if raw, err := f.c.taskResult(last, f.r, t); err == nil {
+			return raw, nil
+		}
 	}
-	raw, err := f.c.taskResult(last, f.r, t)
-	if err != nil {
-		return nil, givenUp(ctx, true)
-	}
-	return raw, nil
+	return nil, givenUp(ctx, true)
 }

@@ -94,8 +94,8 @@ func FuzzAsks(f *testing.F) {
 	c := &client{server: &registry.Server{}}
 	f.Fuzz(func(t *testing.T, raw string) {
 		fields := unfinished([]byte(raw))
-		if task, is := taskOf(fields, true); is && (task.ttl < 0 || task.poll < 0) {
-			t.Errorf("durations %v, %v", task.ttl, task.poll)
+		if task, is := taskOf(fields, true); is && (task.TTL < 0 || task.poll < 0) {
+			t.Errorf("durations %v, %v", task.TTL, task.poll)
 		}
 		var next round
 		if next.keepState(fields) == nil {

@@ -205,8 +205,8 @@ func TestTaskCancelled(t *testing.T) {
 			}
 			conn := c.(*client)
 			task, err := conn.getTask(t.Context(), &running{of: t.Context()}, id)
-			if err != nil || task.status != "cancelled" {
-				t.Errorf("the task is %s, %v", task.status, err)
+			if err != nil || task.Status != "cancelled" {
+				t.Errorf("the task is %s, %v", task.Status, err)
 			}
 		})
 	}

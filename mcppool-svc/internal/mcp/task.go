@@ -22,9 +22,9 @@ const (
 
 // mcpTask is a task as a server describes it.
 type mcpTask struct {
-	id, status, message string
-	ttl, poll           time.Duration // 0 where the server does not say
-	fields              map[string]json.RawMessage
+	Task
+	poll   time.Duration // 0 where the server does not say
+	fields map[string]json.RawMessage
 }
 
 // taskOf reads the answer of a server that does a call as a task, in the form of either revision; asked reports whether one was
@@ -45,8 +45,10 @@ func taskOf(fields map[string]json.RawMessage, asked bool) (mcpTask, bool) {
 
 func readTask(fields map[string]json.RawMessage) mcpTask {
 	return mcpTask{
-		id: stringOf(fields["taskId"]), status: stringOf(fields["status"]), message: cut(stringOf(fields["statusMessage"])),
-		ttl:    milliseconds(fields["ttl"], fields["ttlMs"]),
+		Task: Task{
+			ID: stringOf(fields["taskId"]), Status: stringOf(fields["status"]), Message: cut(stringOf(fields["statusMessage"])),
+			TTL: milliseconds(fields["ttl"], fields["ttlMs"]),
+		},
 		poll:   milliseconds(fields["pollInterval"], fields["pollIntervalMs"]),
 		fields: fields,
 	}
@@ -65,7 +67,7 @@ func milliseconds(all ...json.RawMessage) time.Duration {
 }
 
 func (t mcpTask) over() bool {
-	return t.status == "completed" || t.status == "failed" || t.status == "cancelled"
+	return t.Status == "completed" || t.Status == "failed" || t.Status == "cancelled"
 }
 
 // portable reports whether any connection to the server can ask for a task: nothing of this one's session is needed.
@@ -101,8 +103,8 @@ func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, e
 		return mcpTask{}, err
 	}
 	t := readTask(fields)
-	if t.id != id {
-		return mcpTask{}, protocolError("the server answered with the task %.100q when asked for %.100q", t.id, id)
+	if t.ID != id {
+		return mcpTask{}, protocolError("the server answered with the task %.100q when asked for %.100q", t.ID, id)
 	}
 	return t, nil
 }
@@ -112,26 +114,21 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 	if c.isModern() {
 		return modernResult(t)
 	}
-	_, raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.id, nil)
-	if t.status == "cancelled" && (err == nil && !isResult(raw) || err != nil && As(err).Kind == Answered) {
+	fields, raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.ID, nil)
+	if t.Status == "cancelled" && (err == nil && strictjson.Absent(fields["content"]) || err != nil && As(err).Kind == Answered) {
 		return nil, taskCancelled(t)
 	}
 	return raw, err
 }
 
-func isResult(raw json.RawMessage) bool {
-	fields, err := strictjson.MemberMap(raw)
-	return err == nil && !strictjson.Absent(fields["content"])
-}
-
 func modernResult(t mcpTask) (json.RawMessage, error) {
 	switch {
-	case t.status == "cancelled":
+	case t.Status == "cancelled":
 		return nil, taskCancelled(t)
-	case t.status == "completed" && !strictjson.Absent(t.fields["result"]):
+	case t.Status == "completed" && !strictjson.Absent(t.fields["result"]):
 		return t.fields["result"], nil
-	case t.status == "completed":
-		e := protocolError("the task %.100q is completed, but has no result", t.id)
+	case t.Status == "completed":
+		e := protocolError("the task %.100q is completed, but has no result", t.ID)
 		e.Ended = true
 		return nil, e
 	}
@@ -141,7 +138,7 @@ func modernResult(t mcpTask) (json.RawMessage, error) {
 	}
 	e := &Error{Kind: Answered, Sent: true, Message: cut(stringOf(details["message"]))}
 	if e.Message == "" {
-		e.Message = "the task failed: " + t.message
+		e.Message = "the task failed: " + t.Message
 	}
 	_ = json.Unmarshal(details["code"], &e.Code) // 0 if there is none
 	return nil, e
@@ -149,9 +146,9 @@ func modernResult(t mcpTask) (json.RawMessage, error) {
 
 // taskCancelled is the error of a task that was cancelled. How far it got is not known.
 func taskCancelled(t mcpTask) *Error {
-	message := fmt.Sprintf("the server cancelled the task %.100q", t.id)
-	if t.message != "" {
-		message += ": " + t.message
+	message := fmt.Sprintf("the server cancelled the task %.100q", t.ID)
+	if t.Message != "" {
+		message += ": " + t.Message
 	}
 	return &Error{Kind: Interrupted, Sent: true, Message: message, Err: context.Canceled}
 }
