@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
@@ -271,7 +272,7 @@ func (t *web) header(x *pendingRequest) http.Header {
 func (*web) refusal(resp *http.Response) response {
 	var said *Error
 	if text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)); err == nil {
-		if m := readMessage(text); m.Err == nil && len(m.Error) > 0 {
+		if m := jsonrpc.ReadMessage(text); m.Err == nil && len(m.Error) > 0 {
 			said = responseOf(m).err
 		}
 	}
@@ -289,9 +290,9 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 	case err != nil:
 		return response{err: networkError(err, true)}
 	case len(text) > limit:
-		return response{err: refusal(errTooLong, limit)}
+		return response{err: refusal(jsonrpc.ErrTooLong, limit)}
 	}
-	m := readMessage(text)
+	m := jsonrpc.ReadMessage(text)
 	switch {
 	case m.Err != nil && m.Answer && !m.Method:
 		return response{err: refusal(m.Err, limit)}
@@ -307,7 +308,7 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 // once it has sent the id of an event, and have it resumed. It returns false if the response was delivered.
 func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) (response, bool) {
 	rate := newThrottle()
-	events := newEventReader(resp.Body, t.client.limit, 2)
+	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for {
 		answered, err := t.receive(events, x, rate)
 		switch {
@@ -315,35 +316,37 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 			return response{}, false
 		case err == nil:
 			continue
+		case errors.Is(err, jsonrpc.ErrEndless):
+			return response{err: endless(t.client.limit)}, true
 		case !errors.Is(err, io.EOF):
 			return response{err: networkError(err, true)}, true
-		case t.client.isModern() || events.lastID == "":
+		case t.client.isModern() || events.LastID == "":
 			return malformed("the stream ended without a response"), true
 		}
-		again, err := t.resume(ctx, events.lastID, events.retry)
+		again, err := t.resume(ctx, events.LastID, events.Retry)
 		if err != nil {
 			return response{err: networkError(fmt.Errorf("resuming the stream of the response: %w", err), true)}, true
 		}
 		defer func() { _ = again.Body.Close() }()
-		last, retry := events.lastID, events.retry
-		events = newEventReader(again.Body, t.client.limit, 2)
-		events.lastID, events.retry = last, retry
+		last, retry := events.LastID, events.Retry
+		events = jsonrpc.NewEventReader(again.Body, t.client.limit, 2)
+		events.LastID, events.Retry = last, retry
 	}
 }
 
 // receive reads one event of a stream: that of a request, or of none. An error ends the stream.
-func (t *web) receive(events *eventReader, x *pendingRequest, rate *throttle) (answered bool, err error) {
-	e, err := events.next()
-	if err != nil || !e.isMessage() {
+func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest, rate *throttle) (answered bool, err error) {
+	e, err := events.Next()
+	if err != nil || !e.IsMessage() {
 		return false, err
 	}
-	m := readMessage(e.data)
-	if e.tail != nil {
-		if m = m.cutOff(e.tail); !m.Method && m.ID == nil {
-			return false, endless(t.client.limit)
+	m := jsonrpc.ReadMessage(e.Data)
+	if e.Tail != nil {
+		if m = m.CutOff(e.Tail); !m.Method && m.ID == nil {
+			return false, jsonrpc.ErrEndless
 		}
 	}
-	return t.client.receive(m, e.data, x, rate), nil
+	return t.client.receive(m, e.Data, x, rate), nil
 }
 
 // resume opens the stream of a response again after a wait.
@@ -378,7 +381,7 @@ func (t *web) readNotifications(ctx context.Context) error {
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType {
 		return &statusError{resp.StatusCode}
 	}
-	rate, events := newThrottle(), newEventReader(resp.Body, t.client.limit, 2)
+	rate, events := newThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for err == nil {
 		_, err = t.receive(events, nil, rate)
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -256,33 +255,6 @@ func TestSecretsStayAtTheirOrigin(t *testing.T) {
 	}
 	if !reached.Load() || leaked.Load() {
 		t.Errorf("the other origin was reached: %v; with the header: %v", reached.Load(), leaked.Load())
-	}
-}
-
-// An event is bounded, and a stream of them is not.
-func TestEventReader(t *testing.T) {
-	const in = ": hello\r\n\r\nid: 7\nevent: message\ndata: {\"a\":\ndata: 1}\n\nid: bad\x00\nretry: 5\ndata\n\nid: 8\n\ndata: xxxxxxxxxxxxxxxxxxxxx\n\nid: 9\ndata:last"
-	r := newEventReader(iotest.OneByteReader(strings.NewReader(in)), 20, 3)
-	for _, want := range []struct {
-		name, data, lastID string
-		long               bool
-	}{{"message", "{\"a\":\n1}", "7", false}, {"", "", "7", false}, {"", strings.Repeat("x", 20), "8", true}, {"", "last", "8", false}} {
-		e, err := r.next()
-		if err != nil || e.name != want.name || string(e.data) != want.data || (e.tail != nil) != want.long || r.lastID != want.lastID {
-			t.Errorf("event %+v, %v, last id %q; want %+v", e, err, r.lastID, want)
-		}
-	}
-	if _, err := r.next(); !errors.Is(err, io.EOF) || r.retry != minRetry {
-		t.Errorf("%v, retry %v", err, r.retry)
-	}
-	many := newEventReader(strings.NewReader(strings.Repeat("data: "+strings.Repeat("x", 60)+"\r\n\r\n", 100)+strings.Repeat("data: x\n", 100)+"\n"+strings.Repeat("x", 1001)), 100, 10)
-	for i := range 101 {
-		if e, err := many.next(); err != nil || (e.tail != nil) != (i == 100) {
-			t.Fatalf("event %d: tail %q, %v", i, e.tail, err)
-		}
-	}
-	if _, err := many.next(); err == nil || As(err).Kind != TooLarge {
-		t.Errorf("an endless line: %v", err)
 	}
 }
 

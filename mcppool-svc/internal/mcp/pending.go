@@ -163,7 +163,7 @@ func (c *client) within(x *pendingRequest, d time.Duration) (response, bool) {
 
 // wasSent reports whether a request that lost its connection may have reached the server.
 func (c *client) wasSent(x *pendingRequest) bool {
-	if t, ok := c.wire.(*stdio); ok && t.out.undelivered(x.id) {
+	if t, ok := c.wire.(*stdio); ok && t.out.Undelivered(x.id) {
 		return false
 	}
 	return x.sent.Load()

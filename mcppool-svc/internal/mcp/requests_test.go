@@ -15,6 +15,7 @@ import (
 	mcptransport "github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/strictjson"
@@ -156,14 +157,14 @@ func overPipes(t *testing.T) (*client, childPipes) {
 	stdout, said := io.Pipe()
 	c := newConnector(t, Config{MaxMessage: 1000}).newClient(&registry.Server{ID: "s"}, legacy)
 	wire, rate := &stdio{client: c}, newThrottle()
-	wire.in = newLineReader(stdout, 1000, func(m message, text []byte) { c.receive(m, text, nil, rate) })
-	wire.out = newLineWriter(write, time.Minute, func(error) {})
+	wire.in = jsonrpc.NewLineReader(stdout, 1000, func(m jsonrpc.Message, text []byte) { c.receive(m, text, nil, rate) })
+	wire.out = jsonrpc.NewLineWriter(write, time.Minute, func(error) {})
 	c.wire = wire
 	c.ids.Store(4) // the next is 5
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = wire.in.read()
+		_ = wire.in.Read()
 		c.fail(errClosed)
 	}()
 	t.Cleanup(func() {

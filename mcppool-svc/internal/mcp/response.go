@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/services/strictjson"
 )
 
 // responseOf reads the response in a message.
-func responseOf(m message) response {
+func responseOf(m jsonrpc.Message) response {
 	if len(m.Error) > 0 && !strictjson.Absent(m.Error) {
 		var e struct {
 			Code    int             `json:"code"`
@@ -37,7 +37,7 @@ func malformed(format string, args ...any) response {
 
 // refusal is the error of a request whose response cannot be used. The tool ran.
 func refusal(why error, limit int) *Error {
-	if errors.Is(why, errTooLong) {
+	if errors.Is(why, jsonrpc.ErrTooLong) {
 		e := tooLong(limit)
 		e.Ended = true
 		return e
@@ -49,6 +49,13 @@ func tooLong(limit int) *Error {
 	return &Error{Kind: TooLarge, Sent: true,
 		Message: fmt.Sprintf("the server sent a message of more than %s; ask the tool for less, or have an operator raise the pool's "+
 			"--max-message-bytes", sizeOf(limit))}
+}
+
+// endless is tooLong for a stream that cannot be read on.
+func endless(limit int) *Error {
+	e := tooLong(limit)
+	e.Lost = true
+	return e
 }
 
 func protocolError(format string, args ...any) *Error {
@@ -70,7 +77,7 @@ func sizeOf(limit int) string {
 
 // receive handles one message of the server. It runs in the goroutine that reads the stream. of is the request on whose own stream the message
 // came, or nil. The memory of m and text may be used again. It reports whether a request was answered.
-func (c *client) receive(m message, text []byte, of *pendingRequest, t *throttle) (answered bool) {
+func (c *client) receive(m jsonrpc.Message, text []byte, of *pendingRequest, t *throttle) (answered bool) {
 	if m.Method {
 		if m.Err == nil {
 			c.pass(text, m.ID == nil, of, t)
@@ -103,8 +110,8 @@ const postLimit = 30 * time.Second
 
 // isAnsweredBy reports whether a message on the request's own stream is its response. A server that could not read the request does not know
 // its id.
-func (x *pendingRequest) isAnsweredBy(m message) bool {
-	id, ok := integer(m.ID)
+func (x *pendingRequest) isAnsweredBy(m jsonrpc.Message) bool {
+	id, ok := jsonrpc.ID(m.ID)
 	return ok && id == x.id || strictjson.Absent(m.ID) && len(m.Error) > 0
 }
 
@@ -117,7 +124,7 @@ func (c *client) await(x *pendingRequest) {
 
 // take returns the request with an id, which is removed: a second response is dropped. It returns nil if there is none.
 func (c *client) take(raw []byte) *pendingRequest {
-	id, ok := integer(raw)
+	id, ok := jsonrpc.ID(raw)
 	if !ok {
 		return nil
 	}
@@ -133,13 +140,4 @@ func (c *client) forget(x *pendingRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, x.id)
-}
-
-// integer reads an id that is a number.
-func integer(raw []byte) (int64, bool) {
-	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-		return id, true
-	}
-	f, err := strconv.ParseFloat(string(raw), 64) // 5.0 is 5 too
-	return int64(f), err == nil && f == float64(int64(f))
 }

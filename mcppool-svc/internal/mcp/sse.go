@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 )
 
 // errNoStream means that an address is not one of the older HTTP transport.
@@ -57,10 +59,13 @@ func (t *web) open(ctx context.Context) error {
 // read reads the stream until it ends, and with it the connection. named gets the address for our messages.
 func (t *web) read(resp *http.Response, named chan<- string) {
 	defer func() { _ = resp.Body.Close() }()
-	rate, events := newThrottle(), newEventReader(resp.Body, t.client.limit, maxSkips)
+	rate, events := newThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.MaxSkips)
 	err := t.readEndpoint(events, resp.Request.URL, named)
 	for err == nil {
 		_, err = t.receive(events, nil, rate)
+	}
+	if errors.Is(err, jsonrpc.ErrEndless) {
+		err = endless(t.client.limit)
 	}
 	t.client.fail(streamLost(err))
 	t.end()
@@ -68,16 +73,16 @@ func (t *web) read(resp *http.Response, named chan<- string) {
 
 // readEndpoint reads events up to the one that names the address for our messages. It must have the server's origin: another one could be
 // sent what is meant for the server.
-func (*web) readEndpoint(events *eventReader, from *url.URL, named chan<- string) error {
+func (*web) readEndpoint(events *jsonrpc.EventReader, from *url.URL, named chan<- string) error {
 	for {
-		e, err := events.next()
+		e, err := events.Next()
 		if err != nil {
 			return err
 		}
-		if e.name != "endpoint" {
+		if e.Name != "endpoint" {
 			continue
 		}
-		endpoint, err := from.Parse(string(bytes.TrimSpace(e.data)))
+		endpoint, err := from.Parse(string(bytes.TrimSpace(e.Data)))
 		if err != nil {
 			return Errorf(Protocol, "the server names an address for messages that cannot be read: %w", err)
 		}

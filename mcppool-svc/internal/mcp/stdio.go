@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
@@ -14,14 +15,16 @@ import (
 const (
 	// stderrTail is how much of a child's stderr an error message carries: messages travel in HTTP headers.
 	stderrTail = 1 << 10
+	// stallLimit is how long a child may leave its stdin unread while there is more to write.
+	stallLimit = 30 * time.Second
 	// lastWords is how long the reason for a closed stdout is waited for.
 	lastWords = time.Second
 )
 
 // stdio is the transport to a child process: one JSON-RPC message per line.
 type stdio struct {
-	in     *lineReader
-	out    *lineWriter
+	in     *jsonrpc.LineReader
+	out    *jsonrpc.LineWriter
 	child  *process.Process
 	client *client
 	server *registry.Server
@@ -44,8 +47,8 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	conn.hide = literal(env).Replace
 	wire := &stdio{child: child, client: conn, server: s}
 	rate := newThrottle()
-	wire.in = newLineReader(child.Stdout, conn.limit, func(m message, text []byte) { conn.receive(m, text, nil, rate) })
-	wire.out = newLineWriter(child.Stdin, stallLimit, wire.writeFailed)
+	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil, rate) })
+	wire.out = jsonrpc.NewLineWriter(child.Stdin, stallLimit, wire.writeFailed)
 	conn.wire = wire
 	conn.background(wire.read)
 	if err := conn.handshake(ctx); err != nil {
@@ -61,9 +64,9 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 func (t *stdio) start(x *pendingRequest) {
 	t.client.await(x)
 	x.sent.Store(true)
-	if err := t.out.write(x.id, x.text); err != nil {
+	if err := t.out.Write(x.id, x.text); err != nil {
 		x.sent.Store(false)
-		if errors.Is(err, errNotRead) {
+		if errors.Is(err, jsonrpc.ErrNotRead) {
 			t.client.forget(x)
 			x.deliver(response{err: Errorf(Unavailable, "%w", err)})
 		}
@@ -75,7 +78,7 @@ func (*stdio) stop(x *pendingRequest) { x.deliver(response{err: errClosed}) }
 
 // post implements transport.
 func (t *stdio) post(_ context.Context, message []byte) error {
-	return t.out.write(0, append(message, '\n'))
+	return t.out.Write(0, append(message, '\n'))
 }
 
 // close implements transport.
@@ -95,7 +98,7 @@ func (t *stdio) writeFailed(err error) {
 
 // read reads the child's output until it ends, and with it the connection.
 func (t *stdio) read() {
-	why := t.in.read()
+	why := t.in.Read()
 	if t.client.isDone() {
 		return
 	}
@@ -105,11 +108,16 @@ func (t *stdio) read() {
 
 // closeReason returns why a child's output ended.
 func (t *stdio) closeReason(why error) *Error {
-	var known *Error
-	if errors.As(why, &known) {
-		e := *known
+	var e *Error
+	switch {
+	case errors.Is(why, jsonrpc.ErrEndless):
+		e = endless(t.client.limit)
+	case errors.Is(why, jsonrpc.ErrNoise):
+		e = &Error{Kind: Protocol, Sent: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + t.in.Noise()}
+	}
+	if e != nil {
 		e.Message = fmt.Sprintf("MCP server %s: %s", t.server.ID, t.client.hide(e.Message))
-		return &e
+		return e
 	}
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()

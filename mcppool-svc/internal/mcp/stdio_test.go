@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/strictjson"
@@ -265,11 +266,11 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 	c := dial(t, mcptest.Deaf)
 	const firstCall = 2 // the id after that of the handshake
-	big := `{"text":"` + strings.Repeat("x", maxQueued) + `"}`
+	big := `{"text":"` + strings.Repeat("x", jsonrpc.MaxQueued) + `"}`
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		for out := c.(*client).wire.(*stdio).out; ; runtime.Gosched() {
-			if out.holds(firstCall) != nil {
+			if out.Holds(firstCall) != nil {
 				cancel(context.DeadlineExceeded)
 				return
 			}

@@ -1,4 +1,4 @@
-package mcp
+package jsonrpc
 
 import (
 	"bytes"
@@ -11,20 +11,20 @@ import (
 
 // Why a message is not accepted for sending.
 var (
-	errPipeClosed = errors.New("the pipe to the server is closed")
-	errNotRead    = errors.New("not sent: the server does not read its stdin")
+	ErrPipeClosed = errors.New("the pipe to the server is closed")
+	ErrNotRead    = errors.New("not sent: the server does not read its stdin")
 )
 
 const (
-	// maxQueued is how many bytes may wait for a child to read them. One message always may.
-	maxQueued = 8 << 20
-	// writeChunk is how much is written under one stall limit: about what a pipe holds.
+	// MaxQueued is how many bytes may wait for a child to read them. One message always may.
+	MaxQueued = 8 << 20
+	// writeChunk is how much is written under one stall limit: about what a pipe Holds.
 	writeChunk = 64 << 10
-	// stallLimit is how long a child may leave its stdin unread while there is more to write.
-	stallLimit = 30 * time.Second
 	// directLimit is how long a message may be for an attempt to write it at once: Linux pipes take such a message whole or
 	// not at all.
 	directLimit = 4096
+	// lastWords is how long a message that is still on its way is waited for.
+	lastWords = time.Second
 	// flushLimit is how long Close lets what is queued go out.
 	flushLimit = 200 * time.Millisecond
 )
@@ -35,9 +35,9 @@ type deadlineWriter interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// lineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued, and a goroutine writes it. To
+// LineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued, and a goroutine writes it. To
 // hand every message to a goroutine would cost a tenth of a short call's time.
-type lineWriter struct {
+type LineWriter struct {
 	out   deadlineWriter
 	stall time.Duration
 	try   func([]byte) int // guarded by mu; writes what can be written without waiting; may be nil
@@ -56,19 +56,21 @@ type line struct {
 	text []byte
 }
 
-func newLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *lineWriter {
-	return &lineWriter{out: out, try: directWrite(out), stall: stall, fail: fail}
+// NewLineWriter makes a LineWriter that lets the reader be idle for stall while there is more to write. fail is called once, when the reader does
+// not read or the pipe is broken.
+func NewLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *LineWriter {
+	return &LineWriter{out: out, try: directWrite(out), stall: stall, fail: fail}
 }
 
-// write writes or queues one message. id is that of a request, or 0.
-func (w *lineWriter) write(id int64, p []byte) error {
+// Write writes or queues one message. id is that of a request, or 0.
+func (w *LineWriter) Write(id int64, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.closed:
-		return errPipeClosed
-	case w.queued > 0 && w.queued+len(p) > maxQueued:
-		return errNotRead
+		return ErrPipeClosed
+	case w.queued > 0 && w.queued+len(p) > MaxQueued:
+		return ErrNotRead
 	case w.try != nil && w.queued == 0 && len(p) <= directLimit:
 		if p = p[w.try(p):]; len(p) == 0 {
 			return nil
@@ -84,7 +86,7 @@ func (w *lineWriter) write(id int64, p []byte) error {
 }
 
 // Close lets what is queued go out for a moment and closes the pipe.
-func (w *lineWriter) Close() error {
+func (w *LineWriter) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	drained := w.drained
@@ -97,7 +99,7 @@ func (w *lineWriter) Close() error {
 }
 
 // drain writes what is queued.
-func (w *lineWriter) drain(done chan struct{}) {
+func (w *LineWriter) drain(done chan struct{}) {
 	defer close(done)
 	n := 0
 	for {
@@ -116,7 +118,7 @@ func (w *lineWriter) drain(done chan struct{}) {
 }
 
 // next takes n bytes off the queue and returns what is to be written next, or nil. Called with mu held.
-func (w *lineWriter) next(n int) []byte {
+func (w *LineWriter) next(n int) []byte {
 	w.lines[0].text = w.lines[0].text[n:]
 	w.queued -= n
 	if len(w.lines[0].text) == 0 {
@@ -133,7 +135,7 @@ func (w *lineWriter) next(n int) []byte {
 }
 
 // broken makes further writes fail and reports why, unless the writer was closed on purpose.
-func (w *lineWriter) broken(written int, err error) {
+func (w *LineWriter) broken(written int, err error) {
 	w.mu.Lock()
 	w.lines[0].text = w.lines[0].text[written:]
 	already := w.closed
@@ -144,10 +146,10 @@ func (w *lineWriter) broken(written int, err error) {
 	}
 }
 
-// undelivered reports whether a request certainly never reached the child whole and never will. If it is still on its way,
-// undelivered waits for a moment.
-func (w *lineWriter) undelivered(id int64) bool {
-	drained := w.holds(id)
+// Undelivered reports whether a request certainly never reached the child whole and never will. If it is still on its way,
+// Undelivered waits for a moment.
+func (w *LineWriter) Undelivered(id int64) bool {
+	drained := w.Holds(id)
 	if drained == nil {
 		return false
 	}
@@ -155,15 +157,15 @@ func (w *lineWriter) undelivered(id int64) bool {
 	defer timer.Stop()
 	select {
 	case <-drained:
-		return w.holds(id) != nil
+		return w.Holds(id) != nil
 	case <-timer.C:
 		return false
 	}
 }
 
-// holds returns what ends with the writing if a request is not written yet, else nil. One that lacks only the end of its line is: a reader may
+// Holds returns what ends with the writing if a request is not written yet, else nil. One that lacks only the end of its line is: a reader may
 // accept it.
-func (w *lineWriter) holds(id int64) <-chan struct{} {
+func (w *LineWriter) Holds(id int64) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if slices.ContainsFunc(w.lines, func(l line) bool { return l.id == id && len(l.text) > 1 }) {

@@ -1,9 +1,10 @@
-package mcp
+package jsonrpc
 
 import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -12,13 +13,13 @@ import (
 // Why a message cannot be used.
 var (
 	errNoObject = errors.New("it is not a JSON object")
-	errTooLong  = errors.New("it is too long")
+	ErrTooLong  = errors.New("it is too long")
 	errCase     = errors.New("a key of the message is in the wrong letter case")
 	errDeep     = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
 )
 
-// message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
-type message struct {
+// Message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
+type Message struct {
 	ID     []byte // raw; nil if none
 	Method bool   // it has a method
 	Answer bool   // it has a result or an error
@@ -27,10 +28,10 @@ type message struct {
 	Err    error  // why the message cannot be used; nil if it can
 }
 
-// readMessage validates a message and reads its own members. It refuses them in another letter case too, because readers that ignore
+// ReadMessage validates a message and reads its own members. It refuses them in another letter case too, because readers that ignore
 // case would take one for the other.
-func readMessage(text []byte) message {
-	var m message
+func ReadMessage(text []byte) Message {
+	var m Message
 	wrongCase := false
 	err := strictjson.Scan(text, strictjson.Wire, func(key, value []byte) {
 		switch string(key) {
@@ -63,9 +64,9 @@ func readMessage(text []byte) message {
 // lastID finds the id of a message at its end, where some servers write it.
 var lastID = regexp.MustCompile(`"id"\s*:\s*([0-9]{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
-// cutOff is the message if it was too long and its beginning was read; tail is its end.
-func (m message) cutOff(tail []byte) message {
-	m.Err, m.Answer = errTooLong, !m.Method
+// CutOff is the message if it was too long and its beginning was read; tail is its end.
+func (m Message) CutOff(tail []byte) Message {
+	m.Err, m.Answer = ErrTooLong, !m.Method
 	if found := lastID.FindSubmatch(tail); m.ID == nil && found != nil {
 		m.ID = found[1]
 	}
@@ -79,4 +80,13 @@ func isMemberInOtherCase(key string) bool {
 		}
 	}
 	return false
+}
+
+// ID reads an id that is a number.
+func ID(raw []byte) (int64, bool) {
+	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return id, true
+	}
+	f, err := strconv.ParseFloat(string(raw), 64) // 5.0 is 5 too
+	return int64(f), err == nil && f == float64(int64(f))
 }

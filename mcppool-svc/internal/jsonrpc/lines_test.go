@@ -1,4 +1,4 @@
-package mcp
+package jsonrpc
 
 import (
 	"bufio"
@@ -19,43 +19,42 @@ import (
 // lineTest is one of TestLineReader.
 type lineTest struct {
 	name, in, out string
-	kind          Kind // of the error, if there is one
-	fails         bool
+	err           error // io.EOF if nothing is wrong
 }
 
 // read reads lines and writes down what becomes of them: REFUSED with the id and the reason for a refused response.
 func read(in io.Reader, limit int) (error, string) { //nolint:staticcheck // why it ended, and what it read
 	var out strings.Builder
-	r := newLineReader(in, limit,
-		func(m message, line []byte) {
+	r := NewLineReader(in, limit,
+		func(m Message, line []byte) {
 			if m.Err != nil {
 				fmt.Fprintf(&out, "REFUSED %s %v\n", m.ID, m.Err)
 			} else {
 				fmt.Fprintf(&out, "%s\n", line)
 			}
 		})
-	err := r.read()
+	err := r.Read()
 	return err, out.String()
 }
 
 func TestLineReader(t *testing.T) {
 	tests := []lineTest{
-		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\n", 0, false},
-		{"noise is left out", "hello\n{}\n\n[1]\n{broken\n{}\n", "{}\n{}\n", 0, false},
-		{"last line without an end", "{}\n{\"a\":1}", "{}\n{\"a\":1}\n", 0, false},
-		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", TooLarge, true},
-		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
-		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
-		{"too long, another way", `{"result":"` + strings.Repeat("x", 4_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", 0, false},
-		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "REFUSED 7 it is too long\n", 0, false},
-		{"too long notification", `{"method":"m","params":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "{}\n", 0, false},
-		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", TooLarge, true},
-		{"a key twice", `{"id":7,"result":{"a":1,"a":2}}` + "\n{}\n", "REFUSED 7 at byte 24 in \"/result\": the key \"a\" comes twice\n{}\n", 0, false},
-		{"a key in another case", `{"id":7,"result":1,"Result":2}` + "\n{}\n", "REFUSED 7 a key of the message is in the wrong letter case\n{}\n", 0, false},
-		{"broken answer", `{"id":7,"result":}` + "\n{}\n", "REFUSED 7 at byte 17 in \"/result\": invalid character '}' at start of value\n{}\n", 0, false},
-		{"broken notification", `{"method":"m","method":"n"}` + "\n{}\n", "{}\n", 0, false},
-		{"endless", strings.Repeat("x", 1000), "", TooLarge, true},
-		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", Protocol, true},
+		{"lines", "{\"a\":1}\n{}\r\n", "{\"a\":1}\n{}\n", io.EOF},
+		{"noise is left out", "hello\n{}\n\n[1]\n{broken\n{}\n", "{}\n{}\n", io.EOF},
+		{"last line without an end", "{}\n{\"a\":1}", "{}\n{\"a\":1}\n", io.EOF},
+		{"too long", "{}\n{\"a\":\"" + strings.Repeat("x", 100) + "\"}\n", "{}\n", ErrEndless},
+		{"too long with its id", `{"id":7,"result":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "REFUSED 7 it is too long\n{}\n", io.EOF},
+		{"too long with its id at the end", `{"result":"` + strings.Repeat("x", 100) + `","jsonrpc":"2.0","id":7}` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", io.EOF},
+		{"too long, another way", `{"result":"` + strings.Repeat("x", 4_000) + `","id": 7, "jsonrpc": "2.0"} ` + "\n{}\n", "REFUSED 7 it is too long\n{}\n", io.EOF},
+		{"too long with its id and no end", `{"id":7,"result":"` + strings.Repeat("x", 100), "REFUSED 7 it is too long\n", io.EOF},
+		{"too long notification", `{"method":"m","params":"` + strings.Repeat("x", 100) + "\"}\n{}\n", "{}\n", io.EOF},
+		{"too long without an id", `{"result":"` + strings.Repeat("x", 10_000) + "\"}\n{}\n", "", ErrEndless},
+		{"a key twice", `{"id":7,"result":{"a":1,"a":2}}` + "\n{}\n", "REFUSED 7 at byte 24 in \"/result\": the key \"a\" comes twice\n{}\n", io.EOF},
+		{"a key in another case", `{"id":7,"result":1,"Result":2}` + "\n{}\n", "REFUSED 7 a key of the message is in the wrong letter case\n{}\n", io.EOF},
+		{"broken answer", `{"id":7,"result":}` + "\n{}\n", "REFUSED 7 at byte 17 in \"/result\": invalid character '}' at start of value\n{}\n", io.EOF},
+		{"broken notification", `{"method":"m","method":"n"}` + "\n{}\n", "{}\n", io.EOF},
+		{"endless", strings.Repeat("x", 1000), "", ErrEndless},
+		{"much noise", "{}\n" + strings.Repeat("y\n", maxNoise), "{}\n", ErrNoise},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,9 +62,8 @@ func TestLineReader(t *testing.T) {
 			if out != tt.out {
 				t.Errorf("read %q; want %q", out, tt.out)
 			}
-			var e *Error
-			if errors.As(err, &e) != tt.fails || tt.fails && e.Kind != tt.kind {
-				t.Errorf("it ended with %v", err)
+			if !errors.Is(err, tt.err) {
+				t.Errorf("it ended with %v, want %v", err, tt.err)
 			}
 		})
 	}
@@ -85,18 +83,20 @@ func (f *fill) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+const maxMessage = 32 << 20
+
 // A result of 1 GiB costs no more memory than the longest message that is let through.
 func TestGigabyteTakesNoMemory(t *testing.T) {
 	line := io.MultiReader(strings.NewReader(`{"result":"`), &fill{1 << 30}, strings.NewReader(`","jsonrpc":"2.0","id":7}`+"\n{}\n"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, out := read(line, DefaultMaxMessage)
+	_, out := read(line, maxMessage)
 	runtime.ReadMemStats(&after)
 	if out != "REFUSED 7 it is too long\n{}\n" {
 		t.Errorf("read %q", out)
 	}
 	// A buffer that grows by and by leaves smaller ones behind.
-	if used := after.TotalAlloc - before.TotalAlloc; used > 8*DefaultMaxMessage {
+	if used := after.TotalAlloc - before.TotalAlloc; used > 8*maxMessage {
 		t.Errorf("%d MiB were allocated", used>>20)
 	}
 }
@@ -106,15 +106,15 @@ func FuzzLineReader(f *testing.F) {
 	f.Add([]byte("{\"a\":1}\nx\n{}\n"), 16)
 	f.Fuzz(func(t *testing.T, in []byte, limit int) {
 		limit = 1 + (limit&0xff+256)%256
-		r := newLineReader(bytes.NewReader(in), limit, func(m message, line []byte) {
+		r := NewLineReader(bytes.NewReader(in), limit, func(m Message, line []byte) {
 			if m.Err == nil && (len(line) > limit || len(line) == 0 || line[0] != '{') {
 				t.Errorf("passed %q", line)
 			}
-			if _, ok := integer(m.ID); m.Err != nil && !ok {
+			if _, ok := ID(m.ID); m.Err != nil && !ok {
 				t.Errorf("refused %q", m.ID)
 			}
 		})
-		_ = r.read()
+		_ = r.Read()
 	})
 }
 
@@ -124,10 +124,10 @@ func TestLineWriterKeepsOrderAndNeverBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	lw := newLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
+	lw := NewLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
 	line := strings.Repeat("x", 1000) + "\n"
 	for range 1000 { // far more than a pipe holds, with nobody reading
-		if err := lw.write(1, []byte(line)); err != nil {
+		if err := lw.Write(1, []byte(line)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestLineWriterKeepsOrderAndNeverBlocks(t *testing.T) {
 	if err := lw.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := lw.write(1, []byte(line)); !errors.Is(err, errPipeClosed) {
+	if err := lw.Write(1, []byte(line)); !errors.Is(err, ErrPipeClosed) {
 		t.Errorf("write after Close: %v", err)
 	}
 }
@@ -150,8 +150,8 @@ func TestLineWriterGivesUpOnAStalledReader(t *testing.T) {
 	}
 	defer r.Close()
 	failed := make(chan error, 1)
-	lw := newLineWriter(w, 50*time.Millisecond, func(err error) { failed <- err })
-	if err := lw.write(1, bytes.Repeat([]byte{'x'}, 1<<20)); err != nil {
+	lw := NewLineWriter(w, 50*time.Millisecond, func(err error) { failed <- err })
+	if err := lw.Write(1, bytes.Repeat([]byte{'x'}, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -168,11 +168,11 @@ func TestLineWriterBoundsWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	lw := newLineWriter(w, time.Minute, func(error) {})
-	if err := lw.write(1, bytes.Repeat([]byte{'x'}, maxQueued+1<<20)); err != nil {
+	lw := NewLineWriter(w, time.Minute, func(error) {})
+	if err := lw.Write(1, bytes.Repeat([]byte{'x'}, MaxQueued+1<<20)); err != nil {
 		t.Errorf("one large message: %v", err)
 	}
-	if err := lw.write(2, []byte("y\n")); !errors.Is(err, errNotRead) {
+	if err := lw.Write(2, []byte("y\n")); !errors.Is(err, ErrNotRead) {
 		t.Errorf("more behind it: %v", err)
 	}
 	start := time.Now()
@@ -191,25 +191,25 @@ func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
-	lw := newLineWriter(w, time.Minute, func(err error) { failed <- err })
+	lw := NewLineWriter(w, time.Minute, func(err error) { failed <- err })
 	first, second := []byte("{\"id\":1}\n"), []byte("{\"id\":11}\n")
-	if err := lw.write(1, first); err != nil {
+	if err := lw.Write(1, first); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(r, make([]byte, len(first))); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	if err := lw.write(11, second); err != nil {
+	if err := lw.Write(11, second); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("error = %v", err)
 	}
-	if lw.undelivered(1) {
+	if lw.Undelivered(1) {
 		t.Error("what was read counts as not delivered")
 	}
-	if !lw.undelivered(11) {
+	if !lw.Undelivered(11) {
 		t.Error("what nobody could read counts as delivered")
 	}
 	if err := lw.Close(); err != nil {
@@ -224,7 +224,7 @@ func TestLineWriterDirectAndQueuedWritesMix(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	lw := newLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
+	lw := NewLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
 	const writers, each = 8, 300
 	var wg sync.WaitGroup
 	for n := range writers {
@@ -232,7 +232,7 @@ func TestLineWriterDirectAndQueuedWritesMix(t *testing.T) {
 			for i := range each {
 				// From a few bytes to more than is written at once.
 				line := fmt.Sprintf("%d %d %s\n", n, i, strings.Repeat("x", (i*37)%(directLimit+500)))
-				if err := lw.write(int64(i), []byte(line)); err != nil {
+				if err := lw.Write(int64(i), []byte(line)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package mcp
+package jsonrpc
 
 import (
 	"bufio"
@@ -16,8 +16,8 @@ const (
 	keepBuffer = 16 << 10
 	// tailSize is how much of the end of a line is kept that is too long.
 	tailSize = 256
-	// maxSkips, in lines of the longest length, and skipLimit bound what is skipped of one line: 2 GiB by default.
-	maxSkips  = 64
+	// MaxSkips, in lines of the longest length, and skipLimit bound what is skipped of one line: 2 GiB by default.
+	MaxSkips  = 64
 	skipLimit = 30 * time.Second
 )
 
@@ -56,7 +56,7 @@ func (l *lines) next() (line, tail []byte, err error) {
 		case tail == nil:
 			l.buf = append(l.buf, part[:room]...)
 			if l.skips != nil && !l.skips(l.buf) {
-				return nil, nil, endless(l.limit)
+				return nil, nil, ErrEndless
 			}
 			begin, tail = time.Now(), make([]byte, 0, tailSize)
 			fallthrough
@@ -71,17 +71,18 @@ func (l *lines) next() (line, tail []byte, err error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, nil, err
 		case tail != nil && (l.size > l.most || time.Since(begin) > skipLimit):
-			return nil, nil, endless(l.limit)
+			return nil, nil, ErrEndless
 		}
 	}
 }
 
-// endless is the error of a stream that cannot be read on: the request that a message answers is not known, and would wait for ever.
-func endless(limit int) *Error {
-	e := tooLong(limit)
-	e.Lost = true
-	return e
-}
+// Why a stream cannot be read on.
+var (
+	// ErrEndless means that the request that a message answers is not known, and would wait for ever.
+	ErrEndless = errors.New("a message is too long, and does not say what it answers")
+	// ErrNoise means that a program writes something else than JSON-RPC.
+	ErrNoise = errors.New("the program does not speak JSON-RPC")
+)
 
 const (
 	// maxNoise is how many lines in a row may be something other than JSON-RPC: a stray log line is forgiven, a program that
@@ -91,42 +92,44 @@ const (
 	noiseSample = 200
 )
 
-// lineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, and ends where a response is too
+// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, and ends where a response is too
 // long and its request is not known.
-type lineReader struct {
+type LineReader struct {
 	lines   *lines
-	take    func(m message, line []byte) // also gets responses that cannot be used, with the reason
-	run     int                          // lines in a row that were noise
-	long    message                      // what the beginning of the current line says, if it is too long
-	refused bool                         // long was passed on
+	take    func(m Message, line []byte)
+	run     int     // lines in a row that were noise
+	long    Message // what the beginning of the current line says, if it is too long
+	refused bool    // long was passed on
 
 	mu    sync.Mutex
 	noise string // guarded by mu; the first line that was noise, quoted
 }
 
-func newLineReader(src io.Reader, limit int, take func(message, []byte)) *lineReader {
-	r := &lineReader{lines: newLines(src, limit, maxSkips*limit), take: take}
+// NewLineReader makes a LineReader of messages of at most limit bytes. take gets each message and its text, whose memory is used again, and
+// responses that cannot be used without it.
+func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineReader {
+	r := &LineReader{lines: newLines(src, limit, MaxSkips*limit), take: take}
 	r.lines.skips = r.tooLong
 	return r
 }
 
 // tooLong handles the beginning of a line that is too long. The request that it answers fails at once if its id is there, else when the line
 // has ended with it.
-func (r *lineReader) tooLong(beginning []byte) bool {
+func (r *LineReader) tooLong(beginning []byte) bool {
 	beginning = bytes.TrimSpace(beginning)
 	if !bytes.HasPrefix(beginning, []byte("{")) {
 		return false
 	}
-	r.long = readMessage(beginning).cutOff(nil)
-	if _, known := integer(r.long.ID); known && r.long.Answer {
+	r.long = ReadMessage(beginning).CutOff(nil)
+	if _, known := ID(r.long.ID); known && r.long.Answer {
 		r.refused = true
 		r.take(r.long, nil)
 	}
 	return true
 }
 
-// read reads lines until the stream ends and returns why: io.EOF if the child closed it.
-func (r *lineReader) read() error {
+// Read reads lines until the stream ends and returns why: io.EOF if the child closed it.
+func (r *LineReader) Read() error {
 	for {
 		r.lines.size, r.refused = 0, false
 		line, tail, err := r.lines.next()
@@ -140,17 +143,17 @@ func (r *lineReader) read() error {
 }
 
 // line passes a message on, or counts what is not one. tail is the end of a line that is too long, else nil.
-func (r *lineReader) line(text, tail []byte) error {
-	m := message{Err: errNoObject}
+func (r *LineReader) line(text, tail []byte) error {
+	m := Message{Err: errNoObject}
 	switch {
 	case r.refused:
 		return nil
 	case tail != nil:
-		m = r.long.cutOff(tail)
+		m = r.long.CutOff(tail)
 	case len(text) > 0 && text[0] == '{':
-		m = readMessage(text)
+		m = ReadMessage(text)
 	}
-	_, known := integer(m.ID)
+	_, known := ID(m.ID)
 	switch {
 	case m.Err == nil:
 		r.run = 0
@@ -160,7 +163,7 @@ func (r *lineReader) line(text, tail []byte) error {
 		r.take(m, nil)
 		return nil
 	case tail != nil && !m.Method:
-		return endless(r.lines.limit)
+		return ErrEndless
 	}
 	r.mu.Lock()
 	if r.noise == "" && len(text) > 0 {
@@ -168,13 +171,13 @@ func (r *lineReader) line(text, tail []byte) error {
 	}
 	r.mu.Unlock()
 	if r.run++; r.run >= maxNoise {
-		return &Error{Kind: Protocol, Sent: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + r.Noise()}
+		return ErrNoise
 	}
 	return nil
 }
 
 // Noise returns the first line that was not JSON-RPC, quoted, or "".
-func (r *lineReader) Noise() string {
+func (r *LineReader) Noise() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.noise

@@ -1,4 +1,4 @@
-package mcp
+package jsonrpc
 
 import (
 	"encoding/json"
@@ -24,19 +24,19 @@ func TestReadMessageFindsTheID(t *testing.T) {
 		`{"x":"\"id\":8","id":7}`:                           "7",
 		`{"x":"` + strings.Repeat(`\\\"`, 50) + `","id":7}`: "7",
 	} {
-		if got := string(readMessage([]byte(text)).ID); got != want {
+		if got := string(ReadMessage([]byte(text)).ID); got != want {
 			t.Errorf("%.60s: id %q, want %q", text, got, want)
 		}
 	}
-	if m := readMessage([]byte(`{"method":"m","params":{"result":1}}`)); !m.Method || m.Answer || m.Err != nil {
+	if m := ReadMessage([]byte(`{"method":"m","params":{"result":1}}`)); !m.Method || m.Answer || m.Err != nil {
 		t.Errorf("a notification: %+v", m)
 	}
 	for _, text := range []string{`{"id":7,"result":1,"Result":2}`, `{"ID":7,"result":1}`, `{"id":7,"re\u017Fult":1}`} {
-		if m := readMessage([]byte(text)); !errors.Is(m.Err, errCase) {
+		if m := ReadMessage([]byte(text)); !errors.Is(m.Err, errCase) {
 			t.Errorf("%s: %v", text, m.Err)
 		}
 	}
-	if m := readMessage([]byte(`{"result":1}`)); m.Method || !m.Answer {
+	if m := ReadMessage([]byte(`{"result":1}`)); m.Method || !m.Answer {
 		t.Errorf("an answer: %+v", m)
 	}
 }
@@ -48,7 +48,7 @@ func TestReadMessageFindsTheValues(t *testing.T) {
 		`{"id":1,"result":null,"error":  [ 1 ] }`, `{"id":1,"result":-1.5e3}`, `{"id":1,"method":"m","params":{"result":1}}`, `[{"result":1}]`,
 		`{"re\u0073ult":true}`, `{"result":{},"id":{"result":1}}`, `{}`,
 	} {
-		m := readMessage([]byte(text))
+		m := ReadMessage([]byte(text))
 		var want struct{ Result, Error json.RawMessage }
 		if text[0] == '{' {
 			if err := json.Unmarshal([]byte(text), &want); err != nil {
