@@ -25,43 +25,56 @@ type Builtin struct {
 	Tools []Func
 }
 
-// openers are all built-in MCP servers by name.
-func openers(own map[string]Builtin) map[string]mcp.OpenBuiltin {
-	open := map[string]mcp.OpenBuiltin{registry.BuiltinWorkspace: openWorkspace}
-	for name, builtin := range own {
-		if builtin.Open == nil {
-			continue
-		}
-		open[name] = func(string) (*server.MCPServer, io.Closer, error) {
-			s, closer, err := builtin.Open()
-			if closer == nil {
-				closer = io.NopCloser(nil)
-			}
-			if err == nil && s == nil {
-				err = fmt.Errorf("the built-in MCP server %q made none", name)
-			}
-			return s, closer, err
-		}
-	}
-	return open
+// builtins are the servers of the program around the pool, by name, and how each is reached.
+type builtins struct {
+	servers   []*registry.Server
+	open      map[string]mcp.OpenBuiltin
+	functions map[string][]mcp.Function
 }
 
-// functions are all built-in servers of functions.
-func functions(own map[string]Builtin) (map[string][]mcp.Function, error) {
-	all := make(map[string][]mcp.Function)
-	for name, builtin := range own {
+// readBuiltins checks the servers of the program around the pool, and adds the pool's own to the constructors.
+func readBuiltins(own map[string]Builtin) (*builtins, error) {
+	b := &builtins{open: map[string]mcp.OpenBuiltin{registry.BuiltinWorkspace: openWorkspace}, functions: make(map[string][]mcp.Function)}
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		builtin := own[name]
+		switch {
+		case !registry.IsSlug(name):
+			return nil, fmt.Errorf("the name of the built-in MCP server %q is no id; use lower-case letters, digits, hyphens and underscores", name)
+		case name == registry.BuiltinWorkspace:
+			return nil, fmt.Errorf("the built-in MCP server %q is the pool's own; use another name", name)
+		case builtin.Open == nil && len(builtin.Tools) == 0:
+			return nil, fmt.Errorf("the built-in MCP server %q has neither a constructor nor tools", name)
+		case builtin.Open != nil && len(builtin.Tools) > 0:
+			return nil, fmt.Errorf("the built-in MCP server %q has a constructor and tools; give it one of the two", name)
+		case builtin.Open != nil:
+			b.open[name] = opener(name, builtin)
+		}
 		for _, f := range builtin.Tools {
 			t, err := f.tool()
-			if err == nil && slices.ContainsFunc(all[name], func(other mcp.Function) bool { return other.Name == t.Name }) {
+			if err == nil && slices.ContainsFunc(b.functions[name], func(other mcp.Function) bool { return other.Name == t.Name }) {
 				err = errors.New("there is another of that name")
 			}
 			if err != nil {
 				return nil, fmt.Errorf("the tool %q of the built-in server %q cannot be offered: %w", f.Name, name, err)
 			}
-			all[name] = append(all[name], t)
+			b.functions[name] = append(b.functions[name], t)
 		}
+		b.servers = append(b.servers, builtinServer(name, ""))
 	}
-	return all, nil
+	return b, nil
+}
+
+func opener(name string, builtin Builtin) mcp.OpenBuiltin {
+	return func(string) (*server.MCPServer, io.Closer, error) {
+		s, closer, err := builtin.Open()
+		if closer == nil {
+			closer = io.NopCloser(nil)
+		}
+		if err == nil && s == nil {
+			err = fmt.Errorf("the built-in MCP server %q made none", name)
+		}
+		return s, closer, err
+	}
 }
 
 func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
@@ -70,25 +83,6 @@ func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
 		return nil, nil, err
 	}
 	return w.MCP(), w, nil
-}
-
-// builtinServers are the servers of the program around the pool, by name.
-func builtinServers(own map[string]Builtin) ([]*registry.Server, error) {
-	var servers []*registry.Server
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		switch {
-		case !registry.IsSlug(name):
-			return nil, fmt.Errorf("the name of the built-in MCP server %q is no id; use lower-case letters, digits, hyphens and underscores", name)
-		case name == registry.BuiltinWorkspace:
-			return nil, fmt.Errorf("the built-in MCP server %q is the pool's own; use another name", name)
-		case own[name].Open == nil && len(own[name].Tools) == 0:
-			return nil, fmt.Errorf("the built-in MCP server %q has neither a constructor nor tools", name)
-		case own[name].Open != nil && len(own[name].Tools) > 0:
-			return nil, fmt.Errorf("the built-in MCP server %q has a constructor and tools; give it one of the two", name)
-		}
-		servers = append(servers, builtinServer(name, ""))
-	}
-	return servers, nil
 }
 
 // workspaceServer is the built-in server that Config.Workspace asks for.

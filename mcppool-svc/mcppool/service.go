@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
@@ -55,13 +56,17 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	cfg, deps = cfg.withDefaults(), deps.withDefaults()
-	servers, err := configured(cfg, deps)
+	own, err := readBuiltins(deps.Builtins)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := configured(cfg, own.servers, deps.Log)
 	if err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, log: deps.Log}
 	s.close = sync.OnceValue(s.shutdown)
-	if err := s.open(ctx, servers, deps); err != nil {
+	if err := s.open(ctx, servers, own, deps); err != nil {
 		return nil, errors.Join(store.Explain(cfg.DataDir, err), s.Close())
 	}
 	deps.Log.InfoContext(ctx, "MCP pool ready", "configured_servers", len(servers), "data", cfg.DataDir)
@@ -69,7 +74,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 }
 
 // open puts the parts together. What it opened is in closers, also where it fails.
-func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Deps) (err error) {
+func (s *Service) open(ctx context.Context, servers []*registry.Server, own *builtins, deps Deps) (err error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return fmt.Errorf("naming the pool: %w", err)
@@ -90,7 +95,10 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Dep
 	if s.registry, err = registry.New(st, servers, deps.Log); err != nil {
 		return err
 	}
-	if s.pins, err = s.openPins(st, deps.Now); err != nil {
+	if s.pins, err = pin.Open(st, deps.Now); err != nil {
+		return err
+	}
+	if err := s.pins.Tidy(s.registry.All()); err != nil {
 		return err
 	}
 	allowed, err := s.cfg.allowed()
@@ -101,7 +109,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Dep
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
-	if err := s.connections(st, allowed, deps); err != nil {
+	if err := s.connections(st, allowed, own, deps); err != nil {
 		return err
 	}
 	s.calls = inflight.New(s.cfg.calls(deps.Now), id.String())
@@ -129,7 +137,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, deps Dep
 }
 
 // connections makes the connector and the pool.
-func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps Deps) error {
+func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *builtins, deps Deps) error {
 	var err error
 	if s.transportHints, err = registry.NewTransportHints(st, deps.Now, deps.Log); err != nil {
 		return err
@@ -137,14 +145,10 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 	if s.anonymousElicitors, err = registry.NewAnonymousElicitors(st, deps.Now, deps.Log); err != nil {
 		return err
 	}
-	tools, err := functions(deps.Builtins)
-	if err != nil {
-		return err
-	}
 	s.connector = mcp.NewConnector(mcp.Config{
 		TransportHints: s.transportHints, AnonymousElicitors: s.anonymousElicitors,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
-		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: openers(deps.Builtins), Functions: tools,
+		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: own.open, Functions: own.functions,
 		Credentials: s.credentials,
 	}, deps.Log)
 	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
@@ -152,22 +156,9 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, deps De
 	return nil
 }
 
-// openPins reads the pins and forgets those of servers that vanished long ago.
-func (s *Service) openPins(st *replica.Store, now func() time.Time) (*pin.Book, error) {
-	pins, err := pin.Open(st, now)
-	if err != nil {
-		return nil, err
-	}
-	return pins, pins.Tidy(s.registry.All())
-}
-
 // configured lists the servers that come from files, flags and the program around.
-func configured(cfg Config, deps Deps) ([]*registry.Server, error) {
-	servers, err := registry.Read(cfg.MCPConfigs, deps.Log)
-	if err != nil {
-		return nil, err
-	}
-	builtin, err := builtinServers(deps.Builtins)
+func configured(cfg Config, builtin []*registry.Server, log *slog.Logger) ([]*registry.Server, error) {
+	servers, err := registry.Read(cfg.MCPConfigs, log)
 	if err != nil {
 		return nil, err
 	}
@@ -236,5 +227,42 @@ func (s *Service) disconnect() error {
 	cancel()
 	s.caller.Drain(now, false)
 	s.connector.Close()
+	return nil
+}
+
+// openAudit opens the file of audit records for appending; the handler is nil if none. The file may be
+// truncated under it, as log rotation does.
+func openAudit(path string) (slog.Handler, io.Closer, error) {
+	if path == "" {
+		return nil, io.NopCloser(nil), nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the audit file: %w; choose a file that can be written", err)
+	}
+	return slog.NewJSONHandler(f, nil), f, nil
+}
+
+// openLogins opens the stored logins.
+func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
+	cfg := s.cfg
+	var catchUp func(context.Context)
+	if s.peers != nil {
+		catchUp = s.peers.CatchUp
+	}
+	key, err := oauth.OpenKey(cfg.TokenKey, cfg.DataDir, cfg.Environ)
+	if err != nil {
+		return nil, err
+	}
+	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
+		Store: st, Client: mcp.Web(allowed), Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
+	})
+}
+
+// credentials returns the credentials of a user's connection to a server, or nil.
+func (s *Service) credentials(server *registry.Server, user string) mcp.Credentials {
+	if source := s.logins.For(server, user); source != nil {
+		return source
+	}
 	return nil
 }

@@ -2,10 +2,13 @@ package workspace
 
 import (
 	"context"
+	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
@@ -143,4 +146,66 @@ func buildVersion() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// Each file is one entry of tools/list, as clients see it.
+//
+//go:embed definitions/*.json
+var definitionFiles embed.FS
+
+// definitions returns the tools as MCP shows them, in file-name order. The
+// schemas stay raw: mcp.Tool drops keywords that it does not know.
+func definitions() ([]mcp.Tool, error) {
+	files, err := definitionFiles.ReadDir("definitions")
+	if err != nil {
+		return nil, fmt.Errorf("read the workspace tools' definitions: %w", err)
+	}
+	tools := make([]mcp.Tool, 0, len(files))
+	for _, file := range files {
+		raw, err := definitionFiles.ReadFile(path.Join("definitions", file.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read the workspace tools' definitions: %w", err)
+		}
+		tool, err := parseDefinition(raw)
+		if err != nil {
+			return nil, fmt.Errorf("workspace tool definition %s: %w", file.Name(), err)
+		}
+		tools = append(tools, tool)
+	}
+	return tools, nil
+}
+
+func parseDefinition(raw []byte) (tool mcp.Tool, err error) {
+	var schemas struct {
+		Input  json.RawMessage `json:"inputSchema"`
+		Output json.RawMessage `json:"outputSchema"`
+	}
+	if err := errors.Join(json.Unmarshal(raw, &tool), json.Unmarshal(raw, &schemas)); err != nil {
+		return mcp.Tool{}, err
+	}
+	tool.InputSchema, tool.OutputSchema = mcp.ToolInputSchema{}, mcp.ToolOutputSchema{}
+	tool.RawInputSchema, tool.RawOutputSchema = schemas.Input, schemas.Output
+	return tool, nil
+}
+
+// progressEvery is how many files lie between two progress notifications.
+const progressEvery = 1000
+
+// reporter is told the number of files a walk has come past so far.
+type reporter func(files int)
+
+// reporterOf sends progress if the caller asked for it. A notification that
+// cannot be delivered is dropped: progress never holds up or fails a call.
+func reporterOf(ctx context.Context, req mcp.CallToolRequest) reporter {
+	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+		return func(int) {}
+	}
+	srv, token := server.ServerFromContext(ctx), req.Params.Meta.ProgressToken
+	return func(files int) {
+		_ = srv.SendNotificationToClient(ctx, string(mcp.MethodNotificationProgress), map[string]any{
+			"progressToken": token,
+			"progress":      files,
+			"message":       fmt.Sprintf("%d files", files),
+		})
+	}
 }

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
+	"encoding/json"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,6 +13,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/call/inflight"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/schema"
@@ -103,4 +106,102 @@ func (s *Server) ReleaseSession(ctx context.Context, req *mcppoolv1.ReleaseSessi
 	s.Calls.Ack(p.Sub, req.GetAckCallIds())
 	n := s.Pool.ReleaseSession(p.Sub, req.GetSessionId())
 	return &mcppoolv1.ReleaseSessionResponse{Released: uint32(n)}, nil
+}
+
+// AttachCall implements McpPoolService.
+func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
+	ctx := stream.Context()
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return err
+	}
+	q := inflight.Query{
+		User: p.Sub, ID: req.GetCallId(), Pool: req.GetPoolId(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
+	}
+	if n, err := hex.Decode(q.Hash[:], []byte(req.GetRequestHash())); err != nil || n != len(q.Hash) {
+		return invalid("request_hash", "it is not a SHA-256 in hex").With(errs.OutcomeKey, errs.OutcomeUnknown)
+	}
+	task := call.Task{ID: req.GetTaskId(), MCPID: req.GetMcpId(), Tool: req.GetName()}
+	if task.ID != "" {
+		if !p.OnBehalf {
+			// A server may not tell its users apart: a guessed name would lead to another user's task.
+			return denied("only a service that acts for a user may ask for an MCP task by its name; leave task_id out").
+				With(errs.OutcomeKey, errs.OutcomeUnknown)
+		}
+		_, task.Server, task.Refused = s.usable(ctx, task.MCPID)
+	}
+	return s.Caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(attached(m))) })
+}
+
+// attached turns an event of a call into one of AttachCall.
+func attached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
+	switch e := m.GetEvent().(type) {
+	case *mcppoolv1.CallToolResponse_Progress:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: e.Progress}}
+	case *mcppoolv1.CallToolResponse_Log:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Log{Log: e.Log}}
+	case *mcppoolv1.CallToolResponse_Result:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: e.Result}}
+	case *mcppoolv1.CallToolResponse_InputRequired:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: e.InputRequired}}
+	case *mcppoolv1.CallToolResponse_Task:
+		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Task{Task: e.Task}}
+	}
+	return &mcppoolv1.AttachCallResponse{}
+}
+
+// AnswerCall implements McpPoolService.
+func (s *Server) AnswerCall(ctx context.Context, req *mcppoolv1.AnswerCallRequest) (*mcppoolv1.AnswerCallResponse, error) {
+	p, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := toAnswer(req.GetAnswer())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Caller.Answer(ctx, p.Sub, req.GetCallId(), req.GetAnswer().GetInputId(), answer); err != nil {
+		return nil, err
+	}
+	return &mcppoolv1.AnswerCallResponse{}, nil
+}
+
+func toAnswer(a *mcppoolv1.CallAnswer) (mcp.Answer, error) {
+	actions := map[mcppoolv1.CallAnswer_Action]mcp.Action{
+		mcppoolv1.CallAnswer_ACTION_ACCEPT: mcp.Accept, mcppoolv1.CallAnswer_ACTION_DECLINE: mcp.Decline,
+		mcppoolv1.CallAnswer_ACTION_CANCEL: mcp.Cancel,
+	}
+	action, ok := actions[a.GetAction()]
+	if !ok {
+		return mcp.Answer{}, invalid("answer.action", "it must be ACCEPT, DECLINE or CANCEL")
+	}
+	content := json.RawMessage(a.GetContentJson())
+	if len(content) > 0 && !json.Valid(content) {
+		return mcp.Answer{}, invalid("answer.content_json", "it is not JSON")
+	}
+	return mcp.Answer{Action: action, Content: content}, nil
+}
+
+// resume reads the continuation of a call that ended with a question.
+func resume(req *mcppoolv1.CallToolRequest, r *call.Request) error {
+	if req.GetRequestState() == "" {
+		if len(req.GetAnswers()) > 0 {
+			return invalid("answers", "they go with the request_state of the questions; a call that still runs is answered by AnswerCall")
+		}
+		return nil
+	}
+	from, err := mcp.DecodeContinuation(req.GetRequestState())
+	if err != nil {
+		return invalid("request_state", err.Error())
+	}
+	answers := make(map[string]mcp.Answer, len(req.GetAnswers()))
+	for _, a := range req.GetAnswers() {
+		answer, err := toAnswer(a)
+		if err != nil {
+			return err
+		}
+		answers[a.GetInputId()] = answer
+	}
+	r.Resume, r.Answers = from, answers
+	return nil
 }

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,23 +97,16 @@ func badAnswer(format string, args ...any) *errs.Error {
 }
 
 // flat refuses a form that is not an object of plain values: MCP requires that, and people fill it in.
-func flat(text string) error {
-	fields, err := strictjson.MemberMap(json.RawMessage(text))
-	if err != nil || !json.Valid([]byte(text)) || plain(fields["type"]) != "object" {
+func flat(form string) error {
+	fields, err := strictjson.MemberMap(json.RawMessage(form))
+	if err != nil || !json.Valid([]byte(form)) || plain(fields["type"]) != "object" {
 		return errors.New("requestedSchema is not that of an object")
 	}
-	if strictjson.Absent(fields["properties"]) {
-		return nil
-	}
-	properties, err := strictjson.MemberMap(fields["properties"])
+	properties, err := propertiesOf(form)
 	if err != nil || len(properties) > maxFields {
 		return fmt.Errorf("requestedSchema has no properties that can be read, or more than %d", maxFields)
 	}
-	for name, raw := range properties {
-		property, err := strictjson.MemberMap(raw)
-		if err != nil {
-			return fmt.Errorf("the property %.100q of requestedSchema cannot be read", name)
-		}
+	for name, property := range properties {
 		switch plain(property["type"]) {
 		case "string", "number", "integer", "boolean", "array": // arrays are choices of several
 		default:
@@ -120,6 +114,21 @@ func flat(text string) error {
 		}
 	}
 	return nil
+}
+
+// propertiesOf returns the properties of a form by their names.
+func propertiesOf(form string) (map[string]map[string]json.RawMessage, error) {
+	fields, err := strictjson.MemberMap(json.RawMessage(form))
+	if err != nil || strictjson.Absent(fields["properties"]) {
+		return nil, err
+	}
+	all, err := strictjson.MemberMap(fields["properties"])
+	properties := make(map[string]map[string]json.RawMessage, len(all))
+	for name, raw := range all {
+		property, propertyErr := strictjson.MemberMap(raw)
+		properties[name], err = property, cmp.Or(err, propertyErr)
+	}
+	return properties, err
 }
 
 // plain returns the text of a JSON string, or "".
@@ -152,21 +161,15 @@ func withDefaults(form string, content json.RawMessage) json.RawMessage {
 		}
 		values = given
 	}
-	fields, err := strictjson.MemberMap(json.RawMessage(form))
-	if err != nil || strictjson.Absent(fields["properties"]) {
-		return content
-	}
-	properties, err := strictjson.MemberMap(fields["properties"])
+	properties, err := propertiesOf(form)
 	if err != nil {
 		return content
 	}
 	added := false
-	for name, raw := range properties {
-		property, err := strictjson.MemberMap(raw)
-		if _, there := values[name]; err != nil || there || strictjson.Absent(property["default"]) {
-			continue
+	for name, property := range properties {
+		if _, there := values[name]; !there && !strictjson.Absent(property["default"]) {
+			values[name], added = property["default"], true
 		}
-		values[name], added = property["default"], true
 	}
 	if !added {
 		return content

@@ -44,46 +44,46 @@ type shortener struct {
 	cut         bool
 }
 
+// block keeps a block, cuts its text, or says that it is missing.
 func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
-	switch kind := c.GetKind().(type) {
-	case *mcppoolv1.Content_Text:
-		kind.Text = s.text(kind.Text)
-	case *mcppoolv1.Content_Image:
-		return s.whole(c, "an image ("+brief(kind.Image.GetMimeType())+")")
-	case *mcppoolv1.Content_Audio:
-		return s.whole(c, "a sound ("+brief(kind.Audio.GetMimeType())+")")
-	case *mcppoolv1.Content_Resource:
-		if r := kind.Resource; len(r.GetBlob()) > 0 {
-			return s.whole(c, "the resource "+brief(r.GetUri()))
-		}
-		kind.Resource.Text = s.text(kind.Resource.GetText())
-	case *mcppoolv1.Content_ResourceLink:
-		return s.whole(c, "a link")
+	text, what, bytes := partsOfBlock(c)
+	switch {
+	case text != nil:
+		*text = s.text(*text)
+	case bytes > s.left:
+		return s.instead(what, bytes)
+	default:
+		s.left -= bytes
 	}
 	return c
 }
 
-// blockSize is what of a block is counted, in bytes.
-func blockSize(c *mcppoolv1.Content) int {
+// partsOfBlock returns the text of a block that can be cut, or what the block is, and how many bytes of it are counted.
+func partsOfBlock(c *mcppoolv1.Content) (text *string, what string, bytes int) {
 	switch kind := c.GetKind().(type) {
 	case *mcppoolv1.Content_Text:
-		return len(kind.Text)
+		return &kind.Text, "", len(kind.Text)
 	case *mcppoolv1.Content_Image:
-		return len(kind.Image.GetData())
+		return nil, "an image (" + brief(kind.Image.GetMimeType()) + ")", len(kind.Image.GetData())
 	case *mcppoolv1.Content_Audio:
-		return len(kind.Audio.GetData())
+		return nil, "a sound (" + brief(kind.Audio.GetMimeType()) + ")", len(kind.Audio.GetData())
 	case *mcppoolv1.Content_Resource:
-		return len(kind.Resource.GetBlob()) + len(kind.Resource.GetText())
+		r := kind.Resource
+		if len(r.GetBlob()) > 0 {
+			return nil, "the resource " + brief(r.GetUri()), len(r.GetBlob()) + len(r.GetText())
+		}
+		return &r.Text, "", len(r.GetText())
 	case *mcppoolv1.Content_ResourceLink:
-		link := kind.ResourceLink
-		return len(link.GetUri()) + len(link.GetName()) + len(link.GetDescription()) + len(link.GetMimeType())
+		l := kind.ResourceLink
+		return nil, "a link", len(l.GetUri()) + len(l.GetName()) + len(l.GetDescription()) + len(l.GetMimeType())
 	}
-	return 0
+	return nil, "", 0
 }
 
 func contentSize(blocks []*mcppoolv1.Content) (n int) {
 	for _, c := range blocks {
-		n += blockSize(c)
+		_, _, bytes := partsOfBlock(c)
+		n += bytes
 	}
 	return n
 }
@@ -101,16 +101,6 @@ func (s *shortener) text(text string) string {
 	s.cut, s.left = true, 0
 	return strings.Clone(text[:end]) + fmt.Sprintf("\n[cut off: %d more bytes; the result has more than the %s that the pool allows]",
 		len(text)-end, size(s.limit))
-}
-
-// whole keeps a block, or says that it is missing.
-func (s *shortener) whole(c *mcppoolv1.Content, what string) *mcppoolv1.Content {
-	bytes := blockSize(c)
-	if bytes <= s.left {
-		s.left -= bytes
-		return c
-	}
-	return s.instead(what, bytes)
 }
 
 // instead returns the note for content that is left out.
