@@ -45,13 +45,13 @@ func (p *Params) Fill(c *Clause) Filled {
 	for _, v := range c.Values[len(f.values):] {
 		f.out.Left = append(f.out.Left, v.Text)
 	}
+	f.pairs()
 	f.choices()
 	f.phrases()
 	f.taken = make([]bool, len(f.values))
 	for _, v := range f.values {
 		f.around = append(f.around, f.aroundOf(v))
 	}
-	f.explicit()
 	f.assign()
 	f.inOrder()
 	f.finish()
@@ -70,20 +70,22 @@ func (f *filling) choices() {
 		d := &f.params[i]
 		for k := range f.c.Tokens {
 			for _, m := range d.members {
-				if n := f.choiceAt(m, k); n > 0 {
-					v := Value{Kind: Choice, From: k, To: k + n, Text: m.text, Key: d.Name}
-					if d.array {
-						v.list = -1 - i
-					}
-					f.add(v)
+				n := f.choiceAt(m, k)
+				if n == 0 {
+					continue
 				}
+				v := Value{Kind: Choice, From: k, To: k + n, Text: m.text, Key: d.Name}
+				if d.array {
+					v.list = -1 - i
+				}
+				if before := f.c.Tokens[max(0, k-1)]; d.flag && k > 0 && (In("deny", before.Term) || before.Term == "no") {
+					v.From, v.Text = k-1, "false"
+				}
+				f.add(v)
 			}
 			if glob := lookup("glob", f.c.Tokens[k].Text); d.form == Glob && glob != "" && k+1 < len(f.c.Tokens) && means("file", f.c.Tokens[k+1].Term) {
 				f.add(Value{Kind: Glob, From: k, To: k + 2, Text: glob})
 			}
-		}
-		if d.flag {
-			f.flag(d)
 		}
 	}
 }
@@ -109,30 +111,17 @@ func (f *filling) choiceAt(m member, k int) int {
 	if same {
 		return 1
 	}
-	for n, part := range m.parts {
+	n := 0
+	for _, part := range m.parts {
+		for n > 0 && k+n < len(f.c.Tokens) && f.c.Tokens[k+n].Term != part && rank.Stop(f.c.Tokens[k+n].Term) {
+			n++ // including an image
+		}
 		if k+n >= len(f.c.Tokens) || f.c.Tokens[k+n].Term != part {
 			return 0
 		}
+		n++
 	}
-	return len(m.parts)
-}
-
-// flag adds a flag if the clause has all words of its name.
-func (f *filling) flag(d *param) {
-	at := -1
-	for _, term := range d.name {
-		k := slices.IndexFunc(f.c.Tokens, func(t Token) bool { return t.Value == nil && t.Term == term })
-		if k < 0 && !In("optional", term) {
-			return
-		}
-		at = max(at, k)
-	}
-	switch {
-	case at > 0 && (In("deny", f.c.Tokens[at-1].Term) || f.c.Tokens[at-1].Term == "no"):
-		f.add(Value{Kind: Choice, From: at - 1, To: at + 1, Text: "false", Key: d.Name})
-	case at >= 0:
-		f.add(Value{Kind: Choice, From: at, To: at + 1, Text: "true", Key: d.Name})
-	}
+	return n
 }
 
 // phrases adds runs of plain words, without the words that speak of the tool itself.
@@ -186,41 +175,28 @@ func (f *filling) plain(i int) bool {
 // narrows reports whether a term narrows, denies, compares or sums up what is asked for.
 func narrows(term string) bool { return In("deny", term) || In("compare", term) || In("limit", term) }
 
-// explicit takes name=value and JSON objects.
-func (f *filling) explicit() {
-	for i, v := range f.values {
-		switch {
-		case isNameOf(v, f.Tool):
-			f.take(i)
-		case v.Kind == Pair:
-			f.set(v.Key, strictjson.Quote(v.Text), i)
-		case v.Kind == JSON:
-			if doc, err := strictjson.ParseObject(v.Text); err == nil {
-				for _, k := range doc.Keys() {
-					raw, _ := doc.Get(k)
-					f.set(k, raw, i)
-				}
+// pairs adds what JSON objects name, as pairs. A tool without a schema takes all pairs; no tool takes its own name.
+func (f *filling) pairs() {
+	for _, v := range slices.Clone(f.values) {
+		if doc, err := strictjson.ParseObject(v.Text); v.Kind == JSON && err == nil {
+			for _, k := range doc.Keys() {
+				raw, _ := doc.Get(k)
+				f.add(Value{Kind: Pair, From: v.From, To: v.To, Key: k, Text: raw})
+			}
+		}
+	}
+	for _, v := range f.values {
+		if open := v.Kind == Pair && len(f.Props) == 0 && !f.Closed(); open || isNameOf(v, f.Tool) {
+			f.use(v)
+			if open {
+				f.out.Input.Set(v.Key, v.Text)
 			}
 		}
 	}
 }
 
-// set gives a named property a value. A tool without a schema takes any.
-func (f *filling) set(name, raw string, value int) {
-	if p := f.PropLike(name); p != nil {
-		if v, ok := Coerce(p, raw); ok {
-			f.out.Input.Set(p.Name, v)
-			f.take(value)
-		}
-	} else if len(f.Props) == 0 && !f.Closed() {
-		f.out.Input.Set(name, raw)
-		f.take(value)
-	}
-}
-
-func (f *filling) take(value int) {
-	f.taken[value] = true
-	v := f.values[value]
+// use marks the tokens of a value.
+func (f *filling) use(v *Value) {
 	for i := v.From; i < v.To; i++ {
 		f.out.Used[i] = true
 	}
@@ -244,7 +220,7 @@ func (f *filling) assign() {
 	of := make([][]pair, len(f.values)) // by value
 	for j, v := range f.values {
 		for i := range f.params {
-			if score, ok := f.params[i].takes(v); ok && !f.out.Used[v.From] {
+			if score, ok := f.takes(&f.params[i], v); ok && !f.out.Used[v.From] {
 				score += f.cues(&f.params[i], j)
 				if f.params[i].Required {
 					score += 0.3
@@ -286,7 +262,7 @@ func (f *filling) inOrder() {
 		for i := range f.params {
 			d := &f.params[i]
 			if d.Required && !d.array && d.form != Path && d.form != Glob && !f.out.Input.Has(d.Name) && slices.ContainsFunc(values, func(j int) bool {
-				score, ok := d.takes(f.values[j])
+				score, ok := f.takes(d, f.values[j])
 				return ok && score >= 0
 			}) {
 				params = append(params, i)
@@ -326,7 +302,8 @@ func (f *filling) give(p pair) bool {
 		f.out.Input.Set(d.Name, arrayOf(v, values))
 	}
 	for _, j := range group {
-		f.take(j)
+		f.taken[j] = true
+		f.use(f.values[j])
 	}
 	f.imply(d, v)
 	return true
@@ -388,7 +365,7 @@ func (f *filling) imply(d *param, v *Value) {
 // overlaps reports whether a part of a value is another property's already. A number shares its token with its unit.
 func (f *filling) overlaps(v *Value) bool {
 	for j, o := range f.values {
-		if f.taken[j] && o.From < v.To && v.From < o.To && o.Kind != Number && v.Kind != Number {
+		if f.taken[j] && o.From < v.To && v.From < o.To && o.Kind != Number && v.Kind != Number && v.Kind != Pair {
 			return true
 		}
 	}
@@ -399,6 +376,8 @@ func (f *filling) overlaps(v *Value) bool {
 func (f *filling) raw(d *param, v *Value) (string, bool) {
 	text, ok := v.Text, true
 	switch {
+	case v.Kind == Pair:
+		return Coerce(d.Property, text)
 	case v.Kind == Choice && d.flag:
 		return text, true
 	case d.number && v.Kind == Number:
@@ -450,7 +429,7 @@ func (f *filling) inFolder() {
 		for j, v := range f.values {
 			if !f.taken[j] && (v.Kind == Phrase || v.Kind == Path) && v.From > 0 && f.c.Tokens[v.From-1].Text == "in" && !strings.ContainsAny(v.Text, " *") {
 				f.out.Input.Set(d.Name, strictjson.Quote(strings.TrimSuffix(v.Text, "/")+"/"+strictjson.Content(raw)))
-				f.take(j)
+				f.use(v)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure
 	c := Scan(description)
 	for _, v := range c.Values {
 		if v.Kind == Pair && (t.PropLike(v.Key) != nil || len(t.Props) == 0) {
-			give(v.Key, strictjson.Quote(v.Text))
+			give(v.Key, v.Text)
 		}
 	}
 	if !supplied && strings.TrimSpace(description) != "" {
@@ -50,16 +50,9 @@ func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure
 // fromWords reads what is asked for out of a sentence: "use docs/guide.md".
 func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c *Clause) {
 	only := *t
-	only.Props = nil
-	for _, name := range asked {
-		if p := t.Prop(name); p != nil {
-			required := *p
-			required.Required = true
-			only.Props = append(only.Props, required)
-		}
-	}
-	if len(only.Props) == 0 {
-		return
+	only.Props = slices.DeleteFunc(slices.Clone(t.Props), func(p catalog.Property) bool { return !slices.Contains(asked, p.Name) })
+	for i := range only.Props {
+		only.Props[i].Required = true
 	}
 	found := ParamsOf(&only).Fill(c).Input
 	for _, k := range found.Keys() {

@@ -81,7 +81,9 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 		d.percent = says("percent", "%") || strings.Contains(strings.ToLower(d.Name), "percent")
 		return d
 	}
-	d.flag = d.Takes("boolean") && !d.Takes("string")
+	if d.flag = d.Takes("boolean") && !d.Takes("string"); d.flag {
+		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.name), func(t string) bool { return In("optional", t) })}}
+	}
 	d.form = d.formOf(says)
 	d.query = d.form == Phrase && hasTerm(d.name, "queri", "search", "q", "keyword", "term", "needl")
 	speaks := d.said
@@ -152,11 +154,13 @@ var readiness = map[Kind]map[Kind]float64{
 }
 
 // takes reports whether a parameter takes a value, and how readily.
-func (d *param) takes(v *Value) (score float64, ok bool) {
+func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	switch {
 	case v.Kind == Choice:
 		return 4, v.Key == d.Name
-	case len(d.members) > 0 || d.flag:
+	case v.Kind == Pair:
+		return 9, p.PropLike(v.Key) == d.Property
+	case len(d.members) > 0:
 		return 0, false
 	case d.number:
 		return d.takesNumber(v)

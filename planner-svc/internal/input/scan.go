@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"pawl.dev/services/strictjson"
+
 	"pawl.dev/planner-svc/internal/rank"
 )
 
@@ -37,7 +39,7 @@ const (
 type Value struct {
 	Kind     Kind
 	From, To int    // tokens
-	Text     string // without quotation marks
+	Text     string // without quotation marks; of a Pair, JSON
 	Key      string // of a Pair; the property of a Choice
 	Number   float64
 	exact    string // the number as JSON has it, "" if it is computed
@@ -144,7 +146,7 @@ func (c *Clause) value(i int) bool {
 			v.Text = unquoted(found)
 		case Pair:
 			key, text, _ := strings.Cut(found, "=")
-			v.Key, v.Text = strings.TrimSpace(key), strings.Trim(strings.TrimSpace(text), `"'`)
+			v.Key, v.Text = strings.TrimSpace(key), strictjson.Quote(strings.Trim(strings.TrimSpace(text), `"'`))
 		case Path:
 			v.Text = hanTail.ReplaceAllString(strings.TrimRight(found, ".,?{["), "$1")
 			end = i + len(v.Text)
