@@ -17,48 +17,33 @@ var booleans = map[string]string{"true": "true", "yes": "true", "on": "true", "æ
 // Coerce turns JSON text into what a property takes if nothing is lost by it: "3" becomes 3 for an integer, 3 becomes "3" for a string. Else it
 // returns the text as it was, and false.
 func Coerce(p *catalog.Property, raw string) (string, bool) {
-	text, kind := strictjson.Content(raw), strictjson.Kind(raw)
-	if v, ok := enumMember(p.Enum, text); ok {
-		return v, true
+	text := strictjson.Content(raw)
+	if member, ok := enumMember(p.Enum, text); ok {
+		return member, true
 	}
-	switch {
-	case kind == "number" && p.Takes("integer") && !p.Takes("number"):
-		if m := wholeNumber.FindStringSubmatch(raw); m != nil {
+	forms := []string{raw}
+	switch strictjson.Kind(raw) {
+	case "number", "boolean":
+		forms = []string{raw, strictjson.Quote(raw), strictjson.Array([]string{raw})}
+	case "object", "array":
+		forms = []string{raw, strictjson.Array([]string{raw})}
+	case "string":
+		trimmed := strings.TrimSpace(text)
+		forms = []string{raw, strings.ReplaceAll(trimmed, ",", ""), booleans[strings.ToLower(trimmed)], trimmed}
+	}
+	for _, form := range forms {
+		kind := strictjson.Kind(form)
+		if m := wholeNumber.FindStringSubmatch(form); m != nil && p.Takes("integer") && !p.Takes("number") {
 			return m[1], true
 		}
-		return raw, false
-	case p.Takes(kind), kind == "number" && p.Takes("integer"):
-		return raw, true
-	case kind == "string":
-		return fromText(p, text)
-	case p.Takes("string") && (kind == "number" || kind == "boolean"):
-		return strictjson.Quote(raw), true
-	case p.Takes("array") && kind != "null":
-		return strictjson.Array([]string{raw}), true
+		if p.Takes(kind) && json.Valid([]byte(form)) {
+			return strictjson.Compact(form), true
+		}
+	}
+	if strictjson.Kind(raw) == "string" && p.Takes("array") {
+		return textItems(p, text)
 	}
 	return raw, false
-}
-
-// fromText makes something else than a string of a text.
-func fromText(p *catalog.Property, text string) (string, bool) {
-	trimmed := strings.TrimSpace(text)
-	digits := strings.ReplaceAll(trimmed, ",", "")
-	if m := wholeNumber.FindStringSubmatch(digits); m != nil && m[1] == digits && (p.Takes("integer") || p.Takes("number")) {
-		return digits, true
-	}
-	if p.Takes("number") && strictjson.Kind(digits) == "number" && json.Valid([]byte(digits)) {
-		return digits, true
-	}
-	if b, ok := booleans[strings.ToLower(trimmed)]; ok && p.Takes("boolean") {
-		return b, true
-	}
-	if kind := strictjson.Kind(trimmed); (kind == "array" || kind == "object") && p.Takes(kind) && json.Valid([]byte(trimmed)) {
-		return strictjson.Compact(trimmed), true
-	}
-	if p.Takes("array") {
-		return textItems(p, trimmed)
-	}
-	return strictjson.Quote(text), false
 }
 
 // textItems makes an array of a list with commas.
@@ -71,11 +56,8 @@ func textItems(p *catalog.Property, text string) (string, bool) {
 		item.Type = strictjson.Content(kind)
 	}
 	var items []string
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		raw, ok := Coerce(item, strictjson.Quote(part))
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' }) {
+		raw, ok := Coerce(item, strictjson.Quote(strings.TrimSpace(part)))
 		if !ok {
 			return strictjson.Quote(text), false
 		}
@@ -85,16 +67,13 @@ func textItems(p *catalog.Property, text string) (string, bool) {
 }
 
 // enumMember finds the member of an enum that a text is, first in its own case and then in any.
-func enumMember(enum, text string) (string, bool) {
+func enumMember(enum, text string) (member string, ok bool) {
 	for raw := range strictjson.Items(enum) {
-		if strictjson.Content(raw) == text {
+		if m := strictjson.Content(raw); m == text {
 			return raw, true
+		} else if !ok && strings.EqualFold(m, strings.TrimSpace(text)) {
+			member, ok = raw, true
 		}
 	}
-	for raw := range strictjson.Items(enum) {
-		if strings.EqualFold(strictjson.Content(raw), strings.TrimSpace(text)) {
-			return raw, true
-		}
-	}
-	return "", false
+	return member, ok
 }

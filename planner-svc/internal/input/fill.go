@@ -94,34 +94,36 @@ func (f *filling) choices() {
 func (f *filling) choiceAt(m member, k int) int {
 	t := f.c.Tokens[k]
 	same := strings.EqualFold(t.Text, m.text) || lookup("code", t.Text) == m.text
-	if v := t.Value; v != nil {
-		if v.Kind == Number {
-			ours, ok := unitOf(m.text)
-			theirs, _ := unitOf(v.Unit)
-			same = ok && ours == theirs
-		}
-		if same && v.Kind != Quoted {
-			return 1
-		}
-		return 0
+	switch {
+	case t.Value != nil && t.Value.Kind == Number:
+		ours, ok := unitOf(m.text)
+		theirs, _ := unitOf(t.Value.Unit)
+		same = ok && ours == theirs
+	case In("glue", m.text):
+		same = k > 0 && same && In("switch", f.c.Tokens[k-1].Term) // "on" is a preposition, as a rule
+	case t.Value == nil && !same:
+		return f.wordsAt(m.parts, k)
 	}
-	if In("glue", m.text) && (k == 0 || !In("switch", f.c.Tokens[k-1].Term)) {
-		return 0 // "on" is a preposition, as a rule
-	}
-	if same {
+	if same && (t.Value == nil || t.Value.Kind != Quoted) {
 		return 1
 	}
-	n := 0
-	for _, part := range m.parts {
-		for n > 0 && k+n < len(f.c.Tokens) && f.c.Tokens[k+n].Term != part && rank.Stop(f.c.Tokens[k+n].Term) {
-			n++ // including an image
-		}
-		if k+n >= len(f.c.Tokens) || f.c.Tokens[k+n].Term != part {
+	return 0
+}
+
+// wordsAt returns how many tokens from k some terms are, with words between them that say nothing: including an image.
+func (f *filling) wordsAt(terms []string, k int) (n int) {
+	for _, t := range f.c.Tokens[k:] {
+		switch {
+		case len(terms) > 0 && t.Term == terms[0]:
+			terms = terms[1:]
+		case n == 0 || !rank.Stop(t.Term):
 			return 0
 		}
-		n++
+		if n++; len(terms) == 0 {
+			return n
+		}
 	}
-	return n
+	return 0
 }
 
 // phrases adds runs of plain words, without the words that speak of the tool itself.

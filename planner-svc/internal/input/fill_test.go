@@ -1,7 +1,9 @@
 package input
 
 import (
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestFill(t *testing.T) {
@@ -93,6 +95,18 @@ func TestValues(t *testing.T) {
 	} {
 		if got := ParamsOf(newTool("do", tc.schema)).Fill(Scan(tc.goal)).Input; got.String() != tc.want {
 			t.Errorf("%q: %s, want %s", tc.goal, got, tc.want)
+		}
+	}
+}
+
+// Scanning and filling take time in proportion to a goal's length, whatever it repeats.
+func TestLongGoals(t *testing.T) {
+	tool := ParamsOf(newTool("do", search))
+	for _, unit := range []string{"a 1 ", "\"", "{", "{\n", "[", "中", "中1", "3k", "a=", "a-", "x.y ", "/", "1-", "2020-", "1,", "a@", "http://", "A, B and C "} {
+		start := time.Now()
+		tool.Fill(Scan(strings.Repeat(unit, MostText/len(unit))))
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("%q again and again took %v", unit, d)
 		}
 	}
 }

@@ -10,41 +10,49 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
+// merger puts members into an input, as the tool spells and takes them.
+type merger struct {
+	t   *catalog.Tool
+	out *strictjson.Object
+}
+
+// give puts in a member unless the tool refuses it or it is null, and reports whether it did.
+func (m merger) give(key, raw string) bool {
+	p := m.t.PropLike(key)
+	switch {
+	case raw == "null", p == nil && m.t.Closed():
+		return false
+	case p != nil:
+		raw, _ = Coerce(p, raw)
+		key = p.Name
+	}
+	m.out.Set(key, raw)
+	return true
+}
+
 // Merge puts what a person supplied over an input: the members of content (null says nothing), key=value in the description, and, if one thing is
 // still asked for, the plain text of either. Values become what the schema takes if nothing is lost by it; members that the tool refuses are left out.
 func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {
-	asked := Offending(t, in, failure)
-	out, supplied := in.Clone(), false
-	give := func(key, raw string) {
-		p := t.PropLike(key)
-		switch {
-		case raw == "null", p == nil && t.Closed():
-			return
-		case p != nil:
-			raw, _ = Coerce(p, raw)
-			key = p.Name
-		}
-		out.Set(key, raw)
-		supplied = true
-	}
+	asked, supplied := Offending(t, in, failure), false
+	m := merger{t: t, out: in.Clone()}
 	if doc, err := strictjson.ParseObject(content); err == nil {
 		for _, k := range doc.Keys() {
 			v, _ := doc.Get(k)
-			give(k, v)
+			supplied = m.give(k, v) || supplied
 		}
 	} else if len(asked) == 1 && strictjson.Kind(content) != "object" {
-		give(asked[0], content)
+		supplied = m.give(asked[0], content)
 	}
 	c := Scan(description)
 	for _, v := range c.Values {
 		if v.Kind == Pair && (t.PropLike(v.Key) != nil || len(t.Props) == 0) {
-			give(v.Key, v.Text)
+			supplied = m.give(v.Key, v.Text) || supplied
 		}
 	}
 	if !supplied && strings.TrimSpace(description) != "" {
-		fromWords(t, out, asked, c)
+		fromWords(t, m.out, asked, c)
 	}
-	return Ordered(t, out)
+	return Ordered(t, m.out)
 }
 
 // fromWords reads what is asked for out of a sentence: "use docs/guide.md".
@@ -65,25 +73,25 @@ func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c *Claus
 // from enums and ranges, takes up what the error suggests if the tool only reads, and fills what is required from fresh, the input that the goal tells.
 // It returns the same input if none of that helps.
 func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, fresh *strictjson.Object) *strictjson.Object {
-	out := failed.Clone()
-	dropUnknown(t, out, failure)
-	for i := range t.Props {
-		mendValue(&t.Props[i], out)
+	m := merger{t: t, out: &strictjson.Object{}}
+	for _, k := range failed.Keys() {
+		raw, _ := failed.Get(k)
+		m.mend(k, raw, failure, failed)
 	}
-	if m := suggestion.FindStringSubmatch(failure); m != nil && t.Reads() {
-		for _, name := range byValue(t, out, failure) {
+	if found := suggestion.FindStringSubmatch(failure); found != nil && t.Reads() {
+		for _, name := range byValue(t, m.out, failure) {
 			if t.Prop(name).Takes("string") {
-				out.Set(name, strictjson.Quote(m[1]))
+				m.give(name, strictjson.Quote(found[1]))
 				break
 			}
 		}
 	}
-	for _, name := range t.Missing(out) {
+	for _, name := range t.Missing(m.out) {
 		if v, ok := fresh.Get(name); ok {
-			out.Set(name, v)
+			m.give(name, v)
 		}
 	}
-	return Ordered(t, out)
+	return Ordered(t, m.out)
 }
 
 var (
@@ -91,35 +99,24 @@ var (
 	unknownWords = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|additional|not allowed|extra|未知|多余|不允许`)
 )
 
-// dropUnknown renames members that are spelled differently in the schema, and removes those that the tool refuses or the error calls unknown.
-func dropUnknown(t *catalog.Tool, out *strictjson.Object, failure string) {
-	for _, k := range slices.Clone(out.Keys()) {
-		like := t.PropLike(k)
-		switch {
-		case like != nil && like.Name == k:
-		case like != nil && !out.Has(like.Name):
-			v, _ := out.Get(k)
-			out.Set(like.Name, v)
-			out.Delete(k)
-		case t.Closed(), unknownWords.MatchString(failure) && catalog.ContainsWord(strings.ToLower(failure), strings.ToLower(k)):
-			out.Delete(k)
+// mend puts in a member of an input that failed as the schema takes it. It leaves out what the error calls unknown, and what cannot be taken and is not
+// required.
+func (m merger) mend(key, raw, failure string, failed *strictjson.Object) {
+	p := m.t.PropLike(key)
+	if p == nil {
+		if !unknownWords.MatchString(failure) || !catalog.ContainsWord(strings.ToLower(failure), strings.ToLower(key)) {
+			m.give(key, raw)
 		}
-	}
-}
-
-// mendValue makes a value what its property takes: the member of an enum that it begins or that begins it, a number within the limits. A value that
-// cannot be, of a property that is not required, is left out.
-func mendValue(p *catalog.Property, out *strictjson.Object) {
-	raw, ok := out.Get(p.Name)
-	if !ok {
 		return
 	}
 	v, fits := Coerce(p, raw)
-	if raw == "null" && !p.Takes("null") || !fits && p.Enum == "" && !p.Required {
-		out.Delete(p.Name)
-		return
+	switch {
+	case p.Name != key && failed.Has(p.Name):
+	case raw == "null" && p.Takes("null"):
+		m.out.Set(p.Name, raw)
+	case fits || p.Required || p.Enum != "":
+		m.give(key, within(p, nearest(p, v)))
 	}
-	out.Set(p.Name, within(p, nearest(p, v)))
 }
 
 // nearest returns the member of an enum that a value begins, or that begins it.

@@ -72,9 +72,9 @@ var patterns = []struct {
 	kind Kind
 	re   *regexp.Regexp
 }{
-	{JSON, regexp.MustCompile(`^(?:\{.*\}|\[[^\]]*\])`)},
+	{JSON, regexp.MustCompile(`(?s)^(?:\{.*\}|\[[^\]]*\])`)},
 	{Quoted, regexp.MustCompile(`^(?:"[^"]+"|“[^”]+”|‘[^’]+’|「[^」]+」|` + "`[^`]+`" + `|'[^']+')`)},
-	{Pair, regexp.MustCompile(`^[A-Za-z_][\w-]*\s*=\s*(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
+	{Pair, regexp.MustCompile(`^[A-Za-z_][\w-]{0,63}\s*=\s*(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
 	{URL, regexp.MustCompile(`^[a-z][a-z0-9+]*://[^\s"'<>]+[^\s"'<>.,;:!?)]`)},
 	{Email, regexp.MustCompile(`^[\w.+-]+@[\w-]+(?:\.[\w-]+)*`)},
 	{Date, regexp.MustCompile(`(?i)^(?:\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?|` + months + `\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4})?|\d{1,2}(?:st|nd|rd|th)? (?:of )?` + months +
@@ -91,6 +91,12 @@ var (
 	word        = regexp.MustCompile(`^(?:` + letter + `|[\p{N}_])(?:` + letter + `|[\p{N}_]|['’.](?:` + letter + `|\p{N})|-[\p{Lu}\p{N}])*`)
 	hanTail     = regexp.MustCompile(`([A-Za-z0-9_-])\p{Han}[^/.]*$`) // Chinese behind the end of a path in other letters
 )
+
+// mostValue bounds a value without quotation marks, brackets or name, in bytes, so that scanning takes time in proportion to a text's length.
+const mostValue = 512
+
+// closing is what a JSON value ends with, by what it begins with.
+var closing = [256]string{'{': "}", '[': "]"}
 
 // MostText bounds a text that is looked at, in bytes.
 const MostText = 8 << 10
@@ -136,34 +142,40 @@ func (c *Clause) value(i int) bool {
 		return false
 	}
 	for _, p := range patterns {
-		found := p.re.FindString(c.Text[i:])
-		if found == "" {
+		rest := c.Text[i:]
+		if p.kind == JSON && !strings.Contains(rest, closing[rest[0]]) {
 			continue
+		} else if p.kind > Pair {
+			rest = rest[:min(len(rest), mostValue)]
 		}
-		v, end := Value{Kind: p.kind, Text: found}, i+len(found)
-		switch p.kind {
-		case Quoted:
-			v.Text = unquoted(found)
-		case Pair:
-			key, text, _ := strings.Cut(found, "=")
-			v.Key, v.Text = strings.TrimSpace(key), strictjson.Quote(strings.Trim(strings.TrimSpace(text), `"'`))
-		case Path:
-			v.Text = hanTail.ReplaceAllString(strings.TrimRight(found, ".,?{["), "$1")
-			end = i + len(v.Text)
-			if !strings.ContainsAny(v.Text, "/*.") || v.Text == "/" || v.Text == "*" {
-				continue
-			}
-		case Number:
-			numberEnd := end
-			v, end = c.number(v, end)
-			if next, _ := utf8.DecodeRuneInString(c.Text[numberEnd:]); end == numberEnd && unicode.IsLetter(next) {
-				continue // 1Z999, 3rd
+		if found := p.re.FindString(rest); found != "" && len(found) != mostValue {
+			if v, end, ok := c.read(p.kind, found, i+len(found)); ok {
+				c.add(v, i, end)
+				return true
 			}
 		}
-		c.add(v, i, end)
-		return true
 	}
 	return false
+}
+
+// read makes a value of what a pattern found before end, and returns its end; false if it is none after all.
+func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
+	v := Value{Kind: kind, Text: found}
+	switch kind {
+	case Quoted:
+		v.Text = unquoted(found)
+	case Pair:
+		key, text, _ := strings.Cut(found, "=")
+		v.Key, v.Text = strings.TrimSpace(key), strictjson.Quote(strings.Trim(strings.TrimSpace(text), `"'`))
+	case Path:
+		v.Text = hanTail.ReplaceAllString(strings.TrimRight(found, ".,?{["), "$1")
+		return v, end - len(found) + len(v.Text), strings.ContainsAny(v.Text, "/*.") && v.Text != "/" && v.Text != "*"
+	case Number:
+		v, after := c.number(v, end)
+		next, _ := utf8.DecodeRuneInString(c.Text[end:])
+		return v, after, after > end || !unicode.IsLetter(next) // not: 1Z999, 3rd
+	}
+	return v, end, true
 }
 
 // unquoted removes the first and the last character.
