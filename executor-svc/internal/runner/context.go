@@ -72,6 +72,7 @@ func dropLargeOutputs(history []*plannerv1.HistoryEntry) {
 		size := len(history[i].GetOutputJson())
 		if size > left {
 			history[i].OutputJson = fmt.Sprintf(`{"message":"(%d bytes, left out: more than a planner is sent)"}`, size)
+			history[i].OutputOmitted = true
 			continue
 		}
 		left -= size

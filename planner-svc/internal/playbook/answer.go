@@ -15,10 +15,9 @@ import (
 // answer is the playbook's own, or a summary of its steps. A playbook that ended early is always summed up: its answer was
 // written for one that went through.
 func (r *run) answer(cutShort string) (string, error) {
-	l := r.lang
 	err := r.replay()
 	if cutShort != "" {
-		return l.Say("The playbook ended early: %s", "playbook 提前结束：%s", strings.TrimSpace(cutShort)) + "\n\n" + r.summary(), nil
+		return r.lang.Say("The playbook ended early: %s", "playbook 提前结束：%s", strings.TrimSpace(cutShort)) + "\n\n" + r.summary(), nil
 	}
 	if err != nil {
 		return "", err

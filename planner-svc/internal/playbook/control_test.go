@@ -206,6 +206,18 @@ func TestExpressionsThatFail(t *testing.T) {
 	}
 }
 
+// An output that the planner was not sent is no reason to decide otherwise than before.
+func TestOutputsThatWereLeftOut(t *testing.T) {
+	for _, rest := range []string{"if: has(steps.a.output.structured)", "foreach: \"${a.structured}\"", "input: {x: \"${a.message}\"}"} {
+		omitted := ok("ws/read", `{"message":"(9 bytes, left out)"}`)
+		omitted.OutputOmitted = true
+		_, err := planOf(t, context_("steps:\n- {id: a, tool: ws/read}\n- tool: ws/read\n  "+rest+"\n", omitted))
+		if err == nil || !strings.Contains(err.Error(), "left out") && !strings.Contains(err.Error(), `it has "error"`) {
+			t.Errorf("%s: %v", rest, err)
+		}
+	}
+}
+
 // What is wrong with conditions, lists and retries is listed with the playbook.
 func TestControlIsChecked(t *testing.T) {
 	const bad = `steps:

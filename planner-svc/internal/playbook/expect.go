@@ -1,6 +1,7 @@
 package playbook
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -75,10 +76,7 @@ func (e *Expectation) holds(output string, lookup func(string) (string, bool)) e
 		ref = "${" + self + "." + e.Path + "}"
 	}
 	value, err := jsonref.Resolve(strictjson.Quote(ref), func(name string) (string, bool) { return output, name == self })
-	where := e.Path
-	if where == "" {
-		where = "the output"
-	}
+	where := cmp.Or(e.Path, "the output")
 	for _, c := range e.Checks {
 		if c.op == "exists" {
 			if want := c.operand == "true"; want != (err == nil) {

@@ -139,7 +139,11 @@ func (r *run) eval(x *expression, i int) (string, error) {
 	}
 	steps := map[string]any{}
 	for _, id := range x.names {
-		steps[id] = r.states[r.byID[id]].forExpressions()
+		st := &r.states[r.byID[id]]
+		if st.omitted { // it may have read more when it was evaluated before
+			return "", fmt.Errorf("the output of %s was left out, because the outputs of the task are too large", id)
+		}
+		steps[id] = st.forExpressions()
 	}
 	value, _, err := x.program.Eval(map[string]any{goalName: r.goal(), inputsName: celValue(r.inputs), stepsName: steps})
 	switch {

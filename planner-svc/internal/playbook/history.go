@@ -41,6 +41,7 @@ type state struct {
 	items   []string // JSON of the items, if it has `foreach`
 	outputs []string // JSON, of the calls that have ended
 	worst   string   // the status of the last of them that did not succeed
+	omitted bool     // the planner was not sent all of them
 	output  string   // JSON of the whole step, once it has ended
 	value   any      // the same for expressions; made when it is needed
 	ahead   string   // the id of its call if that is planned ahead and can be referred to
@@ -158,7 +159,7 @@ func (r *run) ended(names []string, n int) bool {
 
 // add takes the result of a call, and makes that of the step if it was the last one.
 func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
-	st.outputs = append(st.outputs, output(e))
+	st.outputs, st.omitted = append(st.outputs, output(e)), st.omitted || e.GetOutputOmitted()
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
 	case plannerv1.StepResult_STEP_RESULT_SKIPPED:

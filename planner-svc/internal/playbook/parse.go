@@ -150,6 +150,7 @@ func (r *reader) step(i int, n *yaml.Node) Step {
 		r.wrong(n, what+" has no `tool`")
 	}
 	s.Input = s.template.String()
+	s.names = append(namesIn(s.Input), namesIn(s.Description)...)
 	return s
 }
 

@@ -24,8 +24,6 @@ type Planner struct {
 	parsed map[string]*Playbook // by text
 }
 
-var _ plan.Planner = (*Planner)(nil)
-
 // New returns the planner. The fallback answers what a playbook says nothing about.
 func New(fallback plan.Planner) *Planner {
 	return &Planner{Planner: fallback, parsed: map[string]*Playbook{}}

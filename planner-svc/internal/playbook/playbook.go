@@ -39,6 +39,7 @@ type Step struct {
 	Line        int
 
 	template *strictjson.Object // Input, taken apart
+	names    []string           // that Input and Description refer to
 }
 
 // Expectation is what must hold of a step's output.

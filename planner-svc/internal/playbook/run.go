@@ -55,7 +55,7 @@ func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	if t == nil {
 		return nil, unusable(s.Line, "%s: %s", r.stepName(p.step), r.noTool(s.Tool))
 	}
-	open := !r.ended(append(namesIn(s.Input), namesIn(s.Description)...), p.step)
+	open := !r.ended(s.names, p.step)
 	input, err := r.fill(s.Input, p, open)
 	if err != nil {
 		return nil, unusable(s.Line, "%s (%s): its input cannot be made: %w", r.stepName(p.step), s.Tool, err)
@@ -152,6 +152,8 @@ func output(e *plannerv1.HistoryEntry) string {
 	switch {
 	case e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS:
 		return `{"error":` + strictjson.Quote(reasonOf(e)) + `}`
+	case e.GetOutputOmitted():
+		return `{"error":"its output was left out, because the outputs of the task are too large"}`
 	case e.GetOutputJson() == "":
 		return `{"message":""}`
 	}
@@ -175,8 +177,7 @@ func failed(format string, args ...any) *errs.Error {
 
 // unusable is a playbook that refers to something that is not there.
 func unusable(line int, format string, args ...any) *errs.Error {
-	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...)
-	return e.With("line", strconv.Itoa(line))
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
 
 // precondition turns the error of a playbook that does not parse, or of its inputs, into one of planning: the request that planned was right.

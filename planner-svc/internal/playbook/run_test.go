@@ -86,7 +86,11 @@ func planAll(t testing.TB, tc *plannerv1.TaskContext) ([]*plannerv1.PlannedStep,
 }
 
 func tell(s *plannerv1.PlannedStep) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", s.GetToolId(), s.GetInputJson(), risk.Name(s.GetRisk().GetLevel()), s.GetDescription()))
+	level := ""
+	if s.GetRisk() != nil {
+		level = risk.Name(s.GetRisk().GetLevel())
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", s.GetToolId(), s.GetInputJson(), level, s.GetDescription()))
 }
 
 const book = `

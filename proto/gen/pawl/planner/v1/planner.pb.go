@@ -633,7 +633,9 @@ type HistoryEntry struct {
 	// Why it failed; empty if it did not.
 	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	// What is known of its call.
-	Outcome       v1.Outcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
+	Outcome v1.Outcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
+	// The output was too large to be sent; `output_json` says so instead.
+	OutputOmitted bool `protobuf:"varint,9,opt,name=output_omitted,json=outputOmitted,proto3" json:"output_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +724,13 @@ func (x *HistoryEntry) GetOutcome() v1.Outcome {
 		return x.Outcome
 	}
 	return v1.Outcome(0)
+}
+
+func (x *HistoryEntry) GetOutputOmitted() bool {
+	if x != nil {
+		return x.OutputOmitted
+	}
+	return false
 }
 
 // Round is a question and its answer.
@@ -4420,7 +4429,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x06Memory\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
 	"\flast_step_id\x18\x02 \x01(\tR\n" +
-	"lastStepId\"\xa0\x02\n" +
+	"lastStepId\"\xc7\x02\n" +
 	"\fHistoryEntry\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12 \n" +
@@ -4431,7 +4440,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\voutput_json\x18\x06 \x01(\tR\n" +
 	"outputJson\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x121\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\";\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\x12%\n" +
+	"\x0eoutput_omitted\x18\t \x01(\bR\routputOmitted\";\n" +
 	"\x05Round\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\tR\x06answer\"\x84\x02\n" +
