@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -231,7 +232,7 @@ func TestModelCorrectsItself(t *testing.T) {
 	}
 }
 
-// manyTools starts an MCP server of n tools that return their number, and `big`, which returns a long text.
+// manyTools starts an MCP server of n tools that return their number, and `big` and `long`, which return long texts.
 func manyTools(t testing.TB, n int) map[string]any {
 	t.Helper()
 	s := server.NewMCPServer("many", "1.0.0", server.WithToolCapabilities(false))
@@ -246,23 +247,30 @@ func manyTools(t testing.TB, n int) map[string]any {
 			page := req.GetInt("page", 0)
 			return mcpgo.NewToolResultText(fmt.Sprintf("Page %d. %sEnd of page %d.", page, strings.Repeat("All work and no play. ", 1000), page)), nil
 		})
+	s.AddTool(mcpgo.NewTool("long", mcpgo.WithDescription("Returns a text that is a little too long.")),
+		func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			return mcpgo.NewToolResultText(strings.Repeat("It goes on and on. ", 200) + "This is the end."), nil
+		})
 	server := httptest.NewServer(server.NewStreamableHTTPServer(s))
 	t.Cleanup(server.Close)
 	return map[string]any{"many": map[string]any{"url": server.URL + "/mcp", "trusted": true, "tools": map[string]any{"*": map[string]any{"effect": "read"}}}}
 }
 
+// findsTool searches for a tool that it is not shown, and calls it.
+func findsTool(r *modeltest.Request) *modeltest.Turn {
+	const wanted = "number_347"
+	switch {
+	case strings.Contains(strings.Join(r.Texts, "\n"), "It is 347."):
+		return &modeltest.Turn{Text: "347."}
+	case r.Tool(wanted) != "":
+		return &modeltest.Turn{Calls: []modeltest.Call{{Name: wanted}}}
+	}
+	return &modeltest.Turn{Calls: []modeltest.Call{{Name: "find_tools", Arguments: json.RawMessage(`{"query":"inventory number 347"}`)}}}
+}
+
 // TestModelFindsTools shows some of 500 tools, and finds another by a search.
 func TestModelFindsTools(t *testing.T) {
-	const wanted = "number_347"
-	model, file := models(t, &modeltest.Script{Play: func(r *modeltest.Request) *modeltest.Turn {
-		switch {
-		case strings.Contains(strings.Join(r.Texts, "\n"), "It is 347."):
-			return &modeltest.Turn{Text: "347."}
-		case r.Tool(wanted) != "":
-			return &modeltest.Turn{Calls: []modeltest.Call{{Name: wanted}}}
-		}
-		return &modeltest.Turn{Calls: []modeltest.Call{{Name: "find_tools", Arguments: json.RawMessage(`{"query":"inventory number 347"}`)}}}
-	}}, "")
+	model, file := models(t, &modeltest.Script{Play: findsTool}, "")
 	everywhere(t, rig.Options{Models: file, Servers: manyTools(t, 500)}, func(t *testing.T, c rig.Client, name string) {
 		before := len(model.Requests())
 		req := goal(name)
@@ -281,10 +289,9 @@ func TestModelFindsTools(t *testing.T) {
 	})
 }
 
-// TestModelsWindow keeps prompts within the window: old steps are summarized, and long outputs are cut.
-func TestModelsWindow(t *testing.T) {
-	const pages = 14
-	model, file := models(t, &modeltest.Script{Window: 16_000, Play: func(r *modeltest.Request) *modeltest.Turn {
+// turnsPages reads long pages one after the other, and summarizes them when asked to.
+func turnsPages(pages int) func(*modeltest.Request) *modeltest.Turn {
+	return func(r *modeltest.Request) *modeltest.Turn {
 		if len(r.Tools) == 0 {
 			return &modeltest.Turn{Text: "The pages so far say that there is no play."}
 		}
@@ -299,7 +306,13 @@ func TestModelsWindow(t *testing.T) {
 			return &modeltest.Turn{Calls: []modeltest.Call{{Name: "big", Arguments: fmt.Appendf(nil, `{"page":%d}`, page+1)}}}
 		}
 		return &modeltest.Turn{Calls: []modeltest.Call{{Name: "big", Arguments: json.RawMessage(`{"page":1}`)}}}
-	}}, ", maxTokens: 1000")
+	}
+}
+
+// TestModelsWindow keeps prompts within the window: old steps are summarized, and long outputs are cut.
+func TestModelsWindow(t *testing.T) {
+	const pages = 14
+	model, file := models(t, &modeltest.Script{Window: 16_000, Play: turnsPages(pages)}, ", maxTokens: 1000")
 	everywhere(t, rig.Options{Models: file, Servers: manyTools(t, 3)}, func(t *testing.T, c rig.Client, name string) {
 		before := len(model.Requests())
 		req := goal(name)
@@ -316,6 +329,38 @@ func TestModelsWindow(t *testing.T) {
 			t.Error("nothing was summarized")
 		}
 	})
+}
+
+// readsOn reads a text, and on where the mark says that it was cut, until it has seen its end.
+func readsOn(r *modeltest.Request) *modeltest.Turn {
+	all := strings.Join(r.Texts, "\n")
+	marks := regexp.MustCompile(`read_output \{\\?"step\\?": \\?"(step-\d+)\\?", \\?"offset\\?": (\d+)\}`).FindAllStringSubmatch(all, -1)
+	switch {
+	case strings.Contains(all, "This is the end."):
+		return &modeltest.Turn{Text: "I have read the end."}
+	case len(marks) > 0:
+		last := marks[len(marks)-1]
+		return &modeltest.Turn{Calls: []modeltest.Call{{Name: "read_output", Arguments: fmt.Appendf(nil, `{"step":%q,"offset":%s}`, last[1], last[2])}}}
+	}
+	return &modeltest.Turn{Calls: []modeltest.Call{{Name: "long"}}}
+}
+
+// TestModelReadsOn cuts a large output with a mark, and gives the model the rest that it asks for, without calling the tool again.
+func TestModelReadsOn(t *testing.T) {
+	model, file := models(t, &modeltest.Script{Window: 16_000, Play: readsOn}, ", maxTokens: 1000")
+	everywhere(t, rig.Options{Models: file, Servers: manyTools(t, 3)}, func(t *testing.T, c rig.Client, name string) {
+		req := goal(name)
+		req.McpIds = []string{"many"}
+		f := carry(t, c, req, func(executorv1.EventType) *executorv1.ResumeTaskRequest {
+			t.Error("reading on waits for a person")
+			return nil
+		})
+		done(t, f, 2, "I have read the end.")
+		if f.steps[0].GetToolId() != "many/long" || f.steps[1].GetToolId() != "pawl/read_output" {
+			t.Error(f)
+		}
+	})
+	rejected(t, model)
 }
 
 // TestModelAsksForApproval waits before a call that writes, as high as the model rates it.
@@ -344,21 +389,24 @@ func TestModelAsksForApproval(t *testing.T) {
 	})
 }
 
-// TestModelLacksParams asks a person for what the model leaves out.
-func TestModelLacksParams(t *testing.T) {
+// lacksParams leaves out a number, and answers the questions about that.
+func lacksParams(r *modeltest.Request) *modeltest.Turn {
 	forms := map[string]string{
 		"is_param_error": `{"is_param_error":true}`, "describe_error": `{"message":"The second number is missing."}`,
 		"input_params": `{"input":{"a":1},"missing":["b"]}`, "missing_params": `{"properties":["b"]}`, "fill_params": `{"input":{"a":1,"b":2}}`,
 	}
-	model, file := models(t, &modeltest.Script{Play: func(r *modeltest.Request) *modeltest.Turn {
-		switch {
-		case r.Format != "":
-			return &modeltest.Turn{JSON: json.RawMessage(forms[r.Format])}
-		case r.Results > 0:
-			return &modeltest.Turn{Text: "Added."}
-		}
-		return &modeltest.Turn{Calls: []modeltest.Call{{Name: "add", Arguments: json.RawMessage(`{"a":1}`)}}}
-	}}, "")
+	switch {
+	case r.Format != "":
+		return &modeltest.Turn{JSON: json.RawMessage(forms[r.Format])}
+	case r.Results > 0:
+		return &modeltest.Turn{Text: "Added."}
+	}
+	return &modeltest.Turn{Calls: []modeltest.Call{{Name: "add", Arguments: json.RawMessage(`{"a":1}`)}}}
+}
+
+// TestModelLacksParams asks a person for what the model leaves out.
+func TestModelLacksParams(t *testing.T) {
+	model, file := models(t, &modeltest.Script{Play: lacksParams}, "")
 	everywhere(t, rig.Options{Models: file}, func(t *testing.T, c rig.Client, name string) {
 		req, manual := goal(name), false
 		req.AutoExecute = &manual

@@ -275,6 +275,15 @@ func Build(dir string) (Binaries, error) {
 	return Binaries{Pawl: in("pawl"), Executor: in("executor-svc"), Pool: in("mcppool-svc"), Planner: in("planner-svc"), Gateway: in("gateway")}, nil
 }
 
+// Restart kills one of the target's processes, starts it again with the same flags, and returns when everything serves.
+func (target *Target) Restart(t testing.TB, name string) {
+	t.Helper()
+	old := target.Processes[name]
+	old.Kill()
+	target.Processes[name] = Start(t, old.cmd.Path, old.cmd.Args[1:]...)
+	target.await(t)
+}
+
 // PID is the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
