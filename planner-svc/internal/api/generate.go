@@ -35,8 +35,7 @@ func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 		return err
 	}
 	for _, c := range reply.Calls {
-		call := &plannerv1.ModelToolCall{Id: c.ID, Name: c.Name, InputJson: c.Arguments}
-		if err := stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_ToolCall{ToolCall: call}}); err != nil {
+		if err := stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_ToolCall{ToolCall: c}}); err != nil {
 			return err
 		}
 	}
@@ -90,48 +89,8 @@ func invalid(field, message string) error {
 }
 
 func requestOf(req *plannerv1.GenerateRequest) *llm.Request {
-	r := &llm.Request{
-		System: req.GetSystem(), MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
-		Messages: make([]llm.Message, 0, len(req.GetMessages())), ToolChoice: toolChoices[req.GetToolChoice()],
-	}
-	for _, t := range req.GetTools() {
-		schema := t.GetInputSchemaJson()
-		if schema == "" {
-			schema = `{"type":"object"}`
-		}
-		r.Tools = append(r.Tools, llm.Tool{Name: t.GetName(), Description: t.GetDescription(), Parameters: schema})
-	}
-	for _, m := range req.GetMessages() {
-		message := llm.Message{Role: llm.User, Parts: make([]llm.Part, 0, len(m.GetParts()))}
-		if m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT {
-			message.Role = llm.Assistant
-		}
-		for _, p := range m.GetParts() {
-			message.Parts = append(message.Parts, partOf(p))
-		}
-		r.Messages = append(r.Messages, message)
-	}
-	return r
-}
-
-var toolChoices = map[plannerv1.ModelToolChoice]llm.ToolChoice{
-	plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE:     llm.ToolsNone,
-	plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_REQUIRED: llm.ToolsRequired,
-}
-
-func partOf(p *plannerv1.ModelPart) llm.Part {
-	switch part := p.GetPart().(type) {
-	case *plannerv1.ModelPart_Image:
-		return llm.Part{Kind: llm.Image, MIME: part.Image.GetMimeType(), Data: part.Image.GetData()}
-	case *plannerv1.ModelPart_Audio:
-		return llm.Part{Kind: llm.Audio, MIME: part.Audio.GetMimeType(), Data: part.Audio.GetData()}
-	case *plannerv1.ModelPart_ToolCall:
-		c := part.ToolCall
-		return llm.Part{Kind: llm.CallPart, Call: llm.ToolCall{ID: c.GetId(), Name: c.GetName(), Arguments: c.GetInputJson()}}
-	case *plannerv1.ModelPart_ToolResult:
-		r := part.ToolResult
-		return llm.Part{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: r.GetCallId(), Text: r.GetText(), IsError: r.GetIsError()}}
-	default:
-		return llm.Part{Text: p.GetText()}
+	return &llm.Request{
+		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
+		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/llm/anthropic"
@@ -66,7 +69,7 @@ func modelOf(provider string, retries int, t transport) llm.Model {
 }
 
 func hello() *llm.Request {
-	return &llm.Request{Messages: []llm.Message{llm.UserText("Hello")}, MaxTokens: 100}
+	return &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText("Hello")}, MaxTokens: 100}
 }
 
 func structured() *llm.Request {
@@ -103,10 +106,10 @@ var (
 	begun   = llm.Usage{Input: 1200, Output: 1, Requests: 1, Unreported: true}
 )
 
-func calls(list ...string) []llm.ToolCall {
-	var out []llm.ToolCall
+func calls(list ...string) []*plannerv1.ModelToolCall {
+	var out []*plannerv1.ModelToolCall
 	for i := 0; i < len(list); i += 3 {
-		out = append(out, llm.ToolCall{ID: list[i], Name: list[i+1], Arguments: list[i+2]})
+		out = append(out, &plannerv1.ModelToolCall{Id: list[i], Name: list[i+1], InputJson: list[i+2]})
 	}
 	return out
 }
@@ -159,7 +162,7 @@ func TestAnswers(t *testing.T) {
 				if llm.ClassOf(err) != tt.class || (err == nil) != (tt.class == "") {
 					t.Fatalf("split %d: %v, want %q", i, err, tt.class)
 				}
-				if diff := cmp.Diff(&tt.want, reply); diff != "" {
+				if diff := cmp.Diff(&tt.want, reply, protocmp.Transform()); diff != "" {
 					t.Fatalf("split %d: %s", i, diff)
 				}
 			}

@@ -1,6 +1,12 @@
+// Package llm defines language models: requests, replies, usage and errors, independent of any provider. Messages and tools are those of the
+// contract. The packages under it speak the providers' protocols. It knows neither tasks nor MCP.
 package llm
 
-import "context"
+import (
+	"context"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
 
 // Model is one language model of a provider. It is safe for concurrent use.
 type Model interface {
@@ -44,11 +50,13 @@ const (
 
 // Request is one question to a model.
 type Request struct {
-	System   string    // instructions before the conversation; may be empty
-	Messages []Message // oldest first; consecutive messages of one role are allowed
+	System string // instructions before the conversation; may be empty
+	// Messages are the conversation, oldest first; consecutive messages of one role are allowed. An assistant's message holds text and tool
+	// calls, a user's everything but tool calls. Ids of calls may hold characters that only their provider takes.
+	Messages []*plannerv1.ModelMessage
 
-	Tools      []Tool
-	ToolChoice ToolChoice
+	Tools      []*plannerv1.ModelTool
+	ToolChoice plannerv1.ModelToolChoice
 
 	Output *Output // the reply's text must be JSON of this schema; nil if it is free text
 
@@ -60,85 +68,36 @@ type Request struct {
 
 	// CacheKey names requests with a common prefix, such as a task's, so that the provider can route them to the same cache.
 	CacheKey string
-	// CachePrefix tells the provider that later requests repeat the tools and the system text. See also Message.CacheHere.
+	// CachePrefix tells the provider that later requests repeat the tools and the system text.
 	CachePrefix bool
-}
-
-// Role is the author of a message.
-type Role int
-
-// The roles. Tool results are parts of user messages.
-const (
-	User Role = iota
-	Assistant
-)
-
-// Message is a turn of the conversation.
-type Message struct {
-	Role  Role
-	Parts []Part
-	// CacheHere tells the provider that later requests repeat everything up to the end of this message. Only the last three count.
-	CacheHere bool
-}
-
-// Kind is the kind of a part.
-type Kind int
-
-// The kinds. An assistant's message may hold text and tool calls, a user's everything but tool calls.
-const (
-	Text       Kind = iota // Text
-	Image                  // MIME and Data
-	Audio                  // MIME and Data
-	CallPart               // Call
-	ResultPart             // Result
-)
-
-// Part is a piece of a message.
-type Part struct {
-	Kind   Kind
-	Text   string
-	MIME   string
-	Data   []byte
-	Call   ToolCall
-	Result ToolResult
+	// CacheHere are the indexes of messages up to whose ends later requests repeat everything. Only the last three count.
+	CacheHere []int
 }
 
 // UserText returns a user's message of one text.
-func UserText(text string) Message { return Message{Role: User, Parts: []Part{{Text: text}}} }
+func UserText(text string) *plannerv1.ModelMessage {
+	return Said(plannerv1.ModelRole_MODEL_ROLE_USER, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: text}})
+}
 
 // AssistantText returns an assistant's message of one text.
-func AssistantText(text string) Message { return Message{Role: Assistant, Parts: []Part{{Text: text}}} }
-
-// Tool is a function that the model may call.
-type Tool struct {
-	Name        string // matches ^[A-Za-z0-9_-]{1,64}$
-	Description string
-	Parameters  string // JSON Schema of an object
+func AssistantText(text string) *plannerv1.ModelMessage {
+	return Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: text}})
 }
 
-// ToolCall is a call that the model wants.
-type ToolCall struct {
-	ID        string // unique within the conversation; may hold characters that only its provider takes
-	Name      string
-	Arguments string // as the model wrote it: mostly, but not certainly, a JSON object
+// Said returns a message.
+func Said(role plannerv1.ModelRole, parts ...*plannerv1.ModelPart) *plannerv1.ModelMessage {
+	return &plannerv1.ModelMessage{Role: role, Parts: parts}
 }
 
-// ToolResult answers a ToolCall. It must be in the message directly after it.
-type ToolResult struct {
-	CallID  string
-	Text    string
-	IsError bool
+// Call returns a tool call as a part of a message.
+func Call(c *plannerv1.ModelToolCall) *plannerv1.ModelPart {
+	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolCall{ToolCall: c}}
 }
 
-// ToolChoice says whether the model may or must call tools.
-type ToolChoice int
-
-// The choices.
-const (
-	ToolsAuto     ToolChoice = iota // the model decides
-	ToolsNone                       // it must not call any
-	ToolsRequired                   // it must call at least one
-)
+// Result returns the answer to a tool call as a part of a message, which must be the one directly after the call.
+func Result(r *plannerv1.ModelToolResult) *plannerv1.ModelPart {
+	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolResult{ToolResult: r}}
+}
 
 // Output is the form of a structured reply.
 type Output struct {
@@ -167,7 +126,7 @@ const (
 // Reply is a model's answer.
 type Reply struct {
 	Text  string
-	Calls []ToolCall
+	Calls []*plannerv1.ModelToolCall
 	Stop  Stop
 	Name  string // configured name of the model that answered: the requested one or its fallback
 	Model string // the provider's name of it, as the provider gave it
@@ -175,13 +134,13 @@ type Reply struct {
 }
 
 // Message returns the reply as the assistant's message of the following request.
-func (r *Reply) Message() Message {
-	m := Message{Role: Assistant}
+func (r *Reply) Message() *plannerv1.ModelMessage {
+	m := Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT)
 	if r.Text != "" {
-		m.Parts = append(m.Parts, Part{Text: r.Text})
+		m = AssistantText(r.Text)
 	}
 	for _, c := range r.Calls {
-		m.Parts = append(m.Parts, Part{Kind: CallPart, Call: c})
+		m.Parts = append(m.Parts, Call(c))
 	}
 	return m
 }

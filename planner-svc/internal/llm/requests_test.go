@@ -8,11 +8,23 @@ import (
 	"strings"
 	"testing"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/llm/anthropic"
 	"pawl.dev/planner-svc/internal/llm/openai"
 	"pawl.dev/planner-svc/internal/llm/wire"
 )
+
+const user = plannerv1.ModelRole_MODEL_ROLE_USER
+
+func text(s string) *plannerv1.ModelPart {
+	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: s}}
+}
+
+func image(kind, data string) *plannerv1.ModelPart {
+	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Image{Image: &plannerv1.ModelMedia{MimeType: kind, Data: []byte(data)}}}
+}
 
 // conversation has everything that a request can have.
 func conversation() *llm.Request {
@@ -20,24 +32,18 @@ func conversation() *llm.Request {
 	read := `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"path":{"type":"string","minLength":1}},"required":["path"],"additionalProperties":false}`
 	return &llm.Request{
 		System: "Be brief.",
-		Messages: []llm.Message{
-			{Parts: []llm.Part{{Text: "Compare a and b"}, {Kind: llm.Image, MIME: "image/png", Data: []byte("png")}}, CacheHere: true},
-			{Role: llm.Assistant, Parts: []llm.Part{
-				{Text: "I read both."},
-				{Kind: llm.CallPart, Call: llm.ToolCall{ID: "1", Name: "read", Arguments: `{"path":"a"}`}},
-				{Kind: llm.CallPart, Call: llm.ToolCall{ID: "2", Name: "read", Arguments: `{"path":`}},
-			}, CacheHere: true},
-			{Parts: []llm.Part{
-				{Text: "Go on"},
-				{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: "1", Text: "A & <B>"}},
-				{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: "2", Text: "no such file", IsError: true}},
-			}, CacheHere: true},
-			{Parts: []llm.Part{{Text: "and be quick"}, {Text: " "}}, CacheHere: true},
+		Messages: []*plannerv1.ModelMessage{
+			llm.Said(user, text("Compare a and b"), image("image/png", "png")),
+			llm.Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, text("I read both."), llm.Call(calls("1", "read", `{"path":"a"}`)[0]), llm.Call(calls("2", "read", `{"path":`)[0])),
+			llm.Said(user, text("Go on"), llm.Result(&plannerv1.ModelToolResult{CallId: "1", Text: "A & <B>"}),
+				llm.Result(&plannerv1.ModelToolResult{CallId: "2", Text: "no such file", IsError: true})),
+			llm.Said(user, text("and be quick"), text(" ")),
 		},
-		Tools: []llm.Tool{
-			{Name: "read", Description: "Reads a file", Parameters: read},
-			{Name: "now", Parameters: ""},
-			{Name: "odd", Parameters: `{"anyOf":[{"required":["größe"]}],"properties":{"größe":{"type":"integer"},"b":{}},"required":["größe","b"]}`},
+		CacheHere: []int{0, 1, 2, 3},
+		Tools: []*plannerv1.ModelTool{
+			{Name: "read", Description: "Reads a file", InputSchemaJson: read},
+			{Name: "now", InputSchemaJson: ""},
+			{Name: "odd", InputSchemaJson: `{"anyOf":[{"required":["größe"]}],"properties":{"größe":{"type":"integer"},"b":{}},"required":["größe","b"]}`},
 		},
 		MaxTokens: 100, Temperature: &temperature, Stop: []string{"END"}, CacheKey: "task-1", CachePrefix: true,
 	}
@@ -46,9 +52,9 @@ func conversation() *llm.Request {
 // TestRequests compares what is sent with the files of testdata. UPDATE=1 rewrites them.
 func TestRequests(t *testing.T) {
 	required := conversation()
-	required.ToolChoice = llm.ToolsRequired
+	required.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_REQUIRED
 	none := conversation()
-	none.ToolChoice = llm.ToolsNone
+	none.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE
 	for _, provider := range []string{"openai", "openai_own", "anthropic"} {
 		for name, r := range map[string]*llm.Request{
 			"plain": hello(), "structured": structured(), "tools": conversation(), "tools_required": required, "tools_none": none,
@@ -134,8 +140,11 @@ func sent(t *testing.T, provider string, r *llm.Request) (string, http.Header) {
 
 // TestImpossibleRequests are refused before anything is sent.
 func TestImpossibleRequests(t *testing.T) {
-	picture := llm.Part{Kind: llm.Image, MIME: "image/tiff", Data: []byte("x")}
-	sound := llm.Part{Kind: llm.Audio, MIME: "audio/flac", Data: []byte("x")}
+	picture := image("image/tiff", "x")
+	sound := &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Audio{Audio: &plannerv1.ModelMedia{MimeType: "audio/flac", Data: []byte("x")}}}
+	of := func(role plannerv1.ModelRole, p *plannerv1.ModelPart) *llm.Request {
+		return &llm.Request{Messages: []*plannerv1.ModelMessage{llm.Said(role, p)}}
+	}
 	both := structured()
 	both.Tools = conversation().Tools
 	for _, tt := range []struct {
@@ -143,13 +152,13 @@ func TestImpossibleRequests(t *testing.T) {
 		request  *llm.Request
 		says     string
 	}{
-		{"openai", &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{sound}}}}, "audio/wav"},
-		{"openai", &llm.Request{Messages: []llm.Message{{Role: llm.Assistant, Parts: []llm.Part{picture}}}}, "users alone"},
-		{"anthropic", &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{picture}}}}, "image/png"},
-		{"anthropic", &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{sound}}}}, "no sound"},
+		{"openai", of(user, sound), "audio/wav"},
+		{"openai", of(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, picture), "users alone"},
+		{"anthropic", of(user, picture), "image/png"},
+		{"anthropic", of(user, sound), "no sound"},
 		{"anthropic", both, "either tools or a schema"},
-		{"openai", &llm.Request{Tools: []llm.Tool{{Name: "a", Parameters: "[]"}}}, "no JSON object"},
-		{"anthropic", &llm.Request{Tools: []llm.Tool{{Name: "a", Parameters: "{"}}}, "no JSON object"},
+		{"openai", &llm.Request{Tools: []*plannerv1.ModelTool{{Name: "a", InputSchemaJson: "[]"}}}, "no JSON object"},
+		{"anthropic", &llm.Request{Tools: []*plannerv1.ModelTool{{Name: "a", InputSchemaJson: "{"}}}, "no JSON object"},
 	} {
 		m := modelOf(tt.provider, 0, func(*http.Request, string) *http.Response {
 			t.Errorf("%s: it is sent", tt.says)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/llm/wire"
 )
@@ -270,7 +272,7 @@ func (l limited) Generate(_ context.Context, r *llm.Request, _ func(llm.Delta) e
 // TestImagesFalse refuses pictures for a model that is said to take none.
 func TestImagesFalse(t *testing.T) {
 	_, m := bookOf(1, scripted{text: "yes"})
-	r := &llm.Request{Messages: []llm.Message{{Parts: []llm.Part{{Kind: llm.Image}}}}}
+	r := &llm.Request{Messages: []*plannerv1.ModelMessage{{Parts: []*plannerv1.ModelPart{{Part: &plannerv1.ModelPart_Image{Image: &plannerv1.ModelMedia{}}}}}}}
 	if _, err := m.Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), "images: false") {
 		t.Error(err)
 	}

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 
@@ -96,8 +98,8 @@ func (m *Model) bound(r *llm.Request, requests uint32) (*llm.Request, error) {
 	if len(r.Tools) > 0 && !m.info.Tools {
 		return nil, &llm.Error{Class: llm.BadRequest, Message: "it is configured with `tools: false`"}
 	}
-	if !m.info.Images && slices.ContainsFunc(r.Messages, func(one llm.Message) bool {
-		return slices.ContainsFunc(one.Parts, func(p llm.Part) bool { return p.Kind == llm.Image })
+	if !m.info.Images && slices.ContainsFunc(r.Messages, func(one *plannerv1.ModelMessage) bool {
+		return slices.ContainsFunc(one.GetParts(), func(p *plannerv1.ModelPart) bool { return p.GetImage() != nil })
 	}) {
 		return nil, &llm.Error{Class: llm.BadRequest, Message: "it is configured with `images: false`"}
 	}
@@ -124,12 +126,10 @@ func userOf(ctx context.Context) string {
 func checkSize(r *llm.Request) error {
 	size := len(r.System)
 	for _, m := range r.Messages {
-		for _, p := range m.Parts {
-			size += len(p.Text) + len(p.Data) + len(p.Call.Arguments) + len(p.Result.Text)
-		}
+		size += proto.Size(m)
 	}
 	for _, t := range r.Tools {
-		size += len(t.Description) + len(t.Parameters)
+		size += proto.Size(t)
 	}
 	if size > maxText {
 		return errs.TooLarge(int64(size), maxText)

@@ -17,8 +17,8 @@ import (
 
 // correction is what the model is told about a reply that cannot be used.
 type correction struct {
-	problem  error         // nil: the reply is a search for tools; its answer does not count as a try
-	messages []llm.Message // the reply and the answer to it
+	problem  error                     // nil: the reply is a search for tools; its answer does not count as a try
+	messages []*plannerv1.ModelMessage // the reply and the answer to it
 }
 
 // until asks the model and passes each reply to take, which returns nil if it can be used. A wrong reply goes back with the correction,
@@ -73,7 +73,7 @@ func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, err
 // correctJSON answers a reply that is not the JSON that was asked for.
 func (s *session) correctJSON(reply *llm.Reply, problem error) *correction {
 	said := cmp.Or(strings.TrimSpace(reply.Text), "{}")
-	return &correction{problem, []llm.Message{llm.AssistantText(said), llm.UserText(s.page("correction", problem.Error()))}}
+	return &correction{problem, []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(s.page("correction", problem.Error()))}}
 }
 
 // Structured asks for JSON of a schema. The reply's text is JSON that fits it.

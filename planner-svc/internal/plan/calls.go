@@ -20,7 +20,6 @@ import (
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
-	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/result"
 	"pawl.dev/planner-svc/internal/risk"
@@ -47,13 +46,13 @@ func (in inputObject) text(key string) string {
 }
 
 // readCall reads the arguments of a native call and takes the extra properties out.
-func (c *conversation) readCall(rc llm.ToolCall, task *taskSaid) (call, error) {
-	out := call{Tool: rc.Name}
-	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.Arguments), "{}")))
+func (c *conversation) readCall(rc *plannerv1.ModelToolCall, task *taskSaid) (call, error) {
+	out := call{Tool: rc.GetName()}
+	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.GetInputJson()), "{}")))
 	if err != nil {
 		return out, fmt.Errorf("the arguments are not a JSON object: %w", err)
 	}
-	tool := catalog.NewTool(c.tools.lookup(rc.Name))
+	tool := catalog.NewTool(c.tools.lookup(rc.GetName()))
 	take := func(name string) string {
 		raw, ok := doc.Get(name)
 		if !ok || tool.Prop(name) != nil {

@@ -34,7 +34,8 @@ type conversation struct {
 	memory *plannerv1.Memory
 
 	system   string
-	messages []llm.Message
+	messages []*plannerv1.ModelMessage
+	repeated []int // indexes of messages up to whose ends the next prompt is the same
 }
 
 // converse renders the task's conversation. Beyond the token budget it summarizes the oldest steps first; memory is set then.
@@ -91,19 +92,15 @@ func (c *conversation) render(memory *plannerv1.Memory, most int) {
 	} else {
 		c.system = c.page("system", nil)
 	}
-	c.messages = []llm.Message{llm.UserText(c.prompts.Render("goal", head, nil))}
+	c.messages = []*plannerv1.ModelMessage{llm.UserText(c.prompts.Render("goal", head, nil))}
 	for i, e := range c.tc.GetHistory()[first:] {
 		c.messages = append(c.messages, c.step(first+i, e, c.prompts.Result(c.tc, e, most))...)
 	}
-	for _, i := range []int{len(c.messages) - 1, len(c.messages) - 3} {
-		if i >= 0 {
-			c.messages[i].CacheHere = true
-		}
-	}
+	c.repeated = []int{len(c.messages) - 3, len(c.messages) - 1} // the first is no index in the first prompt
 }
 
 // step renders a finished step as the model's call and its result.
-func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []llm.Message {
+func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*plannerv1.ModelMessage {
 	in, err := strictjson.ParseObject(e.GetInputJson())
 	if err != nil {
 		in = &strictjson.Object{}
@@ -120,7 +117,7 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []l
 			call.Set("risk", strictjson.Quote(level))
 		}
 		call.Set("input", in.String())
-		return []llm.Message{llm.AssistantText(`{"calls":[` + call.String() + `]}`), llm.UserText(result)}
+		return []*plannerv1.ModelMessage{llm.AssistantText(`{"calls":[` + call.String() + `]}`), llm.UserText(result)}
 	}
 	args := &strictjson.Object{}
 	args.Set("pawl_why", strictjson.Quote(e.GetDescription()))
@@ -131,17 +128,17 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []l
 		v, _ := in.Get(k)
 		args.Set(k, v)
 	}
-	call := llm.ToolCall{ID: fmt.Sprintf("call_%d", i+1), Name: Alias(e.GetToolId()), Arguments: args.String()}
+	call := &plannerv1.ModelToolCall{Id: fmt.Sprintf("call_%d", i+1), Name: Alias(e.GetToolId()), InputJson: args.String()}
 	failed := e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS
-	return []llm.Message{
-		{Role: llm.Assistant, Parts: []llm.Part{{Kind: llm.CallPart, Call: call}}},
-		{Role: llm.User, Parts: []llm.Part{{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: call.ID, Text: result, IsError: failed}}}},
+	return []*plannerv1.ModelMessage{
+		llm.Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, llm.Call(call)),
+		llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER, llm.Result(&plannerv1.ModelToolResult{CallId: call.GetId(), Text: result, IsError: failed})),
 	}
 }
 
 // request returns the conversation as a request.
 func (c *conversation) request() *llm.Request {
-	r := &llm.Request{System: c.system, Messages: slices.Clone(c.messages)}
+	r := &llm.Request{System: c.system, Messages: slices.Clone(c.messages), CacheHere: c.repeated}
 	if !c.inJSON {
 		r.Tools = c.tools.native()
 	}

@@ -65,7 +65,7 @@ func remarks(text string, namesAndArgs ...string) replyFunc {
 			return nil, err
 		}
 		for i := 0; i < len(namesAndArgs); i += 2 {
-			c := llm.ToolCall{ID: fmt.Sprintf("toolu_%d", i), Name: namesAndArgs[i], Arguments: namesAndArgs[i+1]}
+			c := &plannerv1.ModelToolCall{Id: fmt.Sprintf("toolu_%d", i), Name: namesAndArgs[i], InputJson: namesAndArgs[i+1]}
 			if err := emit(llm.Delta{Call: true}); err != nil {
 				return nil, err
 			}
@@ -115,18 +115,18 @@ func done(n int, tool, input, message string) *plannerv1.HistoryEntry {
 func show(r *llm.Request) string {
 	var b strings.Builder
 	for _, t := range r.Tools {
-		fmt.Fprintf(&b, "tool %s\n%s\n%s\n", t.Name, t.Description, t.Parameters)
+		fmt.Fprintf(&b, "tool %s\n%s\n%s\n", t.GetName(), t.GetDescription(), t.GetInputSchemaJson())
 	}
 	b.WriteString("system\n" + r.System + "\n")
 	for _, m := range r.Messages {
-		for _, p := range m.Parts {
-			switch p.Kind {
-			case llm.CallPart:
-				fmt.Fprintf(&b, "call %s %s %s\n", p.Call.ID, p.Call.Name, p.Call.Arguments)
-			case llm.ResultPart:
-				fmt.Fprintf(&b, "result %s %v\n%s\n", p.Result.CallID, p.Result.IsError, p.Result.Text)
+		for _, p := range m.GetParts() {
+			switch part := p.GetPart().(type) {
+			case *plannerv1.ModelPart_ToolCall:
+				fmt.Fprintf(&b, "call %s %s %s\n", part.ToolCall.GetId(), part.ToolCall.GetName(), part.ToolCall.GetInputJson())
+			case *plannerv1.ModelPart_ToolResult:
+				fmt.Fprintf(&b, "result %s %v\n%s\n", part.ToolResult.GetCallId(), part.ToolResult.GetIsError(), part.ToolResult.GetText())
 			default:
-				fmt.Fprintf(&b, "%d\n%s\n", m.Role, p.Text)
+				fmt.Fprintf(&b, "%d\n%s\n", m.GetRole(), p.GetText())
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (s *session) summarize(ctx context.Context, earlier, text string) (string, 
 	if earlier != "" {
 		text = s.page("summary_so_far", earlier) + "\n\n" + text
 	}
-	r := &llm.Request{System: s.page("summarize", nil), Messages: []llm.Message{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens}
+	r := &llm.Request{System: s.page("summarize", nil), Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens}
 	reply, err := s.generate(ctx, r, nil)
 	if err != nil {
 		return "", err

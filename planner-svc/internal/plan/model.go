@@ -127,7 +127,7 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 	}
 	r := c.request()
 	r.Messages = append(r.Messages, llm.UserText(s.page("answer", req.GetCutShort())))
-	r.ToolChoice = llm.ToolsNone
+	r.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE
 	if c.inJSON {
 		r.System = s.page("system", nil)
 	}

@@ -23,7 +23,7 @@ func question[T any](ctx context.Context, m *Model, name string, req interface{ 
 	s := m.session(req.GetContext())
 	system, page, goal := s.page("about", nil), s.page(name, req), s.page("goal", nil)
 	steps := s.lastSteps(estimate(system + goal + page))
-	r := &llm.Request{System: system, Messages: []llm.Message{llm.UserText(goal + "\n\n" + steps + page)}}
+	r := &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + steps + page)}}
 	answer, err := ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, check)
 	return answer, s.usage(), err
 }

@@ -140,7 +140,7 @@ func TestGenerateAnswer(t *testing.T) {
 		if err != nil || text != "Not finished." || res.GetGoalResult() != plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED || res.GetUsage().GetModelCalls() != 1 {
 			t.Errorf("%v %q %v", res, text, err)
 		}
-		if r := f.requests[0]; r.ToolChoice != llm.ToolsNone || !strings.Contains(show(r), "25 steps") || (len(r.Tools) > 0) != tools {
+		if r := f.requests[0]; r.ToolChoice != plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE || !strings.Contains(show(r), "25 steps") || (len(r.Tools) > 0) != tools {
 			t.Error(show(r))
 		}
 	}
@@ -149,7 +149,7 @@ func TestGenerateAnswer(t *testing.T) {
 // Generate's structured output is validated by the caller's schema.
 func TestStructured(t *testing.T) {
 	f := native(says("no"), says(`Here: {"n": 5}`))
-	reply, err := planner(t, f).Structured(t.Context(), &llm.Request{Messages: []llm.Message{llm.UserText("five?")}}, `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
+	reply, err := planner(t, f).Structured(t.Context(), &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText("five?")}}, `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	if err != nil || reply.Text != `{"n": 5}` || reply.Usage.Requests != 2 {
 		t.Errorf("%+v %v", reply, err)
 	}

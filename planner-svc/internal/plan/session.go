@@ -119,7 +119,7 @@ func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	const maxLast = 900 // bytes
 	last := reply.Text
 	for _, c := range reply.Calls {
-		last += "\n" + c.Name + " " + c.Arguments
+		last += "\n" + c.GetName() + " " + c.GetInputJson()
 	}
 	if len(last) > maxLast {
 		last = strings.ToValidUTF8(last[:maxLast], "") + " …"
@@ -153,7 +153,7 @@ func UsageProto(u llm.Usage) *commonv1.Usage {
 func tokensOf(r *llm.Request) int {
 	n := estimate(r.System)
 	for _, t := range r.Tools {
-		n += 8 + estimate(t.Name) + estimate(t.Description) + estimate(t.Parameters)
+		n += 8 + estimate(t.GetName()) + estimate(t.GetDescription()) + estimate(t.GetInputSchemaJson())
 	}
 	for _, m := range r.Messages {
 		n += messageTokens(m)
@@ -167,11 +167,11 @@ func tokensOf(r *llm.Request) int {
 // mediaTokens is what a picture costs about.
 const mediaTokens = 1500
 
-func messageTokens(m llm.Message) int {
+func messageTokens(m *plannerv1.ModelMessage) int {
 	n := 4
-	for _, p := range m.Parts {
-		n += 4 + estimate(p.Text) + estimate(p.Call.Name) + estimate(p.Call.Arguments) + estimate(p.Result.Text)
-		if len(p.Data) > 0 {
+	for _, p := range m.GetParts() {
+		n += 4 + estimate(p.GetText()) + estimate(p.GetToolCall().GetName()) + estimate(p.GetToolCall().GetInputJson()) + estimate(p.GetToolResult().GetText())
+		if p.GetImage() != nil || p.GetAudio() != nil {
 			n += mediaTokens
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
-	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/rank"
 )
@@ -103,17 +102,17 @@ func (t *toolset) lookup(name string) *commonv1.Tool {
 }
 
 // native returns the tools as a provider takes them, the planner's own ones included.
-func (t *toolset) native() []llm.Tool {
-	tools := make([]llm.Tool, 0, len(t.shown)+3)
+func (t *toolset) native() []*plannerv1.ModelTool {
+	tools := make([]*plannerv1.ModelTool, 0, len(t.shown)+3)
 	tools = append(tools,
-		llm.Tool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
-			Parameters: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`},
-		llm.Tool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
-			Parameters: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`},
+		&plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
+			InputSchemaJson: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`},
+		&plannerv1.ModelTool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
+			InputSchemaJson: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`},
 	)
 	if len(t.all) > maxTools {
-		tools = append(tools, llm.Tool{Name: findTools, Description: fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all)),
-			Parameters: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})
+		tools = append(tools, &plannerv1.ModelTool{Name: findTools, Description: fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all)),
+			InputSchemaJson: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})
 	}
 	for _, one := range t.shown {
 		tools = append(tools, nativeTool(one))
@@ -121,8 +120,8 @@ func (t *toolset) native() []llm.Tool {
 	return tools
 }
 
-func nativeTool(t *commonv1.Tool) llm.Tool {
-	out := llm.Tool{Name: Alias(t.GetId()), Parameters: withExtras(t.GetInputSchemaJson())}
+func nativeTool(t *commonv1.Tool) *plannerv1.ModelTool {
+	out := &plannerv1.ModelTool{Name: Alias(t.GetId()), InputSchemaJson: withExtras(t.GetInputSchemaJson())}
 	if d := prompt.Definition(t); d != "" {
 		out.Description = prompt.Fence(d)
 	}

@@ -9,7 +9,6 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/llm"
-	"pawl.dev/planner-svc/internal/prompt"
 )
 
 // maxSearches is how often a model may search for tools before it must decide.
@@ -145,26 +144,23 @@ func (c *conversation) correct(r *llm.Request, g *gate, reply *llm.Reply, proble
 	case c.inJSON && problem != nil:
 		return c.correctJSON(reply, problem)
 	case c.inJSON:
-		return &correction{nil, []llm.Message{llm.AssistantText(reply.Text), llm.UserText(text(0))}}
+		return &correction{nil, []*plannerv1.ModelMessage{llm.AssistantText(reply.Text), llm.UserText(text(0))}}
 	case len(reply.Calls) == 0:
-		return &correction{problem, []llm.Message{llm.UserText(c.page("empty", nil))}}
+		return &correction{problem, []*plannerv1.ModelMessage{llm.UserText(c.page("empty", nil))}}
 	}
 	r.Tools = c.tools.native()
-	answer := llm.Message{Role: llm.User}
+	answer := llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER)
 	for i, rc := range reply.Calls {
-		answer.Parts = append(answer.Parts, llm.Part{Kind: llm.ResultPart, Result: llm.ToolResult{CallID: rc.ID, Text: text(i), IsError: problem != nil}})
+		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))
 	}
-	return &correction{problem, []llm.Message{reply.Message(), answer}}
+	return &correction{problem, []*plannerv1.ModelMessage{reply.Message(), answer}}
 }
 
 // search finds tools for the model and says which ones it found.
 func (c *conversation) search(query string) string {
-	found := c.tools.find(query)
-	list := make([]llm.Tool, 0, len(found))
-	for _, t := range found {
-		one := nativeTool(t)
-		one.Parameters = prompt.Schema(t)
-		list = append(list, one)
+	var found []*plannerv1.ModelTool
+	for _, t := range c.tools.find(query) {
+		found = append(found, nativeTool(t))
 	}
-	return c.page("found", list)
+	return c.page("found", found)
 }

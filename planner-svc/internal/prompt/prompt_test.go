@@ -32,7 +32,7 @@ func TestGolden(t *testing.T) {
 		tc := &plannerv1.TaskContext{Goal: "Find the word pawl.", Language: l, AgentDescription: "Looks after the documentation.",
 			Rounds: []*plannerv1.Round{{Question: "What is a pawl?", Answer: "A catch in a ratchet."}},
 			Tools:  []*commonv1.Tool{{Id: "ws/search", Description: "Searches files.", InputSchemaJson: "{}"}}, Memory: &plannerv1.Memory{Summary: "Looked in docs.", LastStepId: "step-3"}}
-		tools := []struct{ Name, Description, Parameters string }{{"ws__search", Fence("Searches files."), `{"type":"object"}`}}
+		tools := []*plannerv1.ModelTool{{Name: "ws__search", Description: Fence("Searches files."), InputSchemaJson: `{"type":"object"}`}}
 		const id, why, in, problem = "ws/search", "Look\nfor it", `{"q":"pawl"}`, "no index"
 		pages := []struct {
 			name string

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/llm"
@@ -99,10 +100,12 @@ func encode(info *llm.Info, r *llm.Request) (*request, error) {
 			q.Tools[len(q.Tools)-1].CacheControl = ephemeral
 		}
 	}
-	return q, q.setMessages(r.Messages)
+	return q, q.setMessages(r)
 }
 
-var toolChoices = map[llm.ToolChoice]*toolChoice{llm.ToolsNone: {Type: "none"}, llm.ToolsRequired: {Type: "any"}}
+var toolChoices = map[plannerv1.ModelToolChoice]*toolChoice{
+	plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE: {Type: "none"}, plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_REQUIRED: {Type: "any"},
+}
 
 func (q *request) setTools(r *llm.Request) error {
 	tools := r.Tools
@@ -110,7 +113,7 @@ func (q *request) setTools(r *llm.Request) error {
 		if len(tools) > 0 {
 			return &llm.Error{Class: llm.BadRequest, Message: "a request to this provider has either tools or a schema of its reply"}
 		}
-		tools = []llm.Tool{{Name: o.Name, Description: "Gives the answer.", Parameters: o.Schema}}
+		tools = []*plannerv1.ModelTool{{Name: o.Name, Description: "Gives the answer.", InputSchemaJson: o.Schema}}
 		q.ToolChoice = &toolChoice{Type: "tool", Name: o.Name, Sequential: true}
 	} else if len(tools) > 0 {
 		q.ToolChoice = toolChoices[r.ToolChoice]
@@ -120,7 +123,7 @@ func (q *request) setTools(r *llm.Request) error {
 		if err != nil {
 			return err
 		}
-		q.Tools = append(q.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema})
+		q.Tools = append(q.Tools, tool{Name: t.GetName(), Description: t.GetDescription(), InputSchema: schema})
 	}
 	return nil
 }
@@ -129,8 +132,8 @@ func (q *request) setTools(r *llm.Request) error {
 var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // schemaOf returns a tool's schema as the provider takes it. Properties whose names it rejects are left out.
-func schemaOf(t llm.Tool) (json.RawMessage, error) {
-	o, props, err := wire.Parameters(t.Name, t.Parameters)
+func schemaOf(t *plannerv1.ModelTool) (json.RawMessage, error) {
+	o, props, err := wire.Parameters(t.GetName(), t.GetInputSchemaJson())
 	if err != nil {
 		return nil, err
 	}
@@ -151,12 +154,12 @@ func schemaOf(t llm.Tool) (json.RawMessage, error) {
 }
 
 // setMessages sets the messages, with consecutive ones of a role as one: tool results must be in the message after their calls.
-func (q *request) setMessages(list []llm.Message) error {
+func (q *request) setMessages(r *llm.Request) error {
 	type position struct{ message, block int }
 	var cached []position // ends of cached prefixes
-	for _, m := range list {
+	for i, m := range r.Messages {
 		role := "user"
-		if m.Role == llm.Assistant {
+		if m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT {
 			role = "assistant"
 		}
 		blocks, err := blocksOf(m)
@@ -171,7 +174,7 @@ func (q *request) setMessages(list []llm.Message) error {
 		}
 		last := &q.Messages[len(q.Messages)-1]
 		last.Content = append(last.Content, blocks...)
-		if m.CacheHere {
+		if slices.Contains(r.CacheHere, i) {
 			cached = append(cached, position{len(q.Messages) - 1, len(last.Content) - 1})
 		}
 	}
@@ -182,25 +185,28 @@ func (q *request) setMessages(list []llm.Message) error {
 }
 
 // blocksOf returns a message's content, tool results first and without empty texts, which the provider rejects.
-func blocksOf(m llm.Message) ([]block, error) {
+func blocksOf(m *plannerv1.ModelMessage) ([]block, error) {
 	var results, others []block
-	for _, p := range m.Parts {
-		switch p.Kind {
-		case llm.ResultPart:
-			results = append(results, block{Type: "tool_result", ToolUseID: p.Result.CallID, Content: p.Result.Text, IsError: p.Result.IsError})
-		case llm.CallPart:
-			others = append(others, block{Type: "tool_use", ID: p.Call.ID, Name: p.Call.Name, Input: inputOf(p.Call.Arguments)})
-		case llm.Audio:
+	for _, p := range m.GetParts() {
+		switch part := p.GetPart().(type) {
+		case *plannerv1.ModelPart_ToolResult:
+			r := part.ToolResult
+			results = append(results, block{Type: "tool_result", ToolUseID: r.GetCallId(), Content: r.GetText(), IsError: r.GetIsError()})
+		case *plannerv1.ModelPart_ToolCall:
+			c := part.ToolCall
+			others = append(others, block{Type: "tool_use", ID: c.GetId(), Name: c.GetName(), Input: inputOf(c.GetInputJson())})
+		case *plannerv1.ModelPart_Audio:
 			return nil, &llm.Error{Class: llm.BadRequest, Message: "this provider takes no sound; choose another model, or send text"}
-		case llm.Image:
-			if !slices.Contains(imageTypes, p.MIME) {
+		case *plannerv1.ModelPart_Image:
+			kind := part.Image.GetMimeType()
+			if !slices.Contains(imageTypes, kind) {
 				return nil, &llm.Error{Class: llm.BadRequest,
-					Message: fmt.Sprintf("pictures of the type %.60q are not taken here; send one of %s", p.MIME, strings.Join(imageTypes, ", "))}
+					Message: fmt.Sprintf("pictures of the type %.60q are not taken here; send one of %s", kind, strings.Join(imageTypes, ", "))}
 			}
-			others = append(others, block{Type: "image", Source: &source{"base64", p.MIME, base64.StdEncoding.EncodeToString(p.Data)}})
+			others = append(others, block{Type: "image", Source: &source{"base64", kind, base64.StdEncoding.EncodeToString(part.Image.GetData())}})
 		default:
-			if !blank(p.Text) {
-				others = append(others, block{Type: "text", Text: p.Text})
+			if !blank(p.GetText()) {
+				others = append(others, block{Type: "text", Text: p.GetText()})
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func (d *decoder) call(c callDelta) error {
 		position--
 	}
 	index, known := d.calls[position]
-	if !known || c.ID != "" && c.ID != d.Reply.Calls[index].ID {
+	if !known || c.ID != "" && c.ID != d.Reply.Calls[index].GetId() {
 		if c.Function.Name == "" {
 			return &llm.Error{Class: llm.Broken, Message: fmt.Sprintf("its tool call %d has no name", len(d.Reply.Calls)+1)}
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
 	"pawl.dev/planner-svc/internal/llm"
 )
 
@@ -51,7 +53,9 @@ type jsonSchema struct {
 // maxDescription is how many characters the provider takes of a tool's description. One longer fails the whole request.
 const maxDescription = 1024
 
-var toolChoices = map[llm.ToolChoice]string{llm.ToolsNone: "none", llm.ToolsRequired: "required"}
+var toolChoices = map[plannerv1.ModelToolChoice]string{
+	plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE: "none", plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_REQUIRED: "required",
+}
 
 // encode returns r as chat completions have it.
 func encode(info *llm.Info, own bool, r *llm.Request) (*request, error) {
@@ -80,15 +84,15 @@ func encode(info *llm.Info, own bool, r *llm.Request) (*request, error) {
 		q.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: jsonSchema{Name: o.Name, Schema: schema, Strict: strict}}
 	}
 	for _, t := range r.Tools {
-		schema, _, err := schemaOf(t.Name, t.Parameters, false)
+		schema, _, err := schemaOf(t.GetName(), t.GetInputSchemaJson(), false)
 		if err != nil {
 			return nil, err
 		}
-		description := t.Description
+		description := t.GetDescription()
 		if runes := []rune(description); len(runes) > maxDescription {
 			description = string(runes[:maxDescription-1]) + "…"
 		}
-		q.Tools = append(q.Tools, tool{"function", function{Name: t.Name, Description: description, Parameters: schema}})
+		q.Tools = append(q.Tools, tool{"function", function{Name: t.GetName(), Description: description, Parameters: schema}})
 	}
 	if len(r.Tools) > 0 {
 		q.ToolChoice = toolChoices[r.ToolChoice]
@@ -122,33 +126,40 @@ type content struct {
 }
 
 // messages returns a message as chat completions have it: tool results are messages of their own, before what else the user says.
-func messages(m llm.Message) ([]message, error) {
+func messages(m *plannerv1.ModelMessage) ([]message, error) {
 	var out []message
 	rest := message{Role: "user"}
-	if m.Role == llm.Assistant {
+	assistant := m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT
+	if assistant {
 		rest.Role = "assistant"
 	}
 	var parts []content
 	var texts []string
-	for _, p := range m.Parts {
-		switch p.Kind {
-		case llm.ResultPart:
-			out = append(out, message{Role: "tool", ToolCallID: p.Result.CallID, Content: p.Result.Text})
-		case llm.CallPart:
-			rest.ToolCalls = append(rest.ToolCalls, toolCall{p.Call.ID, "function", functionCall{p.Call.Name, p.Call.Arguments}})
-		case llm.Text:
-			texts = append(texts, p.Text)
-			parts = append(parts, content{Type: "text", Text: p.Text})
-		default:
-			c, err := media(p)
-			if err != nil {
-				return nil, err
+	for _, p := range m.GetParts() {
+		switch part := p.GetPart().(type) {
+		case *plannerv1.ModelPart_ToolResult:
+			out = append(out, message{Role: "tool", ToolCallID: part.ToolResult.GetCallId(), Content: part.ToolResult.GetText()})
+		case *plannerv1.ModelPart_ToolCall:
+			c := part.ToolCall
+			rest.ToolCalls = append(rest.ToolCalls, toolCall{c.GetId(), "function", functionCall{c.GetName(), c.GetInputJson()}})
+		case *plannerv1.ModelPart_Image:
+			data := base64.StdEncoding.EncodeToString(part.Image.GetData())
+			parts = append(parts, content{Type: "image_url", Image: map[string]string{"url": "data:" + part.Image.GetMimeType() + ";base64," + data}})
+		case *plannerv1.ModelPart_Audio:
+			format := audioFormats[part.Audio.GetMimeType()]
+			if format == "" {
+				return nil, &llm.Error{Class: llm.BadRequest,
+					Message: fmt.Sprintf("sound of the type %.60q is not taken here; send audio/wav or audio/mpeg", part.Audio.GetMimeType())}
 			}
-			parts = append(parts, c)
+			data := base64.StdEncoding.EncodeToString(part.Audio.GetData())
+			parts = append(parts, content{Type: "input_audio", Audio: map[string]string{"data": data, "format": format}})
+		default:
+			texts = append(texts, p.GetText())
+			parts = append(parts, content{Type: "text", Text: p.GetText()})
 		}
 	}
 	switch plain := len(texts) == len(parts); {
-	case !plain && m.Role == llm.Assistant:
+	case !plain && assistant:
 		return nil, &llm.Error{Class: llm.BadRequest,
 			Message: "a message of the assistant holds a picture or sound, which this provider takes from users alone"}
 	case !plain:
@@ -164,17 +175,4 @@ func messages(m llm.Message) ([]message, error) {
 // audioFormats are those of chat completions, by MIME type.
 var audioFormats = map[string]string{
 	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3",
-}
-
-func media(p llm.Part) (content, error) {
-	data := base64.StdEncoding.EncodeToString(p.Data)
-	if p.Kind == llm.Image {
-		return content{Type: "image_url", Image: map[string]string{"url": "data:" + p.MIME + ";base64," + data}}, nil
-	}
-	format := audioFormats[p.MIME]
-	if format == "" {
-		return content{}, &llm.Error{Class: llm.BadRequest,
-			Message: fmt.Sprintf("sound of the type %.60q is not taken here; send audio/wav or audio/mpeg", p.MIME)}
-	}
-	return content{Type: "input_audio", Audio: map[string]string{"data": data, "format": format}}, nil
 }

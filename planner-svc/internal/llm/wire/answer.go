@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
 	"pawl.dev/planner-svc/internal/llm"
 )
 
@@ -65,7 +67,7 @@ func (a *Answer) Call(id, name string) (int, error) {
 		id = "call_" + rand.Text()
 	}
 	index := len(a.Reply.Calls)
-	a.Reply.Calls = append(a.Reply.Calls, llm.ToolCall{ID: id, Name: name})
+	a.Reply.Calls = append(a.Reply.Calls, &plannerv1.ModelToolCall{Id: id, Name: name})
 	a.args = append(a.args, strings.Builder{})
 	return index, a.emit(llm.Delta{Call: true})
 }
@@ -154,10 +156,10 @@ func (b *bounded) Read(p []byte) (int, error) {
 // result puts what was collected into the reply, and turns the error of a request into that of Generate.
 func (a *Answer) result(ctx context.Context, err error, credentials Credentials) error {
 	a.Reply.Text = a.text.String()
-	for i := range a.Reply.Calls {
-		a.Reply.Calls[i].Arguments = a.args[i].String()
-		if a.Whole && strings.TrimSpace(a.Reply.Calls[i].Arguments) == "" {
-			a.Reply.Calls[i].Arguments = "{}"
+	for i, call := range a.Reply.Calls {
+		call.InputJson = a.args[i].String()
+		if a.Whole && strings.TrimSpace(call.InputJson) == "" {
+			call.InputJson = "{}"
 		}
 	}
 	a.Reply.Usage.Unreported = a.Reply.Usage.Unreported && !a.Reported
